@@ -1,0 +1,74 @@
+"""Views, reshapes, updates, sources and leaves: the ops that compute nothing or next to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiledarray.ops.op import AxisView, Item, Leaf, Reshape, Source, Update
+
+
+def strided_view(
+    array: Any, axes: tuple[int, ...], steps: tuple[int, ...], starts: tuple[int, ...],
+    shape: tuple[int, ...],
+) -> Any:
+    """Return the view of ``array`` that an `AxisView` with these attributes describes."""
+    if 0 in shape:
+        return np.empty_like(array, shape=shape)
+    strides = [0] * len(shape)
+    for axis, step, stride in zip(axes, steps, array.strides, strict=True):
+        if axis >= 0:
+            strides[axis] += step * stride
+    corner = array[tuple(slice(start, None) for start in starts)]
+    return _stride_tricks(array).as_strided(corner, shape=shape, strides=tuple(strides))
+
+
+def _stride_tricks(array: Any) -> Any:
+    if isinstance(array, np.ndarray):
+        return np.lib.stride_tricks
+    import cupy
+
+    return cupy.lib.stride_tricks
+
+
+def _view(xp: Any, array: Any, *starts: int, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return strided_view(array, *attrs, starts, shape)
+
+
+def _reshape(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return array.reshape(shape)
+
+
+def _update(xp: Any, old: Any, new: Any, *starts: int, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axes, steps, region = attrs
+    result = xp.array(old, copy=True)
+    strided_view(result, axes, steps, starts, region)[...] = new
+    return result
+
+
+def _full(xp: Any, value: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return xp.full(shape, value, dtype)
+
+
+def _iota(xp: Any, start: Any, step: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    loop = attrs[0]
+    index = xp.arange(shape[0]).astype(loop)
+    return (index * xp.asarray(step, loop) + xp.asarray(start, loop)).astype(dtype)
+
+
+def _item(xp: Any, outputs: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return outputs[attrs]
+
+
+def _leaf(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    raise AssertionError("a leaf has its value already")
+
+
+leaf = Leaf("leaf", _leaf)
+view = AxisView("view", _view)
+reshape = Reshape("reshape", _reshape)
+update = Update("update", _update)
+full = Source("full", _full)
+iota = Source("iota", _iota)
+item = Item("item", _item)

@@ -1,0 +1,56 @@
+"""Reductions: an accumulator each, combined in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tiledarray.ops.op import Reduction
+
+
+def _through(name: str, *, with_dtype: bool = True) -> Callable[..., Any]:
+    """Return the reference that calls the array module's function of that name."""
+
+    def reference(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+        axes, accumulate = attrs
+        options = {"dtype": accumulate} if with_dtype else {}
+        result = getattr(xp, name)(array, axis=axes, **options)
+        return xp.asarray(result).astype(dtype, copy=False).reshape(shape)
+
+    return reference
+
+
+def _arg(name: str) -> Callable[..., Any]:
+    """Return the reference of an index reduction, over several axes in row-major order."""
+
+    def reference(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+        axes, _ = attrs
+        kept = tuple(axis for axis in range(array.ndim) if axis not in axes)
+        rows = array.transpose(kept + axes).reshape(*shape, -1)
+        return xp.asarray(getattr(xp, name)(rows, axis=-1)).astype(dtype, copy=False)
+
+    return reference
+
+
+# The accumulate dtype is the one the ufunc or NumPy's mean/var would use (float32 for a float16
+# mean); the node's dtype is that of the result.
+sum = Reduction("sum", _through("sum"), "Sum", combine="add")
+prod = Reduction("prod", _through("prod"), "Prod", combine="multiply")
+min = Reduction("min", _through("min", with_dtype=False), "Min", combine="minimum")
+max = Reduction("max", _through("max", with_dtype=False), "Max", combine="maximum")
+all = Reduction("all", _through("all", with_dtype=False), "All", combine="logical_and")
+any = Reduction("any", _through("any", with_dtype=False), "Any", combine="logical_or")
+argmin = Reduction("argmin", _arg("argmin"), "ArgMin")
+argmax = Reduction("argmax", _arg("argmax"), "ArgMax")
+# Sum of squared absolute deviations from the mean, by Chan, Golub and LeVeque's merge (1979).
+deviation = Reduction("deviation", lambda xp, array, *, attrs, shape, dtype: _deviation(
+    xp, array, attrs, shape, dtype), "Deviation")
+
+
+def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axes, accumulate = attrs
+    centred = array - xp.mean(array, axis=axes, dtype=accumulate, keepdims=True)
+    if centred.dtype.kind == "c":
+        centred = abs(centred)
+    total = xp.sum(centred * centred, axis=axes)
+    return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
