@@ -1,0 +1,115 @@
+"""Settings: types, environment, overrides."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tiledarray import config
+from tiledarray.errors import UnknownSetting
+
+
+def child(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", f"from tiledarray import config; {code}"],
+        env={**os.environ, **environment}, capture_output=True, text=True,
+    )
+
+
+def test_every_setting_is_an_annotated_attribute_with_documentation():
+    assert set(config.SETTINGS) == set(config.__annotations__)
+    for name, setting in config.SETTINGS.items():
+        assert setting.doc.endswith(".")
+        assert setting.checked(getattr(config, name), name) == getattr(config, name)
+        assert name in config.describe()
+        assert name in dir(config)
+
+
+def test_defaults():
+    settings = config._read_environment({})
+    assert settings["device"] == "auto"
+    assert settings["compile"] == "background"
+    assert settings["cache_bytes"] == 2**30
+    assert settings["contract"] is False
+    assert 0 < settings["pool_bytes"] <= config.memory_bytes() // 4
+    assert isinstance(settings["cache_dir"], Path)
+
+
+def test_environment_is_parsed_to_the_settings_type():
+    settings = config._read_environment({
+        "TILEDARRAY_THREADS": "3", "TILEDARRAY_CONTRACT": "on", "TILEDARRAY_POOL_BYTES": "2 GiB",
+        "TILEDARRAY_CACHE_DIR": "/x/y", "TILEDARRAY_DEVICE": "cuda:1", "HOME": "/root",
+    })
+    assert settings["threads"] == 3
+    assert settings["contract"] is True
+    assert settings["pool_bytes"] == 2 * 2**30
+    assert settings["cache_dir"] == Path("/x/y")
+    assert settings["device"] == "cuda:1"
+
+
+def test_environment_in_a_real_process():
+    assert child("print(config.cut)", TILEDARRAY_CUT="17").stdout == "17\n"
+    bad = child("", TILEDARRAY_THREDS="2")
+    assert bad.returncode != 0
+    assert "TILEDARRAY_THREDS" in bad.stderr and "TILEDARRAY_THREADS" in bad.stderr
+
+
+@pytest.mark.parametrize("name, value", [
+    ("device", "gpu"), ("compile", "maybe"), ("threads", -1), ("threads", "many"), ("cut", 0),
+    ("cut", 1.5), ("contract", 2), ("pool_bytes", "1 parsec"), ("cache_dir", ""), ("verify", None),
+    ("threads", True),
+])
+def test_bad_values_are_refused_and_change_nothing(name, value):
+    before = getattr(config, name)
+    with pytest.raises(ValueError, match=name):
+        setattr(config, name, value)
+    assert getattr(config, name) == before
+
+
+def test_unknown_names_are_refused_with_the_valid_ones():
+    with pytest.raises(UnknownSetting, match="cache_dir"):
+        config.colour = 1
+    with pytest.raises(AttributeError, match="threads"):
+        _ = config.colour
+    with pytest.raises(UnknownSetting, match="threads"), config.override(colour=1):
+        pass
+    with pytest.raises(UnknownSetting):
+        del config.threads
+    assert not hasattr(config, "colour")
+
+
+def test_setting_and_override_nest():
+    before = config.cut
+    with config.override(cut=10, threads=1):
+        assert (config.cut, config.threads) == (10, 1)
+        with config.override(cut=20):
+            assert (config.cut, config.threads) == (20, 1)
+            config.cut = 30
+            assert config.cut == 30
+        assert config.cut == 10
+    assert config.cut == before
+    with pytest.raises(ZeroDivisionError), config.override(cut=10):
+        1 / 0
+    assert config.cut == before
+
+
+def test_overlapping_overrides_of_threads_restore():
+    before = config.cut
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with config.override(cut=11):
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+    with config.override(cut=12):
+        leave.set()
+        thread.join()
+        assert config.cut == 12
+    assert config.cut == before

@@ -1,0 +1,244 @@
+"""Settings.  The module is the singleton: ``ta.config.threads = 4``.
+
+Each setting is read once, at import, from the environment variable ``TILEDARRAY_<NAME>``, and may
+be set later; both are checked.  Reading one is a plain attribute access.  ``override`` changes
+settings for a while::
+
+    with ta.config.override(compile="wait"):
+        ...
+
+Settings hold for the whole process, not for one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import platformdirs
+
+from tiledarray.errors import UnknownSetting
+
+PREFIX = "TILEDARRAY_"
+
+device: str
+compile: str
+threads: int
+cache_dir: Path
+cache_bytes: int
+pool_bytes: int
+contract: bool
+verify: bool
+cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: ``parse`` checks a value (or text of the environment) and gives the real one."""
+
+    name: str
+    parse: Callable[[Any], Any]
+    default: Callable[[], Any]
+    doc: str
+
+    def checked(self, value: Any, origin: str) -> Any:
+        """Return the value as the setting's type; ``origin`` names it in the error."""
+        try:
+            return self.parse(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{origin} = {value!r}: {error}. {self.doc}") from None
+
+
+def _device(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+        return value
+    raise ValueError("must be 'auto', 'cpu', 'cuda' or 'cuda:N'")
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value in choices:
+            return str(value)
+        raise ValueError(f"must be one of {', '.join(map(repr, choices))}")
+
+    return parse
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if isinstance(number, int) and not isinstance(number, bool) and number >= least:
+            return number
+        raise ValueError(f"must be a whole number, {least} or more")
+
+    return parse
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, str):
+        found = re.fullmatch(r"(\d+) *(?:([KMGT])i?B?)?", value.strip(), re.IGNORECASE)
+        if found is None:
+            raise ValueError("must be a number of bytes, such as 1073741824 or '1GiB'")
+        power = " KMGT".index(found.group(2).upper()) if found.group(2) else 0
+        value = int(found.group(1)) << (10 * power)
+    return _whole(0)(value)
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True,
+             "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    raise ValueError("must be True or False")
+
+
+def _folder(value: Any) -> Path:
+    if isinstance(value, (str, os.PathLike)) and str(value):
+        return Path(value).expanduser().absolute()
+    raise ValueError("must be the path of a folder")
+
+
+def memory_bytes() -> int:
+    """Memory that the process may use: of the machine, or of its control group if that is less."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        total = 8 << 30
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("device", _device, lambda: "auto",
+                "Where new arrays live: 'auto' (a GPU if there is one), 'cpu', 'cuda', 'cuda:N'."),
+        Setting("compile", _one_of("background", "wait", "never"), lambda: "background",
+                "Whether a first run goes on op by op while its kernels compile, waits for them, "
+                "or never compiles."),
+        Setting("threads", _whole(0), lambda: 0,
+                "Threads for host kernels; 0 means all processors that the process may use."),
+        Setting("cache_dir", _folder, lambda: Path(platformdirs.user_cache_dir("tiledarray")),
+                "Folder that keeps compiled kernels between runs."),
+        Setting("cache_bytes", _bytes, lambda: 1 << 30,
+                "Size that the folder of compiled kernels may reach."),
+        Setting("pool_bytes", _bytes, lambda: memory_bytes() // 4,
+                "Host memory that may be kept for reuse after its arrays have died."),
+        Setting("contract", _flag, lambda: False,
+                "Whether a * b + c may round once (fused multiply-add) where NumPy rounds twice."),
+        Setting("verify", _flag, lambda: False,
+                "Whether plans are checked between the passes of the planner."),
+        Setting("cut", _whole(1), lambda: 400,
+                "Operations recorded before a long recording is cut and evaluated."),
+    )
+}  # fmt: skip
+
+_lock = threading.RLock()
+_base: dict[str, Any] = {}
+_layers: list[dict[str, Any]] = []
+
+
+@contextmanager
+def override(**settings: Any) -> Iterator[None]:
+    """Change settings inside a ``with`` block.
+
+    Blocks may nest, and may overlap in several threads: the one entered last decides, and leaving
+    one in any order restores what the others (or the plain settings) say.
+    """
+    layer = {name: _setting(name).checked(value, name) for name, value in settings.items()}
+    with _lock:
+        _layers.append(layer)
+        _apply(layer)
+    try:
+        yield
+    finally:
+        with _lock:
+            _layers[:] = [other for other in _layers if other is not layer]
+            _apply(layer)
+
+
+def describe() -> str:
+    """Every setting with its value and meaning, one a paragraph."""
+    return "\n".join(
+        f"{setting.name} = {globals()[setting.name]!r}\n    {setting.doc} [{PREFIX}{name.upper()}]"
+        for name, setting in SETTINGS.items()
+    )
+
+
+def _setting(name: str) -> Setting:
+    if name not in SETTINGS:
+        raise UnknownSetting(
+            f"there is no setting {name!r}", remedy=f"the settings are {', '.join(SETTINGS)}"
+        )
+    return SETTINGS[name]
+
+
+def _apply(names: Mapping[str, Any]) -> None:
+    """Bring the module's attributes in line with the base and the layers over it."""
+    for name in names:
+        values = [layer[name] for layer in (_base, *_layers) if name in layer]
+        globals()[name] = values[-1]
+
+
+def _assign(name: str, value: Any) -> None:
+    checked = _setting(name).checked(value, name)
+    with _lock:
+        holders = [layer for layer in (_base, *_layers) if name in layer]
+        holders[-1][name] = checked
+        _apply({name: checked})
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Every setting's value: from the environment where it is given there."""
+    names = {PREFIX + name.upper(): name for name in SETTINGS}
+    unknown = sorted(key for key in environment if key.startswith(PREFIX) and key not in names)
+    if unknown:
+        raise UnknownSetting(
+            f"unknown environment variable {', '.join(unknown)}",
+            remedy=f"unset it; the settings are {', '.join(names)}",
+        )
+    return {
+        name: SETTINGS[name].checked(environment[key], key)
+        if key in environment else SETTINGS[name].default()
+        for key, name in names.items()
+    }  # fmt: skip
+
+
+class _Settings(ModuleType):
+    """The module's class: checks what is set and names the settings when one is unknown."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            _assign(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise UnknownSetting(f"the setting {name!r} cannot be deleted", remedy="set it instead")
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            _setting(name)
+        raise AttributeError(name)
+
+    def __dir__(self) -> list[str]:
+        return [*SETTINGS, "override", "describe"]
+
+
+_base.update(_read_environment(os.environ))
+_apply(_base)
+config = sys.modules[__name__]
+config.__class__ = _Settings

@@ -1,0 +1,77 @@
+"""What can go wrong, and what to do about it: every error carries its remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class TiledArrayWarning(UserWarning):
+    """Something works, but not as well as it could; the message says what to do."""
+
+
+class FallbackWarning(TiledArrayWarning):
+    """A part of the work runs outside the library's own kernels."""
+
+
+class TiledArrayError(Exception):
+    """Base of the library's own exceptions.
+
+    Attributes
+    ----------
+    remedy : str or None
+        What the user can do; also the last line of the message.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{message}\nRemedy: {remedy}" if remedy else message)
+        self.remedy = remedy
+
+
+class CompilerError(TiledArrayError, RuntimeError):
+    """A kernel could not be compiled.
+
+    Attributes
+    ----------
+    source : str or None
+        The text given to the compiler.
+    log : str
+        All that the compiler printed.
+    path : Path or None
+        File in which the source was kept.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str | None = None,
+        log: str = "",
+        path: Path | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.source = source
+        self.log = log
+        self.path = path
+
+
+class OutOfMemory(TiledArrayError, MemoryError):  # noqa: N818  (it is a MemoryError)
+    """There is no room for a buffer, even after the pool gave back what it kept.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size asked for.
+    """
+
+    def __init__(self, message: str, *, nbytes: int = 0, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.nbytes = nbytes
+
+
+class DeviceNotFound(TiledArrayError, RuntimeError):  # noqa: N818
+    """A device was asked for that this machine or this installation does not have."""
+
+
+class UnknownSetting(TiledArrayError, ValueError, AttributeError):  # noqa: N818
+    """There is no setting of that name."""
