@@ -217,6 +217,12 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def __getattr__(name: str) -> Any:
+    if not name.startswith("__"):
+        _setting(name)
+    raise AttributeError(name)
+
+
 class _Settings(ModuleType):
     """The module's class: checks what is set and names the settings when one is unknown."""
 
@@ -228,11 +234,6 @@ class _Settings(ModuleType):
 
     def __delattr__(self, name: str) -> None:
         raise UnknownSetting(f"the setting {name!r} cannot be deleted", remedy="set it instead")
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
-            _setting(name)
-        raise AttributeError(name)
 
     def __dir__(self) -> list[str]:
         return [*SETTINGS, "override", "describe"]
