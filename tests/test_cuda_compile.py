@@ -1,0 +1,141 @@
+"""The CUDA compiler, which needs no GPU: machine code, resource reports, errors, threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tiledarray import errors
+from tiledarray.kernels import cuda
+
+pytestmark = pytest.mark.skipif(
+    cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}"
+)
+
+CLEAN = """
+struct Args { float* data; long long size; };
+extern "C" __global__ void clean(const Args args) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = args.data[threadIdx.x];
+    __syncthreads();
+    args.data[threadIdx.x] = tile[63 - threadIdx.x];
+}
+"""
+SPILLING = """
+struct Args { float* data; };
+extern "C" __global__ void __launch_bounds__(1024, 2) spilling(const Args args) {
+    float held[96];
+#pragma unroll
+    for (int i = 0; i < 96; i++) held[i] = args.data[i * 1024 + threadIdx.x];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 96; i++) args.data[i * 1024 + threadIdx.x] = held[i] * held[95 - i];
+}
+"""
+INDEXED = """
+struct Args { float* data; const int* index; };
+extern "C" __global__ void indexed(const Args args) {
+    float held[64];
+    for (int i = 0; i < 64; i++) held[args.index[i]] = args.data[i];
+    for (int i = 0; i < 64; i++) args.data[i] = held[args.index[64 + i]];
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
+def test_compiles_to_machine_code(arch):
+    binary = cuda.compile_source(CLEAN, "clean", arch)
+    assert binary.cubin.startswith(b"\x7fELF")
+    assert b".target" not in binary.cubin  # no PTX
+    report = binary.reports["clean"]
+    assert 0 < report.registers < 32
+    assert report.shared_bytes == 256
+    assert report.clean
+
+
+def test_cached_binary_is_the_same():
+    first = cuda.compile_source(CLEAN, "clean", "sm_80")
+    again = cuda.compile_source(CLEAN, "clean", "sm_80")
+    assert first == again
+
+
+def test_spills_are_reported():
+    for report in cuda.resources(SPILLING, "spilling").values():
+        assert report.spill_stores > 0
+        assert report.spill_loads > 0
+        assert not report.clean
+
+
+def test_run_time_indexing_is_reported_as_local_memory():
+    for report in cuda.resources(INDEXED, "indexed").values():
+        assert report.local_bytes >= 256
+        assert not report.clean
+
+
+def test_every_kernel_of_a_source_is_reported():
+    second = CLEAN.replace("struct Args", "struct Other").replace("const Args", "const Other")
+    source = CLEAN + second.replace("void clean", "void other").replace("tile[64]", "tile[128]")
+    reports = cuda.compile_source(source, "both", "sm_90").reports
+    assert {name: report.shared_bytes for name, report in reports.items()} == {
+        "clean": 256,
+        "other": 512,
+    }
+
+
+def test_contraction_is_off_unless_asked_for():
+    source = """
+    struct Args { float* a; float* b; float* c; };
+    extern "C" __global__ void axpy(const Args x) {
+        x.a[threadIdx.x] = x.a[threadIdx.x] * x.b[threadIdx.x] + x.c[threadIdx.x];
+    }
+    """
+    exact = cuda.compile_source(source, "axpy", "sm_80", contract=False)
+    fused = cuda.compile_source(source, "axpy", "sm_80", contract=True)
+    assert exact.cubin != fused.cubin
+
+
+def test_half_precision_header():
+    source = """
+    #include <cuda_fp16.h>
+    struct Args { __half* data; };
+    extern "C" __global__ void halve(const Args args) {
+        args.data[threadIdx.x] = __float2half(__half2float(args.data[threadIdx.x]) * 0.5f);
+    }
+    """
+    if cuda._toolkit_headers() is None:
+        pytest.skip("no CUDA headers here")
+    assert cuda.compile_source(source, "halve", "sm_90").reports["halve"].clean
+
+
+def test_error_keeps_source_and_log():
+    source = 'extern "C" __global__ void broken(int* p) { *p = undeclared_name; }'
+    with pytest.raises(errors.CompilerError, match="undeclared_name") as caught:
+        cuda.compile_source(source, "broken", "sm_90")
+    assert caught.value.source == source
+    assert "broken.cu" in str(caught.value)
+
+
+def test_assembler_error():
+    source = 'extern "C" __global__ void wrong() { asm volatile("wgmma.nonsense;"); }'
+    with pytest.raises(errors.CompilerError, match="wrong"):
+        cuda.compile_source(source, "wrong", "sm_90")
+
+
+def test_unknown_architecture():
+    with pytest.raises(errors.CompilerError, match="sm_12345"):
+        cuda.compile_source(CLEAN, "clean", "sm_12345")
+
+
+def test_many_threads_compile_at_once():
+    def compile_one(number):
+        source = CLEAN.replace("tile[64]", f"tile[{64 + number % 4}]")
+        return cuda.compile_source(source, "clean", "sm_90").reports["clean"].shared_bytes
+
+    with ThreadPoolExecutor(8) as pool:
+        sizes = list(pool.map(compile_one, range(16)))
+    assert sizes == [4 * (64 + number % 4) for number in range(16)]
+
+
+def test_missing_compiler_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(cuda, "available", lambda: "cuda-bindings is missing")
+    with pytest.raises(errors.CompilerError, match="cuda-bindings is missing"):
+        cuda.compile_source(CLEAN, "clean", "sm_80")

@@ -1,0 +1,293 @@
+"""Kernels on a CUDA device: loading machine code, launching it, launch graphs.
+
+The driver is called through ``ctypes``: one launch then costs about 1.5 µs of Python, where
+general bindings take twice that.  Everything here works in the current CUDA context, which is the
+one CuPy uses; the caller makes the device current (``CudaBackend.active()``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from typing import Any, NamedTuple
+
+import cupy
+
+from tiledarray import errors
+
+Extent = tuple[int, int, int]
+
+# From cuda.h: CUfunction_attribute, and the error codes that leave a context unusable.
+ATTRIBUTE_SHARED_BYTES = 1
+ATTRIBUTE_LOCAL_BYTES = 3
+ATTRIBUTE_REGISTERS = 4
+ATTRIBUTE_MAX_DYNAMIC_SHARED_BYTES = 8
+OUT_OF_MEMORY = 2
+DEVICE_LOST = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719}
+
+_ArgumentPointer = c_char_p * 1
+
+
+class _KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = [
+        ("function", c_void_p),
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared_bytes", c_uint),
+        ("parameters", POINTER(c_char_p)),
+        ("extra", c_void_p),
+        ("kernel", c_void_p),
+        ("context", c_void_p),
+    ]
+
+
+_SIGNATURES: dict[str, list[Any]] = {
+    "cuModuleLoadData": [POINTER(c_void_p), c_char_p],
+    "cuModuleGetFunction": [POINTER(c_void_p), c_void_p, c_char_p],
+    "cuFuncGetAttribute": [POINTER(c_int), c_int, c_void_p],
+    "cuFuncSetAttribute": [c_void_p, c_int, c_int],
+    "cuFuncGetParamInfo": [c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t)],
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": [POINTER(c_int), c_void_p, c_int, c_size_t],
+    "cuLaunchKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p],
+    "cuGraphCreate": [POINTER(c_void_p), c_uint],
+    "cuGraphDestroy": [c_void_p],
+    "cuGraphAddKernelNode_v2": [
+        POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, POINTER(_KernelNode),
+    ],
+    "cuGraphInstantiateWithFlags": [POINTER(c_void_p), c_void_p, ctypes.c_ulonglong],
+    "cuGraphExecKernelNodeSetParams_v2": [c_void_p, c_void_p, POINTER(_KernelNode)],
+    "cuGraphExecDestroy": [c_void_p],
+    "cuGraphLaunch": [c_void_p, c_void_p],
+    "cuGetErrorName": [c_int, POINTER(c_char_p)],
+    "cuGetErrorString": [c_int, POINTER(c_char_p)],
+}
+
+
+@functools.cache
+def driver() -> ctypes.CDLL:
+    """Return the CUDA driver library, with the signatures used here declared."""
+    library = ctypes.CDLL("libcuda.so.1")
+    for name, arguments in _SIGNATURES.items():
+        entry = getattr(library, name, None)
+        if entry is not None:
+            entry.argtypes = arguments
+    return library
+
+
+def check(status: int, doing: str) -> None:
+    """Raise unless a driver call succeeded."""
+    if status:
+        raise driver_error(status, doing)
+
+
+def driver_error(status: int, doing: str) -> Exception:
+    """Return the exception for a driver status, with what the user can do about it."""
+    texts = []
+    for name in ("cuGetErrorName", "cuGetErrorString"):
+        text = c_char_p()
+        getattr(driver(), name)(status, byref(text))
+        texts.append((text.value or b"unknown").decode())
+    return translate(status, f"{doing}: {texts[0]} ({texts[1]})")
+
+
+def translate(status: int, message: str) -> Exception:
+    """Return the exception of this library for a CUDA status (runtime and driver share codes)."""
+    if status == OUT_OF_MEMORY:
+        return errors.OutOfMemory(message)
+    if status in DEVICE_LOST:
+        return errors.DeviceLost(
+            f"{message}. CUDA cannot use this device again in this process: save what is in host "
+            "memory and start a new process. Set CUDA_LAUNCH_BLOCKING=1 to see which launch failed."
+        )
+    return errors.DeviceError(message)
+
+
+class CudaFunction:
+    """A loaded kernel.  It takes one struct by value: ``Args``, packed as ``bytes``.
+
+    Attributes
+    ----------
+    name : str
+    args_bytes : int
+        Size of ``Args``; 0 where the driver cannot tell (before 12.4).
+    registers, shared_bytes, local_bytes : int
+        As the driver reports them: per thread, static per block, per thread.
+    """
+
+    __slots__ = (
+        "name", "handle", "args_bytes", "registers", "shared_bytes", "local_bytes",
+        "_launch", "_dynamic_limit",
+    )
+
+    def __init__(self, name: str, handle: int) -> None:
+        self.name = name
+        self.handle = handle
+        self._launch = driver().cuLaunchKernel
+        self._dynamic_limit = 48 * 1024
+        self.registers = self._attribute(ATTRIBUTE_REGISTERS)
+        self.shared_bytes = self._attribute(ATTRIBUTE_SHARED_BYTES)
+        self.local_bytes = self._attribute(ATTRIBUTE_LOCAL_BYTES)
+        self.args_bytes = self._parameter_bytes()
+        # Without this the driver counts static shared memory against the first 48 KiB.
+        self._dynamic_limit -= min(self.shared_bytes, self._dynamic_limit)
+
+    def launch(
+        self,
+        grid: Extent,
+        block: Extent,
+        shared_bytes: int,
+        args: bytes,
+        stream: int | None = None,
+    ) -> None:
+        """Start the kernel on a stream (CuPy's current one) and return without waiting.
+
+        Parameters
+        ----------
+        grid, block : tuple of 3 int
+            Blocks, and threads of a block, along x, y, z.
+        shared_bytes : int
+            Dynamic shared memory of a block.
+        args : bytes
+            The packed ``Args``; copied before this returns.
+        stream : int, optional
+            Stream handle; a plan with several launches asks for it once.
+        """
+        if len(args) < self.args_bytes:
+            raise ValueError(f"{self.name} takes {self.args_bytes} bytes, got {len(args)}")
+        if shared_bytes > self._dynamic_limit:
+            self.allow_shared(shared_bytes)
+        if stream is None:
+            stream = cupy.cuda.get_current_stream().ptr
+        status = self._launch(
+            self.handle, *grid, *block, shared_bytes, stream, _ArgumentPointer(args), None
+        )
+        if status:
+            raise driver_error(
+                status,
+                f"launching {self.name} with grid {grid}, block {block}, "
+                f"{shared_bytes} bytes of shared memory",
+            )
+
+    def allow_shared(self, shared_bytes: int) -> None:
+        """Raise the limit of dynamic shared memory (48 KiB, unless asked for)."""
+        status = driver().cuFuncSetAttribute(
+            self.handle, ATTRIBUTE_MAX_DYNAMIC_SHARED_BYTES, shared_bytes
+        )
+        check(status, f"asking for {shared_bytes} bytes of shared memory for {self.name}")
+        self._dynamic_limit = shared_bytes
+
+    def blocks_per_multiprocessor(self, threads: int, shared_bytes: int = 0) -> int:
+        """Occupancy: how many blocks of this kernel one multiprocessor holds at a time."""
+        if shared_bytes > self._dynamic_limit:
+            self.allow_shared(shared_bytes)
+        blocks = c_int()
+        status = driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            byref(blocks), self.handle, threads, shared_bytes
+        )
+        check(status, f"asking for the occupancy of {self.name}")
+        return blocks.value
+
+    def _attribute(self, attribute: int) -> int:
+        value = c_int()
+        status = driver().cuFuncGetAttribute(byref(value), attribute, self.handle)
+        check(status, f"reading an attribute of {self.name}")
+        return value.value
+
+    def _parameter_bytes(self) -> int:
+        ask = getattr(driver(), "cuFuncGetParamInfo", None)
+        offset, size = c_size_t(), c_size_t()
+        if ask is None or ask(self.handle, 0, byref(offset), byref(size)):
+            return 0
+        return size.value
+
+
+def load_function(cubin: bytes, name: str) -> CudaFunction:
+    """Load machine code into the current context.  It stays loaded until the process ends."""
+    module, function = c_void_p(), c_void_p()
+    check(driver().cuModuleLoadData(byref(module), cubin), f"loading the kernel {name}")
+    status = driver().cuModuleGetFunction(byref(function), module, name.encode())
+    check(status, f"finding the kernel {name} in its binary")
+    assert function.value is not None
+    return CudaFunction(name, function.value)
+
+
+class Launch(NamedTuple):
+    """One kernel launch."""
+
+    function: CudaFunction
+    grid: Extent
+    block: Extent
+    shared_bytes: int
+    args: bytes
+
+
+class LaunchGraph:
+    """Launches one after another, started together; a replay costs one call.
+
+    Grids, blocks and order are fixed; the arguments may change at each replay.
+    """
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._lock = threading.Lock()
+        self._nodes: list[c_void_p] = []
+        self._params: list[_KernelNode] = []
+        self._args = [launch.args for launch in launches]
+        self._graph, self._executable = c_void_p(), c_void_p()
+        library = driver()
+        check(library.cuGraphCreate(byref(self._graph), 0), "creating a launch graph")
+        weakref.finalize(self, library.cuGraphDestroy, self._graph).atexit = False
+        for launch in launches:
+            self._append(launch)
+        status = library.cuGraphInstantiateWithFlags(byref(self._executable), self._graph, 0)
+        check(status, f"instantiating a graph of {len(launches)} launches")
+        weakref.finalize(self, library.cuGraphExecDestroy, self._executable).atexit = False
+
+    def _append(self, launch: Launch) -> None:
+        function = launch.function
+        if len(launch.args) < function.args_bytes:
+            raise ValueError(f"{function.name} takes {function.args_bytes} bytes")
+        if launch.shared_bytes > function._dynamic_limit:
+            function.allow_shared(launch.shared_bytes)
+        params = _KernelNode(
+            function=function.handle,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
+            parameters=_ArgumentPointer(launch.args),
+        )
+        node, after = c_void_p(), self._nodes[-1:]
+        status = driver().cuGraphAddKernelNode_v2(
+            byref(node), self._graph, byref(after[0]) if after else None, len(after), byref(params)
+        )
+        check(status, f"adding {function.name} to a launch graph")
+        self._nodes.append(node)
+        self._params.append(params)
+
+    def replay(self, args: Sequence[bytes], stream: int | None = None) -> None:
+        """Start all launches with these arguments, one ``bytes`` each, and return at once.
+
+        A launch under way keeps the arguments it was started with.
+        """
+        if stream is None:
+            stream = cupy.cuda.get_current_stream().ptr
+        library = driver()
+        with self._lock:
+            for index, new in enumerate(args):
+                if new == self._args[index]:
+                    continue
+                if len(new) != len(self._args[index]):
+                    raise ValueError(f"launch {index} takes {len(self._args[index])} bytes")
+                params = self._params[index]
+                params.parameters = _ArgumentPointer(new)
+                status = library.cuGraphExecKernelNodeSetParams_v2(
+                    self._executable, self._nodes[index], byref(params)
+                )
+                check(status, f"setting the arguments of launch {index} of a graph")
+                self._args[index] = new
+            check(library.cuGraphLaunch(self._executable, stream), "starting a launch graph")
