@@ -4,12 +4,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tiledarray import errors
+from tiledarray import config, errors
 from tiledarray.kernels import cuda
 
 pytestmark = pytest.mark.skipif(
     cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}"
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with config.override(cache_dir=tmp_path_factory.mktemp("cache")):
+        yield
+
 
 CLEAN = """
 struct Args { float* data; long long size; };
@@ -111,6 +118,8 @@ def test_error_keeps_source_and_log():
     with pytest.raises(errors.CompilerError, match="undeclared_name") as caught:
         cuda.compile_source(source, "broken", "sm_90")
     assert caught.value.source == source
+    assert caught.value.path.read_text() == source
+    assert "error" in caught.value.log
     assert "broken.cu" in str(caught.value)
 
 

@@ -1,8 +1,8 @@
 """CUDA C++ to machine code, through NVRTC: no driver and no GPU are needed.
 
 A kernel is always compiled to a cubin for one exact architecture and never to PTX: an NVRTC newer
-than the driver emits PTX that the driver refuses, while its cubins load.  ``tile.h`` and
-``math.h`` are given to the compiler from memory, so generated source needs no include path.
+than the driver emits PTX that the driver refuses, while its cubins load.  The headers beside this
+file (``tile.h`` ...) are given to the compiler from memory: source needs no include path.
 
 The resource report (registers, shared memory, spills) comes from the assembler's own log, and is
 kept on disk beside the cubin.
@@ -22,13 +22,11 @@ from typing import Any
 from tiledarray import config, errors
 from tiledarray.kernels import cache
 
-HEADERS = ("tile.h", "math.h")
 LOG_LINES_SHOWN = 12
+INSTALL = "pip install 'tiledarray[cuda13]' (or [cuda12]), or compute on the CPU (device='cpu')"
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_FRAME = re.compile(
-    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-)
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes cumulative stack size")
@@ -73,10 +71,10 @@ def available() -> str | None:
     try:
         _nvrtc_version()
     except ImportError:
-        return "the Python package cuda-bindings is missing (pip install 'tiledarray[cuda]')"
+        return "the Python package cuda-bindings is missing"
     except Exception as error:  # cuda.bindings raises its loader's own types
         first_line = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        return f"NVRTC could not be loaded (pip install nvidia-cuda-nvrtc): {first_line[0]}"
+        return f"NVRTC could not be loaded: {first_line[0]}"
     return None
 
 
@@ -88,8 +86,8 @@ def compile_source(
     Parameters
     ----------
     source : str
-        The whole translation unit.  It may include ``tile.h``, ``math.h`` and CUDA's own
-        ``cuda_fp16.h`` and ``cuda_bf16.h``.
+        The whole translation unit.  It may include ``tile.h``, and CUDA's own
+        ``<cuda_fp16.h>`` and ``<cuda_bf16.h>``.
     name : str
         Names the source in messages; the kernels keep the names that the source gives them.
     arch : str
@@ -109,15 +107,14 @@ def compile_source(
     """
     reason = available()
     if reason is not None:
-        raise errors.CompilerError(f"no CUDA compiler: {reason}", source=source)
+        raise errors.CompilerError(f"no CUDA compiler: {reason}", source=source, remedy=INSTALL)
     options = _options(source, arch, config.contract if contract is None else contract)
     headers = _headers()
+    key = cache.key("cuda", name, source, *headers.values(), *options, _nvrtc_version())
     artefact = cache.get_or_build(
-        "cubin", name, source, *headers.values(), *options, _nvrtc_version(),
-        suffix=".cubin",
-        build=lambda: _build(source, name, headers, options),
+        key, ".cubin", lambda path: path.write_bytes(_build(source, name, headers, options))
     )
-    cubin, reports = _unpack(artefact)
+    cubin, reports = _unpack(artefact.read_bytes())
     return CudaBinary(name, arch, cubin, reports)
 
 
@@ -135,7 +132,8 @@ def parse_log(log: str) -> dict[str, ResourceReport]:
     """Read the assembler's verbose log into one report for each kernel."""
     parts = _ENTRY.split(log)[1:]
     return {
-        kernel: _parse_entry(kernel, text) for kernel, text in zip(parts[::2], parts[1::2])
+        kernel: _parse_entry(kernel, text)
+        for kernel, text in zip(parts[::2], parts[1::2], strict=True)
     }
 
 
@@ -173,8 +171,7 @@ def _options(source: str, arch: str, contract: bool) -> list[str]:
 @functools.cache
 def _headers() -> dict[str, str]:
     """Text of our own headers by the name under which source includes them."""
-    folder = Path(__file__).parent
-    return {name: (folder / name).read_text() for name in HEADERS if (folder / name).exists()}
+    return {path.name: path.read_text() for path in sorted(Path(__file__).parent.glob("*.h"))}
 
 
 @functools.cache
@@ -227,7 +224,20 @@ def _compile_error(
         f"NVRTC could not compile {name} ({status}, {options[0]}):\n{shown}{tail}",
         source=source,
         log=log,
+        path=_keep(source, name),
+        remedy="this is a defect of the generator: please report it with the source",
     )
+
+
+def _keep(source: str, name: str) -> Path | None:
+    """Write the source of a failed compile where it can be looked at."""
+    path = cache.folder() / "failed" / f"{name}.cu"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(source)
+    except OSError:
+        return None
+    return path
 
 
 def _pack(cubin: bytes, reports: Mapping[str, ResourceReport]) -> bytes:

@@ -21,7 +21,7 @@ from cupy.cuda import runtime
 
 from tiledarray import errors
 from tiledarray.runtime.buffer import Buffer
-from tiledarray.runtime.cuda_launch import CudaFunction, load_function, translate
+from tiledarray.runtime.cuda_launch import OUT_OF_MEMORY, CudaFunction, load_function, translate
 
 T = TypeVar("T")
 
@@ -72,23 +72,23 @@ class CudaBackend:
 
     Raises
     ------
-    DeviceError
+    DeviceNotFound
         There is no such device, or no driver.
     """
 
     xp = cupy
 
     def __init__(self, index: int = 0, device: Any = None) -> None:
-        with translated(f"opening cuda:{index}"):
-            if index >= runtime.getDeviceCount():
-                raise errors.DeviceError(
-                    f"there is no cuda:{index}: this machine has {runtime.getDeviceCount()}"
-                )
-            self.index = index
-            self.device = self if device is None else device
-            self._cupy_device = cupy.cuda.Device(index)
-            with self._cupy_device:
-                runtime.free(0)  # makes the primary context, which the driver calls need
+        count = device_count()
+        if index >= count:
+            raise errors.DeviceNotFound(
+                f"there is no cuda:{index}: this process sees {count} CUDA devices",
+                remedy="use device='cpu', or check nvidia-smi and CUDA_VISIBLE_DEVICES",
+            )
+        self.index = index
+        self.device = self if device is None else device
+        with translated(f"opening cuda:{index}"), cupy.cuda.Device(index):
+            runtime.free(0)  # makes the primary context, which the driver calls need
         self._functions: dict[tuple[bytes, str], CudaFunction] = {}
         self._counters: dict[int, cupy.ndarray] = {}
         self._lock = threading.Lock()
@@ -228,8 +228,10 @@ class CudaBackend:
             free, total = self.memory()
             raise errors.OutOfMemory(
                 f"cuda:{self.index} is out of memory: {_gib(nbytes)} asked for, {_gib(free)} of "
-                f"{_gib(total)} free. Delete arrays that are no longer needed, work on smaller "
-                "pieces, or compute on the CPU (device='cpu')."
+                f"{_gib(total)} free",
+                nbytes=nbytes,
+                remedy="delete arrays that are no longer needed, work on smaller pieces, or "
+                "compute on the CPU (device='cpu')",
             ) from error
 
     # Kernels
@@ -262,6 +264,14 @@ class CudaBackend:
         return min(times)
 
 
+def device_count() -> int:
+    """How many CUDA devices this process sees; 0 also where there is no driver."""
+    try:
+        return runtime.getDeviceCount()
+    except runtime.CUDARuntimeError:
+        return 0
+
+
 def architecture(major: int, minor: int) -> str:
     """Compilation target of a compute capability."""
     return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
@@ -273,7 +283,7 @@ def translated(doing: str) -> Iterator[None]:
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        raise errors.OutOfMemory(f"{doing}: {error}") from error
+        raise translate(OUT_OF_MEMORY, f"{doing}: {error}") from error
     except runtime.CUDARuntimeError as error:
         raise translate(error.status, f"{doing}: {error}") from error
 

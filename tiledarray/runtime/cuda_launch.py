@@ -32,6 +32,14 @@ DEVICE_LOST = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719}
 _ArgumentPointer = c_char_p * 1
 
 
+class DeviceError(errors.TiledArrayError, RuntimeError):
+    """A CUDA call failed; the message has CUDA's own words."""
+
+
+class DeviceLost(DeviceError):  # noqa: N818
+    """The device's context is broken: every later call on it fails too."""
+
+
 class _KernelNode(ctypes.Structure):
     """CUDA_KERNEL_NODE_PARAMS_v2."""
 
@@ -99,13 +107,14 @@ def driver_error(status: int, doing: str) -> Exception:
 def translate(status: int, message: str) -> Exception:
     """Return the exception of this library for a CUDA status (runtime and driver share codes)."""
     if status == OUT_OF_MEMORY:
-        return errors.OutOfMemory(message)
+        return errors.OutOfMemory(message, remedy="delete arrays that are no longer needed")
     if status in DEVICE_LOST:
-        return errors.DeviceLost(
-            f"{message}. CUDA cannot use this device again in this process: save what is in host "
-            "memory and start a new process. Set CUDA_LAUNCH_BLOCKING=1 to see which launch failed."
+        return DeviceLost(
+            f"{message}: this process cannot use the device again",
+            remedy="save what is in host memory and start a new process; with "
+            "CUDA_LAUNCH_BLOCKING=1 the error shows at the launch that caused it",
         )
-    return errors.DeviceError(message)
+    return DeviceError(message)
 
 
 class CudaFunction:
