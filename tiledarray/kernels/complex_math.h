@@ -1,0 +1,330 @@
+// Complex arithmetic and functions, included by math.h.
+//
+// On the host the transcendental functions are the C library's (the ones NumPy calls); on the
+// device, and on the host under TA_OWN_COMPLEX (so that tests can check them without a GPU), they
+// are the ones below, after W. Kahan, "Branch cuts for complex elementary functions" (1987), with
+// the special values of C99 annex G.
+#pragma once
+
+template <class R> TA_FN Complex<R> make_complex(R re, R im) { return {re, im}; }
+
+// ---- arithmetic ----
+
+template <class R> TA_FN Complex<R> operator+(Complex<R> x, Complex<R> y) {
+    return {x.re + y.re, x.im + y.im};
+}
+template <class R> TA_FN Complex<R> operator-(Complex<R> x, Complex<R> y) {
+    return {x.re - y.re, x.im - y.im};
+}
+template <class R> TA_FN Complex<R> operator-(Complex<R> x) { return {-x.re, -x.im}; }
+template <class R> TA_FN Complex<R> operator*(Complex<R> x, Complex<R> y) {
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+// R. L. Smith's algorithm (1962), written without branches.
+template <class R> TA_FN Complex<R> operator/(Complex<R> x, Complex<R> y) {
+    bool wide = m_abs(y.re) >= m_abs(y.im);
+    R large = wide ? y.re : y.im, small = wide ? y.im : y.re;
+    R ratio = small / large;
+    R scale = (R)1 / (large + small * ratio);
+    R re = wide ? x.re + x.im * ratio : x.re * ratio + x.im;
+    R im = wide ? x.im - x.re * ratio : x.im * ratio - x.re;
+    bool zero = (y.re == 0) & (y.im == 0);
+    R size = m_abs(y.re);
+    return {zero ? x.re / size : re * scale, zero ? x.im / size : im * scale};
+}
+template <class R> TA_FN bool operator==(Complex<R> x, Complex<R> y) {
+    return (x.re == y.re) & (x.im == y.im);
+}
+template <class R> TA_FN bool operator!=(Complex<R> x, Complex<R> y) { return !(x == y); }
+
+template <class R> TA_FN Complex<R> m_conjugate(Complex<R> x) { return {x.re, -x.im}; }
+template <class R> TA_FN Complex<R> m_square(Complex<R> x) { return x * x; }
+template <class R> TA_FN Complex<R> m_reciprocal(Complex<R> x) {
+    bool wide = m_abs(x.im) <= m_abs(x.re);
+    R large = wide ? x.re : x.im, small = wide ? x.im : x.re;
+    R ratio = small / large;
+    R size = large + small * ratio;
+    return {(wide ? (R)1 : ratio) / size, (wide ? -ratio : (R)-1) / size};
+}
+template <class R> TA_FN R m_abs(Complex<R> x) { return m_hypot(x.re, x.im); }
+template <class R> TA_FN R m_angle(Complex<R> x) { return m_arctan2(x.im, x.re); }
+template <class R> TA_FN Complex<R> m_rint(Complex<R> x) { return {m_rint(x.re), m_rint(x.im)}; }
+
+// x / |x|; an infinite part alone gives that direction, two give NaN.
+template <class R> TA_FN Complex<R> m_sign(Complex<R> x) {
+    R size = m_abs(x);
+    bool re_inf = is_inf(x.re), im_inf = is_inf(x.im), any_inf = re_inf | im_inf;
+    R re = any_inf ? (re_inf ? m_copysign((R)1, x.re) : (R)0) : x.re / size;
+    R im = any_inf ? (im_inf ? m_copysign((R)1, x.im) : (R)0) : x.im / size;
+    bool undefined = re_inf & im_inf;
+    bool zero = size == 0;
+    return {undefined ? quiet_nan<R>() : zero ? (R)0 : re,
+            undefined ? quiet_nan<R>() : zero ? (R)0 : im};
+}
+
+// Lexicographic, with NumPy's rules for NaN.
+template <class R> TA_FN bool m_less(Complex<R> x, Complex<R> y) {
+    return ((x.re < y.re) & (x.im == x.im) & (y.im == y.im)) | ((x.re == y.re) & (x.im < y.im));
+}
+template <class R> TA_FN bool m_less_equal(Complex<R> x, Complex<R> y) {
+    return ((x.re < y.re) & (x.im == x.im) & (y.im == y.im)) | ((x.re == y.re) & (x.im <= y.im));
+}
+
+// ---- own functions ----
+
+namespace own {
+
+template <class R> constexpr R huge_value = sizeof(R) == 4 ? (R)0x1p126f : (R)0x1p1022;
+template <class R> constexpr R tiny_value = sizeof(R) == 4 ? (R)0x1p-100f : (R)0x1p-960;
+
+template <class R> TA_FN Complex<R> rotate(Complex<R> z) { return {-z.im, z.re}; }      // i z
+template <class R> TA_FN Complex<R> rotate_back(Complex<R> z) { return {z.im, -z.re}; }  // -i z
+
+// (exp(x) a, exp(x) b) where exp(x) alone may overflow.
+template <class R> TA_FN Complex<R> scaled_exp(R x, R a, R b) {
+    R half = m_exp(x * (R)0.5);
+    R whole = m_exp(x);
+    bool plain = is_finite(whole) | !is_finite(x);
+    return {plain ? whole * a : (half * a) * half, plain ? whole * b : (half * b) * half};
+}
+
+template <class R> TA_FN Complex<R> exp(Complex<R> z) {
+    if (z.im == 0) return {m_exp(z.re), z.im};
+    if (!is_finite(z.im)) {
+        if (z.re == -infinity<R>()) return {(R)0, m_copysign((R)0, z.im)};
+        if (z.re == infinity<R>()) return {z.re, quiet_nan<R>()};
+        return {quiet_nan<R>(), quiet_nan<R>()};
+    }
+    return scaled_exp(z.re, m_cos(z.im), m_sin(z.im));
+}
+
+template <class R> TA_FN R log_abs(Complex<R> z) {
+    R x = m_abs(z.re), y = m_abs(z.im);
+    R large = x > y ? x : y, small = x > y ? y : x;
+    if (large > (R)0.5 && large < (R)2 && small < (R)2)
+        return (R)0.5 * m_log1p((large - 1) * (large + 1) + small * small);
+    if (large > huge_value<R>) return m_log(m_hypot(x * (R)0.5, y * (R)0.5)) + ln2<R>;
+    if (large < tiny_value<R>) {
+        R scale = (R)1 / tiny_value<R>;
+        return m_log(m_hypot(x * scale, y * scale)) + m_log(tiny_value<R>);
+    }
+    return m_log(m_hypot(x, y));
+}
+template <class R> TA_FN Complex<R> log(Complex<R> z) {
+    return {log_abs(z), m_arctan2(z.im, z.re)};
+}
+
+template <class R> TA_FN Complex<R> sqrt(Complex<R> z) {
+    if (z.re == 0 && z.im == 0) return {(R)0, z.im};
+    if (is_inf(z.im)) return {infinity<R>(), z.im};
+    if (z.re != z.re) return {z.re, z.re};
+    if (is_inf(z.re)) {
+        R rest = z.im - z.im;
+        if (z.re < 0) return {m_abs(rest), m_copysign(infinity<R>(), z.im)};
+        return {z.re, m_copysign(rest, z.im)};
+    }
+    R largest = m_maximum(m_abs(z.re), m_abs(z.im));
+    R scale = largest > huge_value<R> ? (R)0.25
+        : largest < tiny_value<R> ? (sizeof(R) == 4 ? (R)0x1p100f : (R)0x1p960) : (R)1;
+    R back = largest > huge_value<R> ? (R)2
+        : largest < tiny_value<R> ? (sizeof(R) == 4 ? (R)0x1p-50f : (R)0x1p-480) : (R)1;
+    R x = z.re * scale, y = z.im * scale;
+    R root = m_sqrt((m_abs(x) + m_hypot(x, y)) * (R)0.5);
+    R other = m_abs(y) / (2 * root);
+    if (x >= 0) return {root * back, m_copysign(other * back, z.im)};
+    return {other * back, m_copysign(root * back, z.im)};
+}
+
+template <class R> TA_FN Complex<R> sinh(Complex<R> z) {
+    if (z.im == 0) return {m_sinh(z.re), z.im};
+    if (!is_finite(z.im)) {
+        if (z.re == 0) return {z.re, quiet_nan<R>()};
+        if (is_inf(z.re)) return {z.re, quiet_nan<R>()};
+        return {quiet_nan<R>(), quiet_nan<R>()};
+    }
+    if (z.re != z.re) return {z.re, z.re};
+    R sine = m_sin(z.im), cosine = m_cos(z.im);
+    R limit = sizeof(R) == 4 ? (R)80 : (R)700;
+    if (m_abs(z.re) < limit) return {m_sinh(z.re) * cosine, m_cosh(z.re) * sine};
+    R sign = m_copysign((R)0.5, z.re);
+    return scaled_exp(m_abs(z.re), sign * cosine, (R)0.5 * sine);
+}
+template <class R> TA_FN Complex<R> cosh(Complex<R> z) {
+    if (z.im == 0) return {m_cosh(z.re), m_copysign((R)0, z.re) * m_copysign((R)1, z.im)};
+    if (!is_finite(z.im)) {
+        if (z.re == 0) return {quiet_nan<R>(), z.re};
+        if (is_inf(z.re)) return {infinity<R>(), quiet_nan<R>()};
+        return {quiet_nan<R>(), quiet_nan<R>()};
+    }
+    if (z.re != z.re) return {z.re, z.re};
+    R sine = m_sin(z.im), cosine = m_cos(z.im);
+    R limit = sizeof(R) == 4 ? (R)80 : (R)700;
+    if (m_abs(z.re) < limit) return {m_cosh(z.re) * cosine, m_sinh(z.re) * sine};
+    return scaled_exp(m_abs(z.re), (R)0.5 * cosine, m_copysign((R)0.5, z.re) * sine);
+}
+template <class R> TA_FN Complex<R> tanh(Complex<R> z) {
+    if (is_inf(z.re)) {
+        R sign = is_finite(z.im) ? m_sin(z.im) * m_cos(z.im) : z.im;
+        return {m_copysign((R)1, z.re), m_copysign((R)0, sign)};
+    }
+    if (z.re != z.re) return {z.re, z.im == 0 ? z.im : z.re};
+    if (!is_finite(z.im)) return {z.re == 0 ? z.re : quiet_nan<R>(), quiet_nan<R>()};
+    R limit = sizeof(R) == 4 ? (R)11 : (R)22;
+    if (m_abs(z.re) > limit) {
+        R decay = m_exp(-m_abs(z.re));
+        return {m_copysign((R)1, z.re), ((4 * m_sin(z.im) * m_cos(z.im)) * decay) * decay};
+    }
+    R slope = m_tan(z.im), beta = 1 + slope * slope;
+    R sine = m_sinh(z.re), rho = m_sqrt(1 + sine * sine);
+    R size = 1 + beta * sine * sine;
+    return {beta * rho * sine / size, slope / size};
+}
+template <class R> TA_FN Complex<R> sin(Complex<R> z) { return rotate_back(sinh(rotate(z))); }
+template <class R> TA_FN Complex<R> cos(Complex<R> z) { return cosh(rotate(z)); }
+template <class R> TA_FN Complex<R> tan(Complex<R> z) { return rotate_back(tanh(rotate(z))); }
+
+template <class R> TA_FN R im_conj_product(Complex<R> x, Complex<R> y) {  // Im(conj(x) y)
+    return x.re * y.im - x.im * y.re;
+}
+// atan2 for infinite arguments, but NaN if one is NaN.
+template <class R> TA_FN Complex<R> arccos(Complex<R> z) {
+    if (!is_finite(z.re) || !is_finite(z.im)) {
+        if (is_inf(z.re) || is_inf(z.im))
+            return {m_arctan2(m_abs(z.im), z.re), -m_copysign(infinity<R>(), z.im)};
+        return {z.re == 0 ? pi<R> / 2 : quiet_nan<R>(), quiet_nan<R>()};
+    }
+    Complex<R> below = sqrt(Complex<R>{1 - z.re, -z.im}), above = sqrt(Complex<R>{1 + z.re, z.im});
+    return {2 * m_arctan2(below.re, above.re), m_arcsinh(im_conj_product(above, below))};
+}
+template <class R> TA_FN Complex<R> arcsin(Complex<R> z) {
+    if (!is_finite(z.re) || !is_finite(z.im)) {
+        if (is_inf(z.re) || is_inf(z.im))
+            return {m_arctan2(z.re, m_abs(z.im)), m_copysign(infinity<R>(), z.im)};
+        R re = z.re == 0 ? z.re : quiet_nan<R>(), im = z.im == 0 ? z.im : quiet_nan<R>();
+        return {re, im};
+    }
+    Complex<R> below = sqrt(Complex<R>{1 - z.re, -z.im}), above = sqrt(Complex<R>{1 + z.re, z.im});
+    R re = m_arctan2(z.re, below.re * above.re - below.im * above.im);
+    return {re, m_copysign(m_arcsinh(im_conj_product(below, above)), z.im)};
+}
+template <class R> TA_FN Complex<R> arccosh(Complex<R> z) {
+    Complex<R> w = arccos(z);
+    bool turn = m_signbit(z.im) == m_signbit(w.im) && w.im == w.im;
+    if (w.im != w.im) return {w.im, w.re == pi<R> / 2 ? w.re : w.im};
+    if (w.re != w.re) return {m_abs(w.im), w.re};
+    return turn ? Complex<R>{w.im, -w.re} : Complex<R>{m_abs(w.im), m_copysign(w.re, z.im)};
+}
+template <class R> TA_FN Complex<R> arcsinh(Complex<R> z) {
+    return rotate_back(arcsin(rotate(z)));
+}
+template <class R> TA_FN Complex<R> arctanh(Complex<R> z) {
+    R quarter_turn = m_copysign(pi<R> / 2, z.im);
+    if (is_inf(z.re) || is_inf(z.im))
+        return {m_copysign((R)0, z.re), z.im != z.im ? z.im : quarter_turn};
+    if (is_nan(z)) return {z.re == 0 ? z.re : quiet_nan<R>(), quiet_nan<R>()};
+    R x = m_abs(z.re), y = m_abs(z.im);
+    R root = sizeof(R) == 4 ? (R)0x1p60f : (R)0x1p500;
+    if (x > root || y > root) {  // 1/z
+        Complex<R> inverse = m_reciprocal(z);
+        return {inverse.re, quarter_turn};
+    }
+    R gap = 1 - x;
+    R re = (R)0.25 * m_log1p(4 * x / (gap * gap + y * y));
+    R im = (R)0.5 * m_arctan2(2 * z.im, gap * (1 + x) - y * y);
+    return {m_copysign(re, z.re), im};
+}
+template <class R> TA_FN Complex<R> arctan(Complex<R> z) {
+    return rotate_back(arctanh(rotate(z)));
+}
+template <class R> TA_FN Complex<R> pow(Complex<R> x, Complex<R> y) { return exp(y * log(x)); }
+
+}  // namespace own
+
+// ---- which functions stand behind the names ----
+
+#if TA_DEVICE || defined(TA_OWN_COMPLEX)
+#define TA_COMPLEX_1(NAME, LIBRARY, OWN) \
+    template <class R> TA_FN Complex<R> NAME(Complex<R> z) { return own::OWN(z); }
+template <class R> TA_FN Complex<R> general_power(Complex<R> x, Complex<R> y) {
+    return own::pow(x, y);
+}
+#else
+TA_FN __complex__ float to_library(c64 z) {
+    __complex__ float w; __real__ w = z.re; __imag__ w = z.im; return w;
+}
+TA_FN __complex__ double to_library(c128 z) {
+    __complex__ double w; __real__ w = z.re; __imag__ w = z.im; return w;
+}
+TA_FN c64 from_library(__complex__ float w) { return {__real__ w, __imag__ w}; }
+TA_FN c128 from_library(__complex__ double w) { return {__real__ w, __imag__ w}; }
+#define TA_COMPLEX_1(NAME, LIBRARY, OWN) \
+    extern "C" TA_SCALAR __complex__ double LIBRARY(__complex__ double) noexcept; \
+    extern "C" TA_SCALAR __complex__ float LIBRARY##f(__complex__ float) noexcept; \
+    TA_FN c64 NAME(c64 z) { return from_library(::LIBRARY##f(to_library(z))); } \
+    TA_FN c128 NAME(c128 z) { return from_library(::LIBRARY(to_library(z))); }
+extern "C" TA_SCALAR __complex__ double cpow(__complex__ double, __complex__ double) noexcept;
+extern "C" TA_SCALAR __complex__ float cpowf(__complex__ float, __complex__ float) noexcept;
+TA_FN c64 general_power(c64 x, c64 y) {
+    return from_library(::cpowf(to_library(x), to_library(y)));
+}
+TA_FN c128 general_power(c128 x, c128 y) {
+    return from_library(::cpow(to_library(x), to_library(y)));
+}
+#endif
+TA_COMPLEX_1(m_exp, cexp, exp) TA_COMPLEX_1(m_log, clog, log) TA_COMPLEX_1(m_sqrt, csqrt, sqrt)
+TA_COMPLEX_1(m_sin, csin, sin) TA_COMPLEX_1(m_cos, ccos, cos) TA_COMPLEX_1(m_tan, ctan, tan)
+TA_COMPLEX_1(m_sinh, csinh, sinh) TA_COMPLEX_1(m_cosh, ccosh, cosh)
+TA_COMPLEX_1(m_tanh, ctanh, tanh)
+TA_COMPLEX_1(m_arcsin, casin, arcsin) TA_COMPLEX_1(m_arccos, cacos, arccos)
+TA_COMPLEX_1(m_arctan, catan, arctan)
+TA_COMPLEX_1(m_arcsinh, casinh, arcsinh) TA_COMPLEX_1(m_arccosh, cacosh, arccosh)
+TA_COMPLEX_1(m_arctanh, catanh, arctanh)
+#undef TA_COMPLEX_1
+
+// ---- functions made of those, as in NumPy ----
+
+template <class R> TA_FN Complex<R> m_exp2(Complex<R> z) {
+    return m_exp(Complex<R>{z.re * ln2<R>, z.im * ln2<R>});
+}
+template <class R> TA_FN Complex<R> m_log2(Complex<R> z) {
+    Complex<R> w = m_log(z);
+    return {w.re * log2_e<R>, w.im * log2_e<R>};
+}
+template <class R> TA_FN Complex<R> m_log10(Complex<R> z) {
+    Complex<R> w = m_log(z);
+    return {w.re * log10_e<R>, w.im * log10_e<R>};
+}
+template <class R> TA_FN Complex<R> m_expm1(Complex<R> z) {
+    R half = m_sin(z.im / 2);
+    return {m_expm1(z.re) * m_cos(z.im) - 2 * half * half, m_exp(z.re) * m_sin(z.im)};
+}
+// Near 0 by log1p of |1 + z|^2 - 1, which NumPy's log(hypot) cannot resolve.
+template <class R> TA_FN Complex<R> m_log1p(Complex<R> z) {
+    R near = (R)0.5 * m_log1p(z.re * (2 + z.re) + z.im * z.im);
+    R far = m_log(m_hypot(z.re + 1, z.im));
+    bool small = (m_abs(z.re) < (R)0.5) & (m_abs(z.im) < (R)0.5);
+    return {small ? near : far, m_arctan2(z.im, z.re + 1)};
+}
+
+// Small whole exponents by squaring, as NumPy does, so that they are exact where that is.
+template <class R> TA_FN Complex<R> m_power(Complex<R> x, Complex<R> y) {
+    if (y.re == 0 && y.im == 0) return {(R)1, (R)0};
+    if (x.re == 0 && x.im == 0) {
+        if (y.re > 0 && y.im == 0) return {(R)0, (R)0};
+        return {quiet_nan<R>(), quiet_nan<R>()};
+    }
+    if (y.im == 0 && m_abs(y.re) < 100 && y.re == m_trunc(y.re)) {
+        i32 n = (i32)m_abs(y.re);
+        Complex<R> result{(R)1, (R)0}, base = x;
+        if (y.re == 1) return x;
+        if (y.re == 2) return x * x;
+        for (;;) {
+            if (n & 1) result = result * base;
+            n >>= 1;
+            if (n == 0) break;
+            base = base * base;
+        }
+        return y.re < 0 ? Complex<R>{(R)1, (R)0} / result : result;
+    }
+    return general_power(x, y);
+}

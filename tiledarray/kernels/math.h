@@ -1,0 +1,338 @@
+// The scalar functions that op expressions call, with NumPy's semantics, for g++ and NVRTC alike.
+//
+// Include directories that hold this file must be given to g++ with -iquote: with -I it would
+// hide the system's <math.h>.
+//
+// TA_LIBMVEC says which of glibc's vector functions the host may use: 0 none, 1 those of glibc
+// 2.22 (exp, log, sin, cos, pow), 2 those of 2.35.  They are declared here because glibc's own
+// declarations offer them only under -ffast-math.
+#pragma once
+#include "types.h"
+
+// ---- the C library ----
+
+#if !TA_DEVICE
+#ifndef TA_LIBMVEC
+#define TA_LIBMVEC 0
+#endif
+#define TA_SCALAR __attribute__((const))
+#define TA_VECTOR __attribute__((const, simd("notinbranch")))
+#if TA_LIBMVEC >= 1
+#define TA_VECTOR_1 TA_VECTOR
+#else
+#define TA_VECTOR_1 TA_SCALAR
+#endif
+#if TA_LIBMVEC >= 2
+#define TA_VECTOR_2 TA_VECTOR
+#else
+#define TA_VECTOR_2 TA_SCALAR
+#endif
+#define TA_DECLARE_1(ATTRIBUTE, NAME) \
+    ATTRIBUTE double NAME(double) noexcept; ATTRIBUTE float NAME##f(float) noexcept;
+#define TA_DECLARE_2(ATTRIBUTE, NAME) \
+    ATTRIBUTE double NAME(double, double) noexcept; \
+    ATTRIBUTE float NAME##f(float, float) noexcept;
+extern "C" {
+TA_DECLARE_1(TA_VECTOR_1, exp) TA_DECLARE_1(TA_VECTOR_1, log)
+TA_DECLARE_1(TA_VECTOR_1, sin) TA_DECLARE_1(TA_VECTOR_1, cos)
+TA_DECLARE_2(TA_VECTOR_1, pow)
+TA_DECLARE_1(TA_VECTOR_2, exp2) TA_DECLARE_1(TA_VECTOR_2, expm1)
+TA_DECLARE_1(TA_VECTOR_2, log2) TA_DECLARE_1(TA_VECTOR_2, log10) TA_DECLARE_1(TA_VECTOR_2, log1p)
+TA_DECLARE_1(TA_VECTOR_2, tan) TA_DECLARE_1(TA_VECTOR_2, asin) TA_DECLARE_1(TA_VECTOR_2, acos)
+TA_DECLARE_1(TA_VECTOR_2, atan) TA_DECLARE_1(TA_VECTOR_2, sinh) TA_DECLARE_1(TA_VECTOR_2, cosh)
+TA_DECLARE_1(TA_VECTOR_2, tanh) TA_DECLARE_1(TA_VECTOR_2, asinh) TA_DECLARE_1(TA_VECTOR_2, acosh)
+TA_DECLARE_1(TA_VECTOR_2, atanh) TA_DECLARE_1(TA_VECTOR_2, cbrt)
+TA_DECLARE_1(TA_VECTOR_2, erf) TA_DECLARE_1(TA_VECTOR_2, erfc)
+TA_DECLARE_2(TA_VECTOR_2, atan2) TA_DECLARE_2(TA_VECTOR_2, hypot)
+TA_DECLARE_1(TA_SCALAR, sqrt) TA_DECLARE_1(TA_SCALAR, fabs)
+TA_DECLARE_1(TA_SCALAR, rint) TA_DECLARE_1(TA_SCALAR, floor)
+TA_DECLARE_1(TA_SCALAR, ceil) TA_DECLARE_1(TA_SCALAR, trunc)
+TA_DECLARE_2(TA_SCALAR, fmod) TA_DECLARE_2(TA_SCALAR, copysign)
+TA_SCALAR double ldexp(double, int) noexcept;
+TA_SCALAR float ldexpf(float, int) noexcept;
+}
+#undef TA_DECLARE_1
+#undef TA_DECLARE_2
+#endif
+
+#define TA_FORWARD_1(NAME, FUNCTION) \
+    TA_FN f32 NAME(f32 x) { return ::FUNCTION##f(x); } \
+    TA_FN f64 NAME(f64 x) { return ::FUNCTION(x); }
+#define TA_FORWARD_2(NAME, FUNCTION) \
+    TA_FN f32 NAME(f32 x, f32 y) { return ::FUNCTION##f(x, y); } \
+    TA_FN f64 NAME(f64 x, f64 y) { return ::FUNCTION(x, y); }
+TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
+TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
+TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
+TA_FORWARD_1(m_sin, sin) TA_FORWARD_1(m_cos, cos) TA_FORWARD_1(m_tan, tan)
+TA_FORWARD_1(m_arcsin, asin) TA_FORWARD_1(m_arccos, acos) TA_FORWARD_1(m_arctan, atan)
+TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh) TA_FORWARD_1(m_tanh, tanh)
+TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arctanh, atanh)
+TA_FORWARD_1(m_erf, erf) TA_FORWARD_1(m_erfc, erfc)
+TA_FORWARD_1(m_rint, rint) TA_FORWARD_1(m_floor, floor)
+TA_FORWARD_1(m_ceil, ceil) TA_FORWARD_1(m_trunc, trunc)
+TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot) TA_FORWARD_2(m_power, pow)
+TA_FORWARD_2(m_copysign, copysign)
+#undef TA_FORWARD_1
+#undef TA_FORWARD_2
+
+template <class R> constexpr R pi = (R)3.141592653589793238462643383279502884;
+template <class R> constexpr R ln2 = (R)0.693147180559945309417232121458176568;
+template <class R> constexpr R log2_e = (R)1.442695040888963407359924681001892137;
+template <class R> constexpr R log10_e = (R)0.434294481903251827651128918916605082;
+
+// ---- floats ----
+
+TA_FN f32 m_abs(f32 x) { return ::fabsf(x); }
+TA_FN f64 m_abs(f64 x) { return ::fabs(x); }
+template <class R> TA_FN bool is_inf(R x) { return m_abs(x) == infinity<R>(); }
+template <class R> TA_FN bool is_finite(R x) { return m_abs(x) < infinity<R>(); }
+TA_FN bool m_signbit(f32 x) { return (bits_of(x) >> 31) != 0; }
+TA_FN bool m_signbit(f64 x) { return (bits_of(x) >> 63) != 0; }
+TA_FN f32 m_ldexp(f32 x, i32 n) { return ::ldexpf(x, n); }
+TA_FN f64 m_ldexp(f64 x, i32 n) { return ::ldexp(x, n); }
+template <class R, class I> TA_FN R m_ldexp(R x, I n) {
+    return m_ldexp(x, (i32)(n > 100000 ? 100000 : n < -100000 ? -100000 : n));
+}
+template <class R> TA_FN R m_degrees(R x) { return x * (R)((R)180 / pi<R>); }
+template <class R> TA_FN R m_radians(R x) { return x * (R)(pi<R> / (R)180); }
+template <class R> TA_FN R m_heaviside(R x, R y) {
+    return x != x ? x : x == 0 ? y : x < 0 ? (R)0 : (R)1;
+}
+template <class R> TA_FN R m_modf_fraction(R x) {
+    return m_copysign(is_inf(x) ? (R)0 : x - m_trunc(x), x);
+}
+
+// Mantissa in [0.5, 1) and exponent; 0, infinities and NaN are their own mantissa, exponent 0.
+TA_FN i32 exponent_field(f32 x) { return (i32)(bits_of(x) >> 23) & 0xff; }
+TA_FN i32 exponent_field(f64 x) { return (i32)(bits_of(x) >> 52) & 0x7ff; }
+template <class R> TA_FN R normalised(R x) {
+    constexpr R scale = sizeof(R) == 4 ? (R)0x1p25 : (R)0x1p54;
+    return exponent_field(x) == 0 ? x * scale : x;
+}
+template <class R> TA_FN i32 m_frexp_exponent(R x) {
+    constexpr i32 shift = sizeof(R) == 4 ? 25 : 54, bias = sizeof(R) == 4 ? 126 : 1022;
+    i32 exponent = exponent_field(normalised(x)) - bias - (exponent_field(x) == 0 ? shift : 0);
+    return (x == 0) | !is_finite(x) ? 0 : exponent;
+}
+TA_FN f32 m_frexp_mantissa(f32 x) {
+    f32 m = from_bits((bits_of(normalised(x)) & 0x807fffffu) | 0x3f000000u);
+    return (x == 0) | !is_finite(x) ? x : m;
+}
+TA_FN f64 m_frexp_mantissa(f64 x) {
+    f64 m = from_bits((bits_of(normalised(x)) & 0x800fffffffffffffull) | 0x3fe0000000000000ull);
+    return (x == 0) | !is_finite(x) ? x : m;
+}
+
+// The bit patterns of one sign are ordered as the numbers are, so the neighbour is one away.
+template <class U> TA_FN U next_bits(U x, U y, bool equal, bool up) {
+    constexpr U sign = (U)1 << (8 * sizeof(U) - 1);
+    U away = (U)(up == ((x & sign) == 0) ? x + 1 : x - 1);
+    U from_zero = (U)((y & sign) | 1);
+    return equal ? y : (x & (U)~sign) == 0 ? from_zero : away;
+}
+template <class R> TA_FN R m_nextafter(R x, R y) {
+    R next = from_bits(next_bits(bits_of(x), bits_of(y), x == y, y > x));
+    return (x != x) | (y != y) ? x + y : next;
+}
+template <class H> TA_FN H nextafter_half(H x, H y) {
+    f32 a = widen(x), b = widen(y);
+    u16 next = next_bits(x.bits, y.bits, a == b, b > a);
+    return (a != a) | (b != b) ? cast<H>(a + b) : H{next};
+}
+TA_FN f16 m_nextafter(f16 x, f16 y) { return nextafter_half(x, y); }
+TA_FN bf16 m_nextafter(bf16 x, bf16 y) { return nextafter_half(x, y); }
+
+// Distance to the neighbour further from zero; for float16 to the one above, as in NumPy.
+template <class R> TA_FN R m_spacing(R x) {
+    R next = from_bits((decltype(bits_of(x)))(bits_of(x) + 1));
+    return is_finite(x) ? next - x : quiet_nan<R>();
+}
+TA_FN bf16 m_spacing(bf16 x) {
+    f32 a = widen(x), next = widen(bf16{(u16)(x.bits + 1)});
+    return cast<bf16>(is_finite(a) ? next - a : quiet_nan<f32>());
+}
+TA_FN f16 m_spacing(f16 x) {
+    f32 a = widen(x), next = widen(m_nextafter(x, f16{0x7c00}));
+    return cast<f16>(is_finite(a) ? next - a : quiet_nan<f32>());
+}
+
+template <class R> TA_FN R m_logaddexp(R x, R y) {
+    R top = x > y ? x : y, gap = x - y;
+    R sum = top + m_log1p(m_exp(-m_abs(gap)));
+    return x == y ? x + ln2<R> : gap != gap ? gap : sum;
+}
+template <class R> TA_FN R m_logaddexp2(R x, R y) {
+    R top = x > y ? x : y, gap = x - y;
+    R sum = top + log2_e<R> * m_log1p(m_exp2(-m_abs(gap)));
+    return x == y ? x + 1 : gap != gap ? gap : sum;
+}
+
+// ---- division: floor semantics, NumPy's values for zero divisors and overflow ----
+
+TA_FN f32 m_fmod(f32 x, f32 y) { return ::fmodf(x, y); }
+TA_FN f64 m_fmod(f64 x, f64 y) { return ::fmod(x, y); }
+
+template <class R> TA_FN R real_remainder(R x, R y) {
+    R mod = m_fmod(x, y);
+    R moved = (y < 0) != (mod < 0) ? mod + y : mod;
+    R floored = mod != 0 ? moved : m_copysign((R)0, y);
+    return y == 0 ? mod : floored;
+}
+template <class R> TA_FN R real_floor_divide(R x, R y) {
+    R mod = m_fmod(x, y);
+    R ratio = (x - mod) / y;
+    ratio = (mod != 0) & ((y < 0) != (mod < 0)) ? ratio - 1 : ratio;
+    R floored = m_floor(ratio);
+    floored = ratio - floored > (R)0.5 ? floored + 1 : floored;
+    R zero = m_copysign((R)0, x / y);
+    return y == 0 ? x / y : ratio != 0 ? floored : zero;
+}
+
+// Quotient towards zero where it fits.  On the host up to 32 bits through the float unit: exact,
+// because the quotient is further from the next integer than its rounding error, and vectorised,
+// which integer division is not.
+template <class I> TA_FN I quotient(I x, I y) {
+#if !TA_DEVICE
+    if constexpr (sizeof(I) <= 2) return (I)(i32)((f32)x / (f32)y);
+    if constexpr (sizeof(I) == 4) return (I)((f64)x / (f64)y);
+#endif
+    return (I)(x / y);
+}
+template <class I> TA_FN bool is_minus_one(I y) {
+    if constexpr (is_signed<I>) return y == (I)-1;
+    else return false;
+}
+template <class I> TA_FN I safe_divisor(I y) { return (y == 0) | is_minus_one(y) ? (I)1 : y; }
+template <class I> TA_FN I wrapped_product(I x, I y) { return (I)((wide_of<I>)x * (wide_of<I>)y); }
+
+template <class T> TA_FN T m_fmod(T x, T y) {
+    T divisor = safe_divisor(y);
+    T rest = (T)(x - (T)(quotient(x, divisor) * divisor));
+    return (y == 0) | is_minus_one(y) ? (T)0 : rest;
+}
+template <class T> TA_FN T m_remainder(T x, T y) {
+    if constexpr (is_real<T>) return real_remainder(x, y);
+    else {
+        T rest = m_fmod(x, y);
+        return (T)((rest != 0) & ((rest < 0) != (y < 0)) ? rest + y : rest);
+    }
+}
+template <class T> TA_FN T m_floor_divide(T x, T y) {
+    if constexpr (is_real<T>) return real_floor_divide(x, y);
+    else {
+        T divisor = safe_divisor(y);
+        T ratio = quotient(x, divisor);
+        T rest = (T)(x - (T)(ratio * divisor));
+        T floored = (T)(ratio - ((rest != 0) & ((rest < 0) != (divisor < 0)) ? 1 : 0));
+        T negated = (T)((wide_of<T>)0 - (wide_of<T>)x);
+        return y == 0 ? (T)0 : is_minus_one(y) ? negated : floored;
+    }
+}
+template <class T> TA_FN T m_reciprocal(T x) {
+    if constexpr (is_integer<T>) return cast<T>(1.0 / (f64)x);
+    else return 1 / x;
+}
+
+// ---- integers: wraparound, and shifts past the width, as in NumPy ----
+
+template <class T> TA_FN T m_add(T x, T y) { return (T)((wide_of<T>)x + (wide_of<T>)y); }
+template <class T> TA_FN T m_subtract(T x, T y) { return (T)((wide_of<T>)x - (wide_of<T>)y); }
+template <class T> TA_FN T m_multiply(T x, T y) { return (T)((wide_of<T>)x * (wide_of<T>)y); }
+template <class T> TA_FN T m_negative(T x) {
+    if constexpr (is_integer<T>) return (T)((wide_of<T>)0 - (wide_of<T>)x);
+    else return -x;
+}
+template <class T> TA_FN T m_square(T x) { return m_multiply(x, x); }
+template <class T> TA_FN T m_abs(T x) {
+    if constexpr (is_signed<T>) return x < 0 ? m_negative(x) : x;
+    else return x;
+}
+template <class T> TA_FN T m_sign(T x) {
+    if constexpr (is_unsigned<T>) return (T)(x != 0);
+    else return x > 0 ? (T)1 : x < 0 ? (T)-1 : x == 0 ? (T)0 : x;
+}
+// By squaring.  A negative exponent gives 0: NumPy raises, which the recorder sees to.
+template <class T> TA_FN T m_power(T x, T n) {
+    using W = wide_of<T>;
+    W result = 1, base = (W)x, left = n < 0 ? (W)0 : (W)n;
+    bool negative = n < 0;
+    while (left != 0) {
+        result *= left & 1 ? base : (W)1;
+        base *= base;
+        left >>= 1;
+    }
+    return negative ? (T)0 : (T)result;
+}
+template <class T> TA_FN T m_left_shift(T x, T n) {
+    constexpr T width = (T)(8 * sizeof(T));
+    bool inside = (n >= 0) & (n < width);
+    return inside ? (T)((wide_of<T>)x << (inside ? n : (T)0)) : (T)0;
+}
+template <class T> TA_FN T m_right_shift(T x, T n) {
+    constexpr T width = (T)(8 * sizeof(T));
+    bool inside = (n >= 0) & (n < width);
+    return (T)(x >> (inside ? n : (T)(width - 1))) * (T)(inside | (x < 0));
+}
+template <class T> TA_FN u64 magnitude(T x) {
+    return x < 0 ? (u64)0 - (u64)x : (u64)x;
+}
+template <class T> TA_FN u8 m_bitwise_count(T x) {
+    u64 b = magnitude(x);
+    b -= (b >> 1) & 0x5555555555555555ull;
+    b = (b & 0x3333333333333333ull) + ((b >> 2) & 0x3333333333333333ull);
+    b = (b + (b >> 4)) & 0x0f0f0f0f0f0f0f0full;
+    return (u8)((b * 0x0101010101010101ull) >> 56);
+}
+template <class T> TA_FN u64 greatest_divisor(T x, T y) {
+    u64 a = magnitude(x), b = magnitude(y);
+    while (b != 0) {
+        u64 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+template <class T> TA_FN T m_gcd(T x, T y) { return (T)greatest_divisor(x, y); }
+template <class T> TA_FN T m_lcm(T x, T y) {
+    u64 common = greatest_divisor(x, y);
+    return (T)(magnitude(x) / (common == 0 ? 1 : common) * magnitude(y));
+}
+
+// ---- comparison ----
+
+template <class A, class B> TA_FN bool m_equal(A x, B y) {
+    if constexpr (is_signed<A> && is_unsigned<B>) return (x >= 0) & ((B)x == y);
+    else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x == (A)y);
+    else return x == y;
+}
+template <class A, class B> TA_FN bool m_less(A x, B y) {
+    if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x < y);
+    else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x < (A)y);
+    else return x < y;
+}
+template <class A, class B> TA_FN bool m_less_equal(A x, B y) {
+    if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x <= y);
+    else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x <= (A)y);
+    else return x <= y;
+}
+
+// maximum and minimum let NaN through, fmax and fmin drop it.
+template <class T> TA_FN T m_maximum(T x, T y) { return m_less(y, x) | is_nan(x) ? x : y; }
+template <class T> TA_FN T m_minimum(T x, T y) { return m_less(x, y) | is_nan(x) ? x : y; }
+template <class T> TA_FN T m_fmax(T x, T y) { return m_less_equal(y, x) | is_nan(y) ? x : y; }
+template <class T> TA_FN T m_fmin(T x, T y) { return m_less_equal(x, y) | is_nan(y) ? x : y; }
+
+template <class T> TA_FN bool m_isnan(T x) { return is_nan(x); }
+template <class T> TA_FN bool m_isinf(T x) {
+    if constexpr (is_complex<T>) return is_inf(x.re) | is_inf(x.im);
+    else if constexpr (is_real<T>) return is_inf(x);
+    else return false;
+}
+template <class T> TA_FN bool m_isfinite(T x) {
+    if constexpr (is_complex<T>) return is_finite(x.re) & is_finite(x.im);
+    else if constexpr (is_real<T>) return is_finite(x);
+    else return true;
+}
+
+#include "complex_math.h"

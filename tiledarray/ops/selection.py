@@ -1,0 +1,82 @@
+"""Elementwise ops that are no ufuncs: selecting, casting, and the parts of complex numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiledarray.ops.ufunc import Loop, Operand, plain, result_dtype
+
+_BOOL = np.dtype(bool)
+
+
+def _where_rule(condition: Operand, first: Operand, second: Operand) -> Loop:
+    common = result_dtype(first, second)
+    return (_BOOL, common, common), common
+
+
+def _common_rule(*operands: Operand) -> Loop:
+    common = result_dtype(*operands)
+    return (common,) * len(operands), common
+
+
+def _cast_rule(source: Operand) -> Loop:
+    # The target is the node's dtype, which the caller knows.
+    loop = result_dtype(source)
+    return (loop,), loop
+
+
+def _part_rule(operand: Operand) -> Loop:
+    loop = result_dtype(operand)
+    return (loop,), np.empty(0, loop).real.dtype
+
+
+def _make_complex_rule(re: Operand, im: Operand) -> Loop:
+    whole = np.result_type(result_dtype(re, im), np.complex64)
+    part = np.empty(0, whole).real.dtype
+    return (part, part), whole
+
+
+def _where(xp: Any, condition: Any, first: Any, second: Any, *, dtype: Any) -> Any:
+    return xp.where(condition, first, second)
+
+
+def _clip(xp: Any, array: Any, low: Any, high: Any, *, dtype: Any) -> Any:
+    return xp.minimum(xp.maximum(array, low), high)
+
+
+def _cast(xp: Any, array: Any, *, dtype: Any) -> Any:
+    to_real = array.dtype.kind == "c" and np.dtype(dtype).kind not in "cb"
+    return array.real if to_real else array
+
+
+def _real(xp: Any, array: Any, *, dtype: Any) -> Any:
+    return array.real
+
+
+def _imag(xp: Any, array: Any, *, dtype: Any) -> Any:
+    return array.imag
+
+
+def _make_complex(xp: Any, re: Any, im: Any, *, dtype: Any) -> Any:
+    result = xp.empty(np.broadcast_shapes(re.shape, im.shape), dtype)
+    result.real = re
+    result.imag = im
+    return result
+
+
+where = plain("where", _where, "x ? y : z", _where_rule)
+clip = plain(
+    "clip",
+    _clip,
+    {"b": "(x | y) & z", "*": "m_minimum(m_maximum(x, y), z)"},
+    _common_rule,
+    cost=4,
+)
+cast = plain("cast", _cast, "x", _cast_rule)
+real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0)
+imag = plain("imag", _imag, {"c": "x.im", "*": "(T)0"}, _part_rule, cost=0)
+make_complex = plain(
+    "make_complex", _make_complex, "make_complex(x, y)", _make_complex_rule, cost=0
+)
