@@ -2,6 +2,7 @@
 
 import struct
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -144,6 +145,41 @@ def test_launch_on_another_stream(backend):
         function.launch((4, 1, 1), (256, 1, 1), 0, scale_args(buffer.pointer, 1000, 5.0))
         assert backend.stream() == stream.ptr
         assert np.all(backend.to_host(buffer) == 5.0)
+
+
+def test_launch_from_a_new_thread(backend):
+    function = load(backend, SCALE, "scale")
+    buffer = backend.wrap(np.ones(1000))
+    backend.synchronize()
+    failures = []
+
+    def work():
+        try:
+            with backend.active():
+                function.launch((4, 1, 1), (256, 1, 1), 0, scale_args(buffer.pointer, 1000, 2.0))
+                backend.synchronize()
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+    assert np.all(backend.to_host(buffer) == 2.0)
+
+
+def test_launch_is_cheap(backend):
+    function = load(backend, SCALE, "scale")
+    args = scale_args(backend.wrap(np.ones(1)).pointer, 1, 1.0)
+    times = []
+    for _ in range(20):
+        backend.synchronize()
+        start = time.perf_counter()
+        for _ in range(100):
+            function.launch((1, 1, 1), (32, 1, 1), 0, args)
+        times.append((time.perf_counter() - start) / 100)
+    print(f"launch: {min(times) * 1e6:.2f} us")
+    assert min(times) < 20e-6
 
 
 @pytest.mark.parametrize("kibibytes", [16, 48, 64, 99])

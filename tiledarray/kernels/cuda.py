@@ -111,9 +111,11 @@ def compile_source(
     options = _options(source, arch, config.contract if contract is None else contract)
     headers = _headers()
     key = cache.key("cuda", name, source, *headers.values(), *options, _nvrtc_version())
-    artefact = cache.get_or_build(
-        key, ".cubin", lambda path: path.write_bytes(_build(source, name, headers, options))
-    )
+
+    def build(path: Path) -> None:
+        path.write_bytes(_build(source, name, headers, options))
+
+    artefact = cache.get_or_build(key, ".cubin", build)
     cubin, reports = _unpack(artefact.read_bytes())
     return CudaBinary(name, arch, cubin, reports)
 

@@ -60,6 +60,15 @@ class CudaProperties:
     memory_bytes: int
 
 
+class _ThreadState(threading.local):
+    """Whether the thread has a CUDA context.
+
+    A new thread has none until a runtime call that needs one; the driver's launches bring none.
+    """
+
+    has_context = False
+
+
 class CudaBackend:
     """Everything a ``Device`` does where it is a CUDA device.
 
@@ -87,11 +96,12 @@ class CudaBackend:
             )
         self.index = index
         self.device = self if device is None else device
-        with translated(f"opening cuda:{index}"), cupy.cuda.Device(index):
-            runtime.free(0)  # makes the primary context, which the driver calls need
+        self._thread = _ThreadState()
         self._functions: dict[tuple[bytes, str], CudaFunction] = {}
         self._counters: dict[int, cupy.ndarray] = {}
         self._lock = threading.Lock()
+        with translated(f"opening cuda:{index}"), self.active():
+            pass
 
     def __repr__(self) -> str:
         return f"<CudaBackend cuda:{self.index}>"
@@ -115,10 +125,17 @@ class CudaBackend:
         )
 
     def active(self) -> contextlib.AbstractContextManager[Any]:
-        """Make this the current device inside a ``with`` block; free where it is already."""
-        if runtime.getDevice() == self.index:
-            return _NOTHING
-        return cupy.cuda.Device(self.index)
+        """Make this the current device inside a ``with`` block; cheap where it is already.
+
+        Launches need it around them, once for a whole plan.
+        """
+        if runtime.getDevice() != self.index:
+            return cupy.cuda.Device(self.index)
+        if not self._thread.has_context:
+            runtime.setDevice(self.index)
+            runtime.free(0)
+            self._thread.has_context = True
+        return _NOTHING
 
     @staticmethod
     def stream() -> int:
