@@ -1,0 +1,248 @@
+// The host thread pool: shares the blocks of one kernel launch out to threads.
+//
+// One pool a process, one parallel launch at a time.  The launching thread takes part.  A launch
+// is published in `state` (number, whether threads may still join, how many have joined), so a
+// thread that wakes up too late finds the door closed and never touches a finished launch.
+//
+// A forked child starts with a fresh pool: its parent's workers do not exist in it.
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define TA_PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define TA_PAUSE() asm volatile("yield")
+#else
+#define TA_PAUSE() ((void)0)
+#endif
+
+#define TA_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using Kernel = void (*)(const void*, int64_t, int64_t, char*);
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSpin = std::chrono::microseconds(30);
+constexpr uint64_t kOpen = uint64_t(1) << 31;
+constexpr uint64_t kJoined = kOpen - 1;
+constexpr int64_t kAlignment = 64;
+constexpr int kOutOfMemory = 1;
+
+struct Job {
+    Kernel kernel;
+    const void* args;
+    int64_t blocks;
+    int64_t grain;
+    int64_t scratch_bytes;
+    alignas(64) std::atomic<int64_t> next;
+};
+
+struct Pool {
+    std::mutex launching;        // held for a whole parallel launch
+    std::mutex sleeping;         // guards the condition variables and `workers`
+    std::condition_variable wake;
+    std::condition_variable idle;
+    alignas(64) std::atomic<uint64_t> state{0};  // launch number << 32 | kOpen | threads joined
+    alignas(64) std::atomic<int> sleepers{0};
+    std::atomic<bool> waiting{false};  // the launching thread sleeps on `idle`
+    std::atomic<bool> stopping{false};
+    int workers = 0;
+    int wanted = 0;              // workers to have, without the launching thread
+    Job job;
+};
+
+alignas(Pool) unsigned char storage[sizeof(Pool)];  // never destroyed: workers outlive `exit`
+Pool* pool = new (storage) Pool;
+
+// Memory that a kernel uses inside one block of work.  Each thread keeps its own and grows it.
+struct Scratch {
+    char* data = nullptr;
+    int64_t bytes = 0;
+    ~Scratch() { std::free(data); }
+
+    bool reserve(int64_t wanted) {
+        if (wanted <= bytes) return true;
+        std::free(data);
+        wanted = (wanted + kAlignment - 1) / kAlignment * kAlignment;
+        data = static_cast<char*>(std::aligned_alloc(kAlignment, wanted));
+        bytes = data ? wanted : 0;
+        return data != nullptr;
+    }
+};
+
+thread_local Scratch scratch;
+
+template <class Condition>
+bool spin_until(Condition condition) {
+    const auto end = Clock::now() + kSpin;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (condition()) return true;
+            TA_PAUSE();
+        }
+    } while (Clock::now() < end);
+    return false;
+}
+
+void work(Job& job) {
+    for (;;) {
+        const int64_t begin = job.next.fetch_add(job.grain, std::memory_order_relaxed);
+        if (begin >= job.blocks) return;
+        const int64_t end = job.blocks - begin < job.grain ? job.blocks : begin + job.grain;
+        job.kernel(job.args, begin, end, scratch.data);
+    }
+}
+
+// A launch other than the one numbered `seen` that may still be joined.
+bool offered(uint64_t state, uint64_t seen) { return (state & kOpen) && (state >> 32) != seen; }
+
+// Sleep until there is something new to join; false: the pool is being taken down.
+bool wait_for_work(uint64_t seen) {
+    auto ready = [seen] {
+        return pool->stopping.load(std::memory_order_relaxed) ||
+               offered(pool->state.load(), seen);
+    };
+    if (!spin_until(ready)) {
+        std::unique_lock<std::mutex> lock(pool->sleeping);
+        pool->sleepers.fetch_add(1);
+        pool->wake.wait(lock, ready);
+        pool->sleepers.fetch_sub(1);
+    }
+    return !pool->stopping.load();
+}
+
+void leave() {
+    const uint64_t before = pool->state.fetch_sub(1);
+    const bool last = (before & kJoined) == 1 && !(before & kOpen);
+    if (last && pool->waiting.load()) {
+        std::lock_guard<std::mutex> lock(pool->sleeping);
+        pool->idle.notify_all();
+    }
+}
+
+void* worker_main(void*) {
+    uint64_t seen = 0;
+    while (wait_for_work(seen)) {
+        uint64_t now = pool->state.load(std::memory_order_acquire);
+        while (offered(now, seen) && !pool->state.compare_exchange_weak(now, now + 1)) {
+        }
+        if (!offered(now, seen)) continue;
+        seen = now >> 32;
+        // A worker without room for scratch stays out; the launching thread does its share.
+        if (scratch.reserve(pool->job.scratch_bytes)) work(pool->job);
+        leave();
+    }
+    std::lock_guard<std::mutex> lock(pool->sleeping);
+    --pool->workers;
+    pool->idle.notify_all();
+    return nullptr;
+}
+
+// Start the workers that are missing.  Signals are left to the threads of the interpreter.
+void start_workers() {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    while (pool->workers < pool->wanted) {
+        pthread_t thread;
+        {
+            std::lock_guard<std::mutex> lock(pool->sleeping);
+            ++pool->workers;
+        }
+        if (pthread_create(&thread, &attributes, worker_main, nullptr) != 0) {
+            std::lock_guard<std::mutex> lock(pool->sleeping);
+            pool->wanted = --pool->workers;  // the system allows no more: do with these
+        }
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void stop_workers() {
+    std::unique_lock<std::mutex> lock(pool->sleeping);
+    pool->stopping.store(true);
+    pool->wake.notify_all();
+    pool->idle.wait(lock, [] { return pool->workers == 0; });
+    pool->stopping.store(false);
+}
+
+void publish() {
+    const uint64_t number = (pool->state.load(std::memory_order_relaxed) >> 32) + 1;
+    pool->state.store((number & 0xffffffff) << 32 | kOpen);
+    const int sleepers = pool->sleepers.load();
+    if (sleepers == 0) return;
+    const int64_t chunks = (pool->job.blocks + pool->job.grain - 1) / pool->job.grain;
+    { std::lock_guard<std::mutex> lock(pool->sleeping); }  // none is between its look and its sleep
+    if (chunks - 1 >= sleepers) {
+        pool->wake.notify_all();
+    } else {
+        for (int64_t i = 1; i < chunks; ++i) pool->wake.notify_one();
+    }
+}
+
+// Let nobody else join, and wait for those who did.
+void finish() {
+    auto done = [] { return (pool->state.load() & kJoined) == 0; };
+    pool->state.fetch_and(~kOpen);
+    if (spin_until(done)) return;
+    pool->waiting.store(true);
+    std::unique_lock<std::mutex> lock(pool->sleeping);
+    pool->idle.wait(lock, done);
+    pool->waiting.store(false);
+}
+
+void after_fork_in_child() { pool = new (storage) Pool; }
+
+int wanted_at_start = 0;
+
+__attribute__((constructor)) void install() {
+    pthread_atfork(nullptr, nullptr, after_fork_in_child);
+}
+
+}  // namespace
+
+// Set how many threads work, the launching one included.  A later launch starts them.
+TA_EXPORT void ta_threads(int threads) {
+    std::lock_guard<std::mutex> lock(pool->launching);
+    wanted_at_start = threads > 1 ? threads - 1 : 0;
+    if (pool->workers > wanted_at_start) stop_workers();
+    pool->wanted = wanted_at_start;
+}
+
+// Run `kernel` over blocks 0..blocks, `grain` at a time.  Not 0: there was no room for scratch.
+TA_EXPORT int ta_run(Kernel kernel, const void* args, int64_t blocks, int64_t grain,
+                     int64_t scratch_bytes) {
+    if (blocks <= 0) return 0;
+    if (!scratch.reserve(scratch_bytes)) return kOutOfMemory;
+    if (blocks <= grain || wanted_at_start == 0) {
+        kernel(args, 0, blocks, scratch.data);
+        return 0;
+    }
+    std::lock_guard<std::mutex> lock(pool->launching);
+    pool->wanted = wanted_at_start;
+    if (pool->workers < pool->wanted) start_workers();
+    Job& job = pool->job;
+    job.kernel = kernel;
+    job.args = args;
+    job.blocks = blocks;
+    job.grain = grain < 1 ? 1 : grain;
+    job.scratch_bytes = scratch_bytes;
+    job.next.store(0, std::memory_order_relaxed);
+    publish();
+    work(job);
+    finish();
+    return 0;
+}

@@ -1,0 +1,77 @@
+"""The host thread pool, seen from Python: loads what ``threads.cpp`` compiles to."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tiledarray.errors import OutOfMemory
+
+
+class ThreadPool:
+    """Threads that share the blocks of a kernel launch.
+
+    There is one pool a process; a second object of this class controls the same threads.
+    It survives ``fork``, and several Python threads may launch at once (they take turns).
+
+    Parameters
+    ----------
+    library : Path
+        ``threads.cpp``, compiled.
+    threads : int
+        Threads to use, the calling one included.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(kernel, args, blocks, grain, scratch_bytes)``: addresses of a compiled kernel and of
+        its arguments; blocks ``0 .. blocks`` are shared out ``grain`` at a time, and each thread
+        has ``scratch_bytes`` of its own, 64-byte aligned.  ``blocks <= grain`` runs in the
+        calling thread.  Returns when all is done; the interpreter lock is released meanwhile.
+    """
+
+    __slots__ = ("run", "threads", "_library")
+
+    run: Callable[[int, int, int, int, int], None]
+
+    def __init__(self, library: Path | str, threads: int) -> None:
+        self._library = ctypes.CDLL(str(library))
+        run = self._library.ta_run
+        run.argtypes = (
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+        )  # fmt: skip
+        run.restype = _raise_if_failed
+        self._library.ta_threads.argtypes = (ctypes.c_int,)
+        self.run = run
+        self.resize(threads)
+
+    def resize(self, threads: int) -> None:
+        """Use this many threads, the calling one included, from the next launch on."""
+        if threads < 1:
+            raise ValueError(f"a thread pool needs at least one thread, not {threads}")
+        self._library.ta_threads(threads)
+        self.threads = threads
+
+
+def available_cpus() -> int:
+    """Processors that the process may use: its affinity, and its control group's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return min(count, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):
+        return count
+
+
+def _raise_if_failed(status: int) -> None:
+    if status:
+        raise OutOfMemory(
+            "no memory for a kernel's scratch space",
+            remedy="use fewer threads (tiledarray.config.threads) or free memory",
+        )
