@@ -1,0 +1,242 @@
+"""Buffers, and the pool of host memory that they come from.
+
+Fresh pages cost as much as the copy that fills them, so memory of dead arrays is kept for the next
+ones.  A block goes back to the pool when nothing refers to it any more, NumPy views that the user
+still holds included: the block is the ``base`` of the arrays that lie in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.errors import OutOfMemory
+
+ALIGNMENT = 64
+STEPS_PER_OCTAVE = 8  # block sizes between a power of two and the next: 12.5 % is wasted at most
+SHELVES_REMEMBERED = 4096
+
+_BYTE = np.dtype(np.uint8)
+
+
+class Buffer:
+    """A computed value: dense, row-major memory on one device.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or cupy.ndarray
+        C-contiguous, of the value's shape and dtype.
+    pointer : int
+        Address of the first element.
+    device : Device
+    shared : bool
+        Whether someone outside the library may see the memory: it is then never written in place.
+    plan : object or None
+        How the value was computed.
+    """
+
+    __slots__ = ("array", "pointer", "device", "shared", "plan", "__weakref__")
+
+    def __init__(
+        self, array: Any, pointer: int, device: Any, shared: bool = False, plan: Any = None
+    ) -> None:
+        self.array = array
+        self.pointer = pointer
+        self.device = device
+        self.shared = shared
+        self.plan = plan
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the value in bytes."""
+        return int(self.array.nbytes)
+
+    def reshaped(self, shape: tuple[int, ...]) -> Buffer:
+        """Return the same memory with another shape of the same size."""
+        array = self.array.reshape(shape)
+        return Buffer(array, self.pointer, self.device, self.shared, self.plan)
+
+    def exclusive(self) -> bool:
+        """Whether this object alone refers to the memory, so that writing in place is unseen.
+
+        Arrays exported from the buffer, views of them and reshaped buffers all count.  A second
+        reference to this very object does not: the caller knows who holds it.
+        """
+        if self.shared:
+            return False
+        counts = _reference_counts(self)
+        return counts == _ALONE[: len(counts)]
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.array.dtype}{list(self.array.shape)} on {self.device}>"
+
+
+def _reference_counts(buffer: Buffer) -> list[int]:
+    """References to the buffer's array, and to each thing down the chain of its bases."""
+    counts = [sys.getrefcount(buffer.array)]
+    base = buffer.array.base
+    while base is not None:
+        counts.append(sys.getrefcount(base))
+        base = getattr(base, "base", None)
+    return counts
+
+
+def _counts_when_alone(depth: int) -> list[int]:
+    """What `_reference_counts` gives where nobody else looks (it depends on the interpreter)."""
+    first, *rest = _reference_counts(Buffer(np.ndarray(1, _BYTE, ctypes.c_int()), 0, None))
+    return [first, *rest * (depth - 1)]
+
+
+_ALONE = _counts_when_alone(8)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """Bytes of a pool: in blocks that arrays use, in blocks kept for reuse, and the most used."""
+
+    in_use: int
+    cached: int
+    peak: int
+
+
+class _Shelf:
+    """The blocks of one size: those that are free, and the type that lends them out."""
+
+    __slots__ = ("size", "free", "lend")
+
+    def __init__(self, size: int, pool: HostPool) -> None:
+        self.size = size
+        self.free: list[tuple[Any, int]] = []
+        self.lend = _block_type(size, self.free, pool).from_address
+
+
+def _block_type(size: int, free: list[tuple[Any, int]], pool: HostPool) -> type[Any]:
+    """Make the type of a lent block: it exports its memory, and its death returns the block.
+
+    Not an array: NumPy lets a view skip such a base only if that base is an array of its own type.
+    """
+
+    def returned(block: Any) -> None:
+        pool.in_use -= size
+        if pool.cached + size <= config.pool_bytes or pool.makes_room(size):
+            pool.cached += size
+            free.append(block.store)
+
+    names = {"_type_": ctypes.c_char, "_length_": size, "__slots__": ("store",),
+             "__del__": returned}  # fmt: skip
+    return type("Block", (ctypes.Array,), names)
+
+
+class HostPool:
+    """Memory for host buffers, in 64-byte aligned blocks of a few sizes.
+
+    At most ``config.pool_bytes`` are kept for reuse.  Threads may share a pool; the byte counts
+    are exact where one thread at a time uses it.
+    """
+
+    def __init__(self) -> None:
+        self.in_use = 0
+        self.cached = 0
+        self.peak = 0
+        self._shelf_of: dict[int, _Shelf] = {}
+        self._shelves: dict[int, _Shelf] = {}
+        self._lock = threading.RLock()
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[np.ndarray, int]:
+        """Return an array of any old content, and its address.
+
+        Raises
+        ------
+        OutOfMemory
+            The system has no such amount, even after the pool gave back what it kept.
+        """
+        nbytes = math.prod(shape) * dtype.itemsize
+        shelf = self._shelf_of.get(nbytes) or self._find_shelf(nbytes)
+        size = shelf.size
+        try:
+            store = shelf.free.pop()
+            self.cached -= size
+        except IndexError:
+            store = self._fresh(size, nbytes)
+        self.in_use += size
+        if self.in_use > self.peak:
+            self.peak = self.in_use
+        block = shelf.lend(store[1])
+        block.store = store
+        return np.ndarray(shape, dtype, block), store[1]
+
+    def makes_room(self, size: int) -> bool:
+        """Give back kept blocks of other sizes, and say whether one of ``size`` fits now."""
+        limit = config.pool_bytes
+        if size <= limit:
+            self.clear(but=size)
+        return self.cached + size <= limit
+
+    def clear(self, but: int | None = None) -> None:
+        """Give the free blocks back to the system; those of ``but`` bytes stay."""
+        with self._lock:
+            for shelf in [shelf for shelf in self._shelves.values() if shelf.size != but]:
+                while shelf.free:
+                    try:
+                        shelf.free.pop()
+                    except IndexError:
+                        break  # another thread took the last one
+                    self.cached -= shelf.size
+
+    def statistics(self) -> PoolStatistics:
+        """Return the bytes in use and kept now, and the most in use since `reset_peak`."""
+        return PoolStatistics(self.in_use, self.cached, self.peak)
+
+    def reset_peak(self) -> None:
+        """Measure the peak from now on."""
+        self.peak = self.in_use
+
+    def _find_shelf(self, nbytes: int) -> _Shelf:
+        size = _rounded(nbytes)
+        with self._lock:
+            shelf = self._shelves.get(size)
+            if shelf is None:
+                if size > sys.maxsize // 2:
+                    raise _out_of_memory(nbytes)
+                shelf = self._shelves[size] = _Shelf(size, self)
+            if len(self._shelf_of) >= SHELVES_REMEMBERED:
+                self._shelf_of.clear()
+            self._shelf_of[nbytes] = shelf
+        return shelf
+
+    def _fresh(self, size: int, nbytes: int) -> tuple[Any, int]:
+        """Get a block from the system: the memory, and the aligned address in it."""
+        try:
+            memory = np.empty(size + ALIGNMENT, _BYTE)
+        except MemoryError:
+            self.clear()
+            try:
+                memory = np.empty(size + ALIGNMENT, _BYTE)
+            except MemoryError:
+                raise _out_of_memory(nbytes) from None
+        address = memory.ctypes.data
+        return memory, address + -address % ALIGNMENT
+
+
+def _rounded(nbytes: int) -> int:
+    """Size of the block that serves ``nbytes``."""
+    step = max(ALIGNMENT, 1 << max(0, nbytes.bit_length() - STEPS_PER_OCTAVE.bit_length()))
+    return max(ALIGNMENT, -(-nbytes // step) * step)
+
+
+def _out_of_memory(nbytes: int) -> OutOfMemory:
+    return OutOfMemory(
+        f"no host memory for an array of {nbytes:,} bytes",
+        nbytes=nbytes,
+        remedy="delete arrays that are no longer needed, use a smaller dtype, or work in parts",
+    )
+
+
+host_pool = HostPool()
