@@ -56,7 +56,8 @@ def draw(inputs, outputs):
     for density, flowers, colour, name in zip(
         each, petals, colours, ("setosa", "versicolor", "virginica"), strict=True
     ):
-        panel.contour(lengths, widths, density, colors=colour, linewidths=0.8)
+        levels = density.max() * numpy.array([0.05, 0.2, 0.4, 0.6, 0.8])
+        panel.contour(lengths, widths, density, levels, colors=colour, linewidths=0.8)
         panel.plot(*flowers.T, ".", color=colour, label=f"Iris {name}")
     panel.set(xlabel="petal length (cm)", ylabel="petal width (cm)", title="Iris petals")
     panel.legend()
