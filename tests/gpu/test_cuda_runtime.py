@@ -10,6 +10,7 @@ import pytest
 from tiledarray import errors
 from tiledarray.kernels import cuda as compiler
 from tiledarray.runtime import dlpack
+from tiledarray.runtime.device import Device
 
 pytestmark = pytest.mark.gpu
 
@@ -52,7 +53,7 @@ def runtime():
 
 @pytest.fixture(scope="module")
 def backend(runtime):
-    return runtime.CudaBackend(0)
+    return Device("cuda:0").backend
 
 
 def load(backend, source, name):
@@ -119,8 +120,13 @@ def test_wrap_makes_dense(backend):
     assert buffer.array.flags.c_contiguous
     np.testing.assert_array_equal(buffer.array.get(), strided.get())
     dense = cupy.arange(12)
-    assert backend.wrap(dense).pointer == dense.data.ptr
-    assert backend.wrap(dense, copy=True).pointer != dense.data.ptr
+    shared = backend.wrap(dense, copy=False)
+    assert shared.pointer == dense.data.ptr
+    assert shared.shared
+    assert not backend.wrap(dense).shared
+    assert backend.wrap(dense).pointer != dense.data.ptr
+    swapped = np.arange(12, dtype=">i4")
+    np.testing.assert_array_equal(backend.to_host(backend.wrap(swapped)), swapped)
     host_view = np.arange(12).reshape(3, 4)[:, ::-2]
     np.testing.assert_array_equal(backend.to_host(backend.wrap(host_view)), host_view)
 
@@ -254,6 +260,16 @@ def test_elapsed(backend):
     assert 0.01 < milliseconds < 1000
 
 
+def test_only_buffers_that_nobody_else_sees_are_exclusive(backend):
+    buffer = backend.allocate((10,), np.dtype(float))
+    assert buffer.exclusive()
+    view = buffer.array[2:]
+    assert not buffer.exclusive()
+    del view
+    assert buffer.exclusive()
+    assert not backend.wrap(buffer.array, copy=False).exclusive()
+
+
 def test_zero(backend):
     buffer = backend.wrap(np.ones((3, 5)))
     backend.zero(buffer)
@@ -274,7 +290,7 @@ def test_dlpack_shares_memory(backend):
 def test_dlpack_with_torch(backend):
     torch = pytest.importorskip("torch")
     tensor = torch.arange(6.0, device="cuda").reshape(2, 3)
-    buffer = backend.wrap(dlpack.import_array(tensor))
+    buffer = backend.wrap(dlpack.import_array(tensor), copy=False)
     assert buffer.pointer == tensor.data_ptr()
     back = torch.from_dlpack(buffer.array)
     assert back.data_ptr() == tensor.data_ptr()
@@ -284,7 +300,7 @@ def test_dlpack_with_torch(backend):
 def test_second_device(runtime):
     if runtime.device_count() < 2:
         pytest.skip("one device")
-    first, second = runtime.CudaBackend(0), runtime.CudaBackend(1)
+    first, second = Device("cuda:0").backend, Device("cuda:1").backend
     host = np.random.default_rng(3).random(1_000_000)
     here = first.wrap(host)
     there = second.wrap(here.array)

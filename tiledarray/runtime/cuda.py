@@ -20,7 +20,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from tiledarray import errors
-from tiledarray.runtime.buffer import Buffer
+from tiledarray.runtime.buffer import Buffer, host_pool
 from tiledarray.runtime.cuda_launch import OUT_OF_MEMORY, CudaFunction, load_function, translate
 
 T = TypeVar("T")
@@ -143,9 +143,9 @@ class CudaBackend:
         return cupy.cuda.get_current_stream().ptr
 
     def synchronize(self) -> None:
-        """Wait for the current stream; raises what went wrong in it."""
+        """Wait for all work on the device; raises what went wrong in it."""
         with translated(f"waiting for cuda:{self.index}"), self.active():
-            cupy.cuda.get_current_stream().synchronize()
+            runtime.deviceSynchronize()
 
     # Memory
 
@@ -153,31 +153,36 @@ class CudaBackend:
         """Take uninitialised memory from the pool."""
         return self._buffer(self._empty(shape, dtype))
 
-    def wrap(self, array: Any, copy: bool = False) -> Buffer:
+    def wrap(self, array: Any, copy: bool = True) -> Buffer:
         """Return a dense buffer of this device with the array's values.
 
-        Shares memory with ``array`` where it is dense and here already, unless ``copy``.
+        Parameters
+        ----------
+        array : array_like or cupy.ndarray
+        copy : bool
+            ``False`` shares the memory of a CuPy array that is dense and on this device; such a
+            buffer is marked as shared, for its owner may still look at it.
         """
         if not isinstance(array, cupy.ndarray):
             return self._buffer(self._from_host(np.asarray(array)))
-        if array.data.device_id != self.index:
+        here = array.data.device_id == self.index
+        if here and not copy and array.flags.c_contiguous:
+            return self._buffer(array, shared=True)
+        if not here:  # its stream knows nothing of ours
             with cupy.cuda.Device(array.data.device_id):
                 cupy.cuda.get_current_stream().synchronize()
-            copy = True
-        if copy or not array.flags.c_contiguous:
-            source = array
-            array = self._retry(lambda: source.copy(order="C"), source.nbytes)
-        return self._buffer(array)
+        return self._buffer(self._retry(lambda: array.copy(order="C"), array.nbytes))
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
-        """Copy a buffer to new host memory, and wait for it."""
+        """Copy a buffer to memory of the host's pool, and wait for it."""
         array = buffer.array
+        host, _ = host_pool.array(array.shape, array.dtype)
         with translated(f"copying {array.nbytes} bytes from cuda:{self.index}"), self.active():
-            if array.nbytes < STAGED_FROM:
-                return array.get()
-            host = np.empty(array.shape, array.dtype)
-            staging().download(array, host)
-            return host
+            if array.nbytes >= STAGED_FROM:
+                staging().download(array, host)
+            elif array.nbytes:
+                array.get(out=host)
+        return host
 
     def zero(self, buffer: Buffer) -> None:
         """Set every byte to zero, in stream order."""
@@ -211,8 +216,8 @@ class CudaBackend:
             cupy.get_default_memory_pool().free_all_blocks()
             cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    def _buffer(self, array: cupy.ndarray) -> Buffer:
-        return Buffer(array, array.data.ptr, self.device)
+    def _buffer(self, array: cupy.ndarray, shared: bool = False) -> Buffer:
+        return Buffer(array, array.data.ptr, self.device, shared)
 
     def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> cupy.ndarray:
         return self._retry(
@@ -221,8 +226,8 @@ class CudaBackend:
 
     def _from_host(self, host: np.ndarray) -> cupy.ndarray:
         with translated(f"copying {host.nbytes} bytes to cuda:{self.index}"), self.active():
+            host = np.asarray(host, host.dtype.newbyteorder("="), order="C")
             array = self._empty(host.shape, host.dtype)
-            host = np.asarray(host, order="C")
             if host.nbytes >= STAGED_FROM:
                 staging().upload(host, array)
             elif host.nbytes:
