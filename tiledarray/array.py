@@ -1,0 +1,307 @@
+"""`TiledArray`: NumPy's ndarray, recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tiledarray import fallback, indexing, operators, protocols, record, views
+from tiledarray.flat import FlatIterator
+from tiledarray.handle import (
+    SCALARS,
+    Handle,
+    as_node,
+    as_operand,
+    fitting,
+    host_array,
+    use_class,
+    view_of,
+    wrap,
+)
+from tiledarray.methods import Methods
+from tiledarray.ops.selection import where as where_op
+from tiledarray.runtime.device import resolve
+from tiledarray.signatures import UnsupportedDtypeError
+
+__all__ = ["TiledArray", "from_host", "host_array", "wrap"]
+
+
+class TiledArray(Methods, Handle):
+    """An array whose value is recorded, and computed when it is looked at.
+
+    It has the attributes, methods, operators and views of `numpy.ndarray`, and takes part in
+    NumPy's protocols: ``np.exp(x)`` records.  Made by the functions of this package.  What differs
+    from NumPy:
+
+    - every array that owns its value is row-major;
+    - where NumPy returns a scalar there is an array without axes.  It converts as a scalar does,
+      and ``x += 1`` makes a new one, so what else refers to the old one keeps it;
+    - reading ``a[mask]`` computes the mask, since the result's shape depends on it;
+    - ``.view(dtype)`` with another dtype is a copy.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+    __hash__ = None  # type: ignore[assignment]
+
+    # What it is --------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes.  Assigning reshapes in place where that needs no copy."""
+        return self._node.shape if self._base is None else self.node.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        wanted = views.new_shape(self.shape, _lengths(shape))
+        if self._base is None:
+            # The array becomes a view of what it was: its own views find that by `origin`.
+            self._base = wrap(self._node)
+            self._steps = ()
+        elif views.reshaped_strides(self.shape, self.strides, self.itemsize, wanted) is None:
+            raise AttributeError(
+                "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
+                "with the desired shape."
+            )
+        self._steps = views.extend(self._steps, views.Reshaped(wanted))
+        self._root = self.origin()._node
+        self._node = views.read(self._root, self._steps)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self._node.dtype if self._base is None else self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis, as NumPy's array would have."""
+        base = self.origin()
+        return views.strides_of(base._node.shape, base._node.dtype.itemsize, self.steps)
+
+    @property
+    def device(self) -> Any:
+        """Where the array lives."""
+        return self.node.device
+
+    @property
+    def base(self) -> Any:
+        """The array that this one is a view of, ``None`` if it owns its value."""
+        return self._base
+
+    @property
+    def flags(self) -> Any:
+        """Memory layout, as NumPy's array would have it."""
+        stand_in = np.lib.stride_tricks.as_strided(
+            np.empty(1, f"V{self.itemsize}"), self.shape, self.strides
+        )
+        if views.is_frozen(self.steps):
+            stand_in.flags.writeable = False
+        return stand_in.flags
+
+    # Parts of it -------------------------------------------------------------------------------
+
+    @property
+    def T(self) -> TiledArray:  # noqa: N802  NumPy's name
+        """View with the axes in reverse order."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> TiledArray:  # noqa: N802  NumPy's name
+        """View with the last two axes exchanged."""
+        if self.ndim < 2:
+            raise ValueError("matrix transpose with ndim < 2 is undefined")
+        return self.swapaxes(-1, -2)
+
+    @property
+    def real(self) -> TiledArray:
+        """Real part: a view."""
+        if self.dtype.kind != "c":
+            return self
+        return view_of(self, views.Part(0))
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real.store(value)
+
+    @property
+    def imag(self) -> TiledArray:
+        """Imaginary part: a view; read-only zeros for a real array."""
+        if self.dtype.kind != "c":
+            zeros = wrap(record.full(self.shape, 0, self.dtype, self.device))
+            return view_of(zeros, views.Frozen())
+        return view_of(self, views.Part(1))
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("array does not have imaginary part to set")
+        self.imag.store(value)
+
+    @property
+    def flat(self) -> FlatIterator:
+        """The elements in row-major order."""
+        return FlatIterator(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        FlatIterator(self)[:] = value
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[TiledArray]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        if self.ndim == 1:
+            device = self.device
+            elements = host_array(self)
+            return (wrap(record.leaf(device.wrap(x, copy=True))) for x in elements)
+        return (self[place] for place in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # Reading and writing -----------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is not tuple:
+            key = (key,)
+        if not indexing.is_basic(key):
+            return self._take(key)
+        shape = self.shape
+        step = indexing.basic(key, shape)
+        if not step.shape and indexing.is_full_integer(key, len(shape)):
+            return wrap(record.view(self.node, *step))
+        return view_of(self, step)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is not tuple:
+            key = (key,)
+        if not indexing.is_basic(key):
+            self._put(key, value)
+            return
+        shape = self.shape
+        step = indexing.basic(key, shape)
+        root = self.origin()
+        steps = views.extend(self.steps, step)
+        if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
+            return  # the second half of `a[key] += b`: written already
+        node = self._node if self._base is None else self.node
+        try:
+            new = fitting(value, step.shape, node.dtype, node.device)
+        except UnsupportedDtypeError:
+            self._put_by_numpy(key, value)
+            return
+        view_of(self, step).assign(new)
+
+    def _take(self, key: tuple[Any, ...]) -> Any:
+        node = self.node
+        try:
+            found = indexing.places(
+                key, node.shape, lambda array: as_node(array, node.device), _nonzero
+            )
+        except (NotImplementedError, UnsupportedDtypeError):
+            return fallback.call("getitem", np.ndarray.__getitem__, (self, key))
+        return wrap(indexing.take(record.view(node, *found.before), found))
+
+    def _put(self, key: tuple[Any, ...], value: Any) -> None:
+        node = self.node
+        try:
+            if self._put_by_mask(key, value):
+                return
+            found = indexing.places(
+                key, node.shape, lambda array: as_node(array, node.device), _nonzero
+            )
+            new = fitting(value, found.shape, node.dtype, node.device)
+        except (NotImplementedError, UnsupportedDtypeError):
+            self._put_by_numpy(key, value)
+            return
+        part = view_of(self, found.before)
+        part.assign(indexing.put(part.node, found, new))
+
+    def _put_by_mask(self, key: tuple[Any, ...], value: Any) -> bool:
+        """Write one value where a mask over the leading axes holds, as a `where`."""
+        if len(key) != 1 or getattr(key[0], "dtype", None) != bool or not key[0].ndim:
+            return False
+        if type(value) not in SCALARS and np.ndim(value) != 0:
+            return False
+        node, mask = self.node, key[0]
+        if mask.ndim > self.ndim:
+            raise indexing.too_many(self.ndim, mask.ndim)
+        indexing.check_mask(mask.shape, node.shape, 0)
+        condition = as_node(mask, node.device)
+        condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
+        new = fitting(value, (), node.dtype, node.device)
+        self.assign(record.elementwise(where_op, condition, new, node))
+        return True
+
+    def _put_by_numpy(self, key: tuple[Any, ...], value: Any) -> None:
+        record.note_fallback("setitem")
+        array = host_array(self).copy()
+        array[fallback.to_host(key)] = fallback.to_host(value)
+        self.assign(from_host(array, self.device).node)
+
+    # NumPy's protocols -------------------------------------------------------------------------
+
+    __array_ufunc__ = protocols.array_ufunc
+    __array_function__ = protocols.array_function
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError(
+                "Unable to avoid copy while creating an array as requested: the values of a "
+                "TiledArray are immutable, NumPy's are not"
+            )
+        return np.array(host_array(self), dtype=dtype, copy=True, order="C")
+
+
+def _nonzero(mask: Any) -> tuple[Any, ...]:
+    """Return the places where a mask holds; it is evaluated."""
+    if not isinstance(mask, Handle):
+        return np.nonzero(mask)
+    found = mask.evaluated()
+    array = found if mask._base is not None else found.array
+    device = mask.node.device
+    return tuple(
+        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
+    )
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
+
+
+def from_host(array: Any, device: Any = None) -> TiledArray:
+    """Return a copy of a NumPy array, on the device that is current or the one given."""
+    device = resolve() if device is None else device
+    return wrap(record.leaf(device.wrap(np.asarray(array), copy=True)))
+
+
+for _name, _method in operators.METHODS.items():
+    setattr(TiledArray, _name, _method)
+use_class(TiledArray)

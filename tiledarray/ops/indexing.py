@@ -1,0 +1,59 @@
+"""Indexing by arrays, sorting, running totals: library calls.
+
+``attrs`` of `take` and `put` is a template of the index: ``":"`` for a whole axis, ``"new"`` for a
+new axis, ``"at"`` for the next of the index inputs (an array, or an int).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tiledarray.ops.op import Library
+
+
+def _index(template: Sequence[str], places: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the index tuple of a template and its index inputs."""
+    remaining = iter(places)
+    parts: dict[str, Any] = {":": slice(None), "new": None}
+    return tuple(next(remaining) if part == "at" else parts[part] for part in template)
+
+
+def _take(xp: Any, array: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return array[_index(attrs, places)]
+
+
+def _put(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    result = xp.array(old, copy=True)
+    result[_index(attrs, places)] = new
+    return result
+
+
+def _sort(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axis, kind = attrs
+    return xp.sort(array, axis=axis, kind=kind)
+
+
+def _argsort(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axis, kind = attrs
+    return xp.argsort(array, axis=axis, kind=kind)
+
+
+def _running(name: str) -> Any:
+    def reference(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+        return getattr(xp, name)(array, axis=attrs, dtype=dtype)
+
+    return reference
+
+
+def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return array.view(dtype)
+
+
+take = Library("take", _take)
+put = Library("put", _put)
+sort = Library("sort", _sort)
+argsort = Library("argsort", _argsort)
+cumsum = Library("cumsum", _running("cumsum"))
+cumprod = Library("cumprod", _running("cumprod"))
+reinterpret = Library("reinterpret", _reinterpret)

@@ -1,0 +1,344 @@
+"""Recording: every function here checks its operands, and returns a new pending `Node`.
+
+This is the hot path of Python: what NumPy would say about dtypes and shapes is remembered in
+`signatures`, and nothing here touches an array.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.graph import Node, Site
+from tiledarray.ops import movement, selection
+from tiledarray.ops.op import Library, Op, Reduction
+from tiledarray.recorder import (
+    fallbacks,
+    live_pending,
+    local,
+    look,
+    note_fallback,
+    track,
+    user_site,
+)
+from tiledarray.signatures import (
+    Shape,
+    UnsupportedDtypeError,
+    broadcast,
+    compares_beyond,
+    find_signature,
+    shape_text,
+    signature,
+)
+
+__all__ = [
+    "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable", "cast",
+    "elementwise", "expand_dims", "fallbacks", "flush", "full", "iota", "item", "leaf", "library", "live_pending",
+    "local", "look", "note_fallback", "reduce", "reshape", "shape_text", "signature", "track",
+    "transpose", "unary", "update", "user_site", "view",
+]
+
+Operand = Any  # Node, or a Python scalar
+_frame = sys._getframe
+_INTERNAL = "tiledarray"
+
+
+def _site() -> Site | None:
+    # This function, the recording function and its caller are ours in any case.
+    try:
+        frame = _frame(3)
+    except ValueError:
+        return None
+    while frame.f_globals.get("__name__", "").startswith(_INTERNAL):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def _one_device(nodes: Sequence[Node]) -> Any:
+    device = nodes[0].device
+    for node in nodes:
+        if node.device is not device:
+            raise ValueError(
+                f"arrays are on different devices, {device} and {node.device}; "
+                f"bring them together with x.to({str(device)!r})"
+            )
+    return device
+
+
+# Elementwise -----------------------------------------------------------------------------------
+
+
+def unary(op: Op, node: Node) -> Node:
+    """Record an elementwise op of one node."""
+    entry = find_signature((op, node.dtype)) or signature(op, node.dtype)
+    local.recorder.count += 1
+    return Node(op, (node,), entry.loop, node.shape, entry.dtype, node.device, _site())
+
+
+def binary(op: Op, left: Operand, right: Operand) -> Node:
+    """Record an elementwise op of two operands, at least one of them a node."""
+    if type(left) is Node:
+        if type(right) is Node:
+            entry = find_signature((op, left.dtype, right.dtype)) or signature(
+                op, left.dtype, right.dtype
+            )
+            shape = left.shape
+            if shape != right.shape:
+                shape = broadcast(shape, right.shape)
+            device = left.device
+            if right.device is not device:
+                _one_device((left, right))
+        else:
+            kind = type(right)
+            entry = find_signature((op, left.dtype, kind)) or signature(op, left.dtype, kind)
+            try:
+                right = entry.converters[1](right)
+            except OverflowError as error:
+                return _compare_beyond(op, left, right, error, reflected=False)
+            shape = left.shape
+            device = left.device
+    elif type(right) is Node:
+        kind = type(left)
+        entry = find_signature((op, kind, right.dtype)) or signature(op, kind, right.dtype)
+        try:
+            left = entry.converters[0](left)
+        except OverflowError as error:
+            return _compare_beyond(op, right, left, error, reflected=True)
+        shape = right.shape
+        device = right.device
+    else:
+        raise TypeError(f"{op.name}: one operand must be an array")
+    local.recorder.count += 1
+    return Node(op, (left, right), entry.loop, shape, entry.dtype, device, _site())
+
+
+def _compare_beyond(
+    op: Op, node: Node, value: Any, error: OverflowError, *, reflected: bool
+) -> Node:
+    answer = compares_beyond(op, value, node.dtype, reflected=reflected)
+    if answer is None:
+        raise error
+    return full(node.shape, answer, np.dtype(bool), node.device)
+
+
+def elementwise(op: Op, *operands: Operand) -> Node:
+    """Record an elementwise op.
+
+    Parameters
+    ----------
+    op : Elementwise
+    *operands : Node or Python scalar
+        Broadcast together; at least one is a node.  Python scalars are weak.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        NumPy's, where it has no such loop, the shapes do not match or a Python int does not fit.
+    UnsupportedDtypeError
+        Where NumPy could compute this but no kernel can.
+    """
+    if len(operands) == 2:
+        return binary(op, *operands)
+    if len(operands) == 1:
+        return unary(op, *operands)
+    keys = [x.dtype if type(x) is Node else type(x) for x in operands]
+    entry = find_signature((op, *keys)) or signature(op, *keys)
+    nodes = [x for x in operands if type(x) is Node]
+    inputs = tuple(
+        x if convert is None else convert(x)
+        for x, convert in zip(operands, entry.converters, strict=True)
+    )
+    shape = broadcast(*(node.shape for node in nodes))
+    local.recorder.count += 1
+    return Node(op, inputs, entry.loop, shape, entry.dtype, _one_device(nodes), _site())
+
+
+def cast(node: Node, dtype: Any) -> Node:
+    """Return the node with another dtype; itself if it has that already."""
+    if node.dtype == dtype:
+        return node
+    return _new(selection.cast, (node,), (node.dtype,), node.shape, dtype, node.device)
+
+
+def _new(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any) -> Node:
+    local.recorder.count += 1
+    return Node(op, inputs, attrs, shape, np.dtype(dtype), device, _site())
+
+
+# Reductions ------------------------------------------------------------------------------------
+
+
+def reduce(
+    op: Reduction, node: Node, axes: Sequence[int], accumulate: Any = None, dtype: Any = None
+) -> Node:
+    """Record a reduction.
+
+    Parameters
+    ----------
+    op : Reduction
+    node : Node
+    axes : sequence of int
+        Distinct, non-negative; they vanish from the shape.
+    accumulate : dtype, optional
+        In which to accumulate; by default the one NumPy takes, float32 for float16.
+    dtype : dtype, optional
+        Of the result; by default NumPy's.
+    """
+    reduced = tuple(sorted(axes))
+    shape = tuple(size for axis, size in enumerate(node.shape) if axis not in reduced)
+    natural = _natural_accumulator(op, node.dtype)
+    if accumulate is None:
+        accumulate = natural if dtype is None else np.dtype(dtype)
+        if accumulate.char == "e" and op.name in ("sum", "prod", "deviation"):
+            accumulate = np.dtype(np.float32)
+    if dtype is None:
+        dtype = _natural_result(op, node.dtype, natural)
+    return _new(op, (node,), (reduced, np.dtype(accumulate)), shape, dtype, node.device)
+
+
+def _natural_accumulator(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if op.name in ("sum", "prod"):
+        if dtype.kind in "bi":
+            return np.dtype(dtype if dtype.itemsize > np.dtype(int).itemsize else int)
+        if dtype.kind == "u":
+            return np.dtype(np.uint)
+    elif op.name in ("all", "any"):
+        return np.dtype(bool)
+    elif op.name == "deviation" and dtype.kind in "biu":
+        return np.dtype(float)
+    return dtype
+
+
+def _natural_result(op: Op, dtype: np.dtype[Any], natural: np.dtype[Any]) -> np.dtype[Any]:
+    if op.name in ("argmin", "argmax"):
+        return np.dtype(np.intp)
+    if op.name == "deviation" and dtype.kind == "c":
+        return dtype.type(0).real.dtype
+    return natural
+
+
+# Views and updates -----------------------------------------------------------------------------
+
+
+def view(
+    node: Node, axes: Sequence[int], steps: Sequence[int], starts: Sequence[int], shape: Shape
+) -> Node:
+    """Record an affine view (see `AxisView`); the node itself if nothing changes."""
+    ndim = len(node.shape)
+    if (
+        shape == node.shape
+        and tuple(axes) == tuple(range(ndim))
+        and all(step == 1 for step in steps)
+        and not any(starts)
+    ):
+        return node
+    return _new(
+        movement.view, (node, *starts), (tuple(axes), tuple(steps)), shape, node.dtype, node.device
+    )
+
+
+def reshape(node: Node, shape: Shape) -> Node:
+    """Record a row-major reshape to a shape of the same size."""
+    if shape == node.shape:
+        return node
+    return _new(movement.reshape, (node,), None, shape, node.dtype, node.device)
+
+
+def update(
+    old: Node, new: Node, axes: Sequence[int], steps: Sequence[int], starts: Sequence[int],
+    region: Shape,
+) -> Node:
+    """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
+    device = _one_device((old, new))
+    attrs = (tuple(axes), tuple(steps), region)
+    return _new(movement.update, (old, new, *starts), attrs, old.shape, old.dtype, device)
+
+
+def transpose(node: Node, order: Sequence[int]) -> Node:
+    """Record a permutation of the axes: axis ``k`` of the result is axis ``order[k]``."""
+    axes = [0] * len(order)
+    for position, axis in enumerate(order):
+        axes[axis] = position
+    shape = tuple(node.shape[axis] for axis in order)
+    return view(node, axes, (1,) * len(axes), (0,) * len(axes), shape)
+
+
+def expand_dims(node: Node, new_axes: Sequence[int]) -> Node:
+    """Record new axes of length one, at these places of the result."""
+    ndim = len(node.shape) + len(new_axes)
+    kept = [axis for axis in range(ndim) if axis not in new_axes]
+    sizes = iter(node.shape)
+    shape = tuple(1 if axis in new_axes else next(sizes) for axis in range(ndim))
+    return view(node, kept, (1,) * len(kept), (0,) * len(kept), shape)
+
+
+def broadcast_to(node: Node, shape: Shape) -> Node:
+    """Record a broadcast; the shapes have been checked."""
+    if node.shape == shape:
+        return node
+    ahead = len(shape) - len(node.shape)
+    axes = tuple(
+        -1 if size == 1 and shape[ahead + axis] != 1 else ahead + axis
+        for axis, size in enumerate(node.shape)
+    )
+    zeros = (0,) * len(axes)
+    return view(node, axes, tuple(int(axis >= 0) for axis in axes), zeros, shape)
+
+
+def broadcastable(shape: Shape, wanted: Shape) -> bool:
+    """Whether an array of one shape broadcasts to exactly the other."""
+    ahead = len(wanted) - len(shape)
+    return ahead >= 0 and all(
+        size in (1, wanted[ahead + axis]) for axis, size in enumerate(shape)
+    )
+
+
+# Sources, leaves and library calls -------------------------------------------------------------
+
+
+def full(shape: Shape, value: Any, dtype: Any, device: Any) -> Node:
+    """Record an array of one Python scalar."""
+    return _new(movement.full, (value,), None, shape, dtype, device)
+
+
+def iota(n: int, start: Any, step: Any, loop: Any, dtype: Any, device: Any) -> Node:
+    """Record ``start + k * step`` for ``k < n``, computed in ``loop``."""
+    return _new(movement.iota, (start, step), (np.dtype(loop),), (n,), dtype, device)
+
+
+def library(
+    op: Library, inputs: Sequence[Operand], attrs: Any, shape: Shape, dtype: Any,
+    device: Any = None,
+) -> Node:
+    """Record a call that is a kernel of its own; without input nodes, on ``device``."""
+    nodes = [x for x in inputs if type(x) is Node]
+    if nodes:
+        device = _one_device(nodes)
+    return _new(op, tuple(inputs), attrs, shape, dtype, device)
+
+
+def item(node: Node, k: int, shape: Shape, dtype: Any) -> Node:
+    """Record output ``k`` of a library node with several outputs."""
+    return _new(movement.item, (node,), k, shape, dtype, node.device)
+
+
+def leaf(buffer: Any) -> Node:
+    """Return the node of a buffer."""
+    array = buffer.array
+    return Node(movement.leaf, (), None, array.shape, array.dtype, buffer.device, None, buffer)
+
+
+def flush() -> None:
+    """Evaluate all that this thread has pending and someone can still see."""
+    local.recorder.flush()
+
+
+def size_of(shape: Shape) -> int:
+    """Return the number of elements of an array of this shape."""
+    return math.prod(shape)

@@ -1,0 +1,163 @@
+"""When a recording is cut, and what is evaluated then.
+
+Each thread has a `Recorder`.  It knows, weakly, the handles that got a pending value since the
+last flush; what they hold is all that anyone can still see.  A long recording is cut into
+stretches that repeat: a stretch ends where the line that began it comes round again, so the second
+stretch of a loop has the structure of the first and finds its plan.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from types import FrameType
+from typing import Any
+from weakref import ref
+
+from tiledarray import evaluation
+from tiledarray import config
+from tiledarray.graph import Node, Site
+
+_PACKAGE = "tiledarray"
+_INTERNAL = f"{_PACKAGE}."
+_PATH_LENGTH = 16
+
+
+class Recorder:
+    """The pending work of one thread.
+
+    Attributes
+    ----------
+    handles : list of weakref
+        Handles given a pending node since the last flush.
+    sites : list of Site
+        Where those handles' nodes were recorded.
+    count : int
+        Nodes recorded since the last flush.
+    limit : int
+        The count from which every new handle asks `consider`.
+    """
+
+    __slots__ = ("handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting")
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new stretch."""
+        self.handles.clear()
+        self.sites: list[Site | None] = []
+        self.count = 0
+        self.cut = config.cut
+        self.limit = 0  # so that the first handle of the stretch comes by and sets the anchor
+        self.anchor: Site | None = None
+        self.anchor_path: tuple[Any, ...] = ()
+        self.waiting = False
+
+    def consider(self, node: Node) -> None:
+        """Flush if the stretch is long enough and ``node`` begins the next one."""
+        if not self.sites:
+            self._begin_at(node)
+        elif self.count >= 4 * self.cut:
+            self.flush(node)
+        elif node.site == self.anchor and call_path() == self.anchor_path:
+            self.flush(node)
+        elif not self.waiting:
+            self.waiting = True
+            if self.anchor not in self.sites[1:]:  # it stood before the loop
+                self._begin_at(node)
+
+    def _begin_at(self, node: Node) -> None:
+        self.anchor = node.site
+        self.anchor_path = call_path()
+        self.limit = self.cut
+
+    def flush(self, node: Node | None = None) -> None:
+        """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
+        targets = self.pending()
+        self.count = 0  # should the evaluation fail, the next op does not try again at once
+        evaluation.evaluate(targets)
+        self.reset()
+        if node is not None:
+            self.count = 1
+            self._begin_at(node)
+
+    def pending(self) -> list[Node]:
+        """Return the pending nodes that live handles hold, each once."""
+        found: dict[Node, None] = {}
+        for reference in self.handles:
+            handle = reference()
+            if handle is not None and handle._node.buffer is None:
+                found[handle._node] = None
+        return list(found)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+
+
+local = _Local()
+fallbacks: Counter[tuple[str, Site | None]] = Counter()
+
+
+def track(handle: Any) -> None:
+    """Note that the (root) handle has got a pending node."""
+    recorder = local.recorder
+    node = handle._node
+    if recorder.count >= recorder.limit:
+        recorder.consider(node)
+    recorder.sites.append(node.site)
+    recorder.handles.append(ref(handle))
+
+
+def live_pending() -> list[Node]:
+    """Return what this thread has recorded and some live handle still holds."""
+    return local.recorder.pending()
+
+
+def look(nodes: list[Node]) -> None:
+    """Evaluate the nodes, and with them all that this thread has pending."""
+    recorder = local.recorder
+    targets = dict.fromkeys(recorder.pending())
+    targets.update(dict.fromkeys(node for node in nodes if node.buffer is None))
+    if targets:
+        evaluation.evaluate(list(targets))
+    recorder.reset()
+
+
+def note_fallback(name: str, site: Site | None = None) -> None:
+    """Count that NumPy itself did the work of ``name``."""
+    fallbacks[name, site if site is not None else user_site()] += 1
+
+
+def user_frame(depth: int = 2) -> FrameType | None:
+    """Return the nearest frame outside this package, from ``depth`` frames up."""
+    try:
+        frame: FrameType | None = sys._getframe(depth)
+    except ValueError:
+        return None
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(_INTERNAL) and name != _PACKAGE:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def user_site() -> Site | None:
+    """Return the place in the user's program that is running now."""
+    frame = user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def call_path() -> tuple[Any, ...]:
+    """Return the places of the nearest callers, which tell two uses of one line apart."""
+    frame = user_frame()
+    path: list[Any] = []
+    while frame is not None and len(path) < _PATH_LENGTH:
+        path.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(path)
