@@ -186,7 +186,6 @@ template <class R> TA_FN Complex<R> tan(Complex<R> z) { return rotate_back(tanh(
 template <class R> TA_FN R im_conj_product(Complex<R> x, Complex<R> y) {  // Im(conj(x) y)
     return x.re * y.im - x.im * y.re;
 }
-// atan2 for infinite arguments, but NaN if one is NaN.
 template <class R> TA_FN Complex<R> arccos(Complex<R> z) {
     if (!is_finite(z.re) || !is_finite(z.im)) {
         if (is_inf(z.re) || is_inf(z.im))
@@ -200,8 +199,7 @@ template <class R> TA_FN Complex<R> arcsin(Complex<R> z) {
     if (!is_finite(z.re) || !is_finite(z.im)) {
         if (is_inf(z.re) || is_inf(z.im))
             return {m_arctan2(z.re, m_abs(z.im)), m_copysign(infinity<R>(), z.im)};
-        R re = z.re == 0 ? z.re : quiet_nan<R>(), im = z.im == 0 ? z.im : quiet_nan<R>();
-        return {re, im};
+        return {z.re == 0 ? z.re : quiet_nan<R>(), quiet_nan<R>()};
     }
     Complex<R> below = sqrt(Complex<R>{1 - z.re, -z.im}), above = sqrt(Complex<R>{1 + z.re, z.im});
     R re = m_arctan2(z.re, below.re * above.re - below.im * above.im);
@@ -229,14 +227,37 @@ template <class R> TA_FN Complex<R> arctanh(Complex<R> z) {
         return {inverse.re, quarter_turn};
     }
     R gap = 1 - x;
-    R re = (R)0.25 * m_log1p(4 * x / (gap * gap + y * y));
+    bool pole = (gap == 0) & (y * y < (sizeof(R) == 4 ? (R)0x1p-60f : (R)0x1p-500));
+    R re = pole ? (R)0.5 * m_log(2 / y) : (R)0.25 * m_log1p(4 * x / (gap * gap + y * y));
     R im = (R)0.5 * m_arctan2(2 * z.im, gap * (1 + x) - y * y);
     return {m_copysign(re, z.re), im};
 }
 template <class R> TA_FN Complex<R> arctan(Complex<R> z) {
     return rotate_back(arctanh(rotate(z)));
 }
-template <class R> TA_FN Complex<R> pow(Complex<R> x, Complex<R> y) { return exp(y * log(x)); }
+
+// An infinity times a non-zero number is an infinity, also where the parts say NaN (C99, G.5.1).
+template <class R> TA_FN R boxed(R x, bool inf) { return m_copysign(inf ? (R)1 : (R)0, x); }
+template <class R> TA_FN R settled(R x) { return x != x ? m_copysign((R)0, x) : x; }
+template <class R> TA_FN Complex<R> product(Complex<R> x, Complex<R> y) {
+    Complex<R> plain = x * y;
+    if (plain.re == plain.re || plain.im == plain.im) return plain;
+    bool x_inf = is_inf(x.re) || is_inf(x.im), y_inf = is_inf(y.re) || is_inf(y.im);
+    if (!x_inf && !y_inf) return plain;
+    if (x_inf) {
+        x = {boxed(x.re, is_inf(x.re)), boxed(x.im, is_inf(x.im))};
+        y = {settled(y.re), settled(y.im)};
+    }
+    if (y_inf) {
+        y = {boxed(y.re, is_inf(y.re)), boxed(y.im, is_inf(y.im))};
+        x = {settled(x.re), settled(x.im)};
+    }
+    Complex<R> direction = x * y;
+    return {infinity<R>() * direction.re, infinity<R>() * direction.im};
+}
+template <class R> TA_FN Complex<R> pow(Complex<R> x, Complex<R> y) {
+    return exp(product(y, log(x)));
+}
 
 }  // namespace own
 
@@ -310,7 +331,7 @@ template <class R> TA_FN Complex<R> m_log1p(Complex<R> z) {
 template <class R> TA_FN Complex<R> m_power(Complex<R> x, Complex<R> y) {
     if (y.re == 0 && y.im == 0) return {(R)1, (R)0};
     if (x.re == 0 && x.im == 0) {
-        if (y.re > 0 && y.im == 0) return {(R)0, (R)0};
+        if (y.re > 0) return {(R)0, (R)0};
         return {quiet_nan<R>(), quiet_nan<R>()};
     }
     if (y.im == 0 && m_abs(y.re) < 100 && y.re == m_trunc(y.re)) {

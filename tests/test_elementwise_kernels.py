@@ -1,0 +1,396 @@
+"""The scalar functions of kernels/math.h against NumPy: every op on every dtype of its loops.
+
+One file of C++ a family is compiled for the host and run; the same text goes through NVRTC.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tiledarray import kernels
+from tiledarray.kernels.expression import ctype, render
+from tiledarray.ops import arithmetic, bitwise, comparison, selection, transcendental
+from tiledarray.ops.elementwise import (
+    BY_NAME,
+    BY_UFUNC,
+    OUTPUTS_BY_UFUNC,
+    has_kernel,
+    loop_dtypes,
+)
+from tiledarray.ops.op import Elementwise
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+REALS = [np.dtype(code) for code in "efd"] + [BFLOAT16]
+DTYPES = [np.dtype(code) for code in "?bBhHiIlL"] + REALS + [np.dtype(code) for code in "FD"]
+FAMILIES = {
+    "arithmetic": arithmetic,
+    "transcendental": transcendental,
+    "comparison": comparison,
+    "bitwise": bitwise,
+    "selection": selection,
+}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One op on operands of given dtypes."""
+
+    op: Elementwise
+    inputs: tuple[np.dtype, ...]
+    output: np.dtype
+    symbol: str
+
+    def __str__(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, self.inputs))}) -> {self.output}"
+
+    def signature(self) -> str:
+        operands = "".join(
+            f"const {ctype(dtype)}* x{k}, " for k, dtype in enumerate(self.inputs)
+        )
+        return f"({operands}{ctype(self.output)}* out, i64 n)"
+
+    def body(self) -> str:
+        names = [f"x{k}[i]" for k in range(len(self.inputs))]
+        return f"out[i] = {render(self.op, self.inputs, self.output, names)};"
+
+    def host(self) -> str:
+        """A C++ function over arrays."""
+        return (
+            f'extern "C" void {self.symbol}{self.signature()} {{\n'
+            f"    #pragma omp simd\n    for (i64 i = 0; i < n; i++) {self.body()}\n}}\n"
+        )
+
+    def device(self) -> str:
+        """A CUDA kernel, one element a thread."""
+        return (
+            f'extern "C" __global__ void {self.symbol}{self.signature()} {{\n'
+            f"    i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;\n"
+            f"    if (i < n) {self.body()}\n}}\n"
+        )
+
+
+def loops_of(op: Elementwise) -> Iterator[tuple[tuple[np.dtype, ...], np.dtype]]:
+    """All loops of an op that kernels can do: operand dtypes and result dtype."""
+    if op is selection.cast:
+        yield from (((source,), target) for source in DTYPES for target in DTYPES)
+    elif op.ufunc is None:
+        yield from _uniform_loops(op)
+    else:
+        yield from _ufunc_loops(op)
+
+
+def _uniform_loops(op: Elementwise) -> Iterator[tuple[tuple[np.dtype, ...], np.dtype]]:
+    count = {"where": 3, "clip": 3, "make_complex": 2}.get(op.name, 1)
+    seen = set()
+    for dtype in DTYPES:
+        if op.name == "make_complex" and dtype.kind == "c":
+            continue
+        inputs, output = loop_dtypes(op, (dtype,) * count)
+        if inputs not in seen:
+            seen.add(inputs)
+            yield inputs, output
+
+
+def _ufunc_loops(op: Elementwise) -> Iterator[tuple[tuple[np.dtype, ...], np.dtype]]:
+    seen = set()
+    candidates = [
+        tuple(np.dtype(code) for code in signature.split("->")[0])
+        for signature in op.ufunc.types
+        if not set(signature) & set("gGOmM")
+    ]
+    if op is not arithmetic.ldexp:
+        candidates.append((BFLOAT16,) * op.ufunc.nin)
+    for operands in candidates:
+        try:
+            inputs, output = loop_dtypes(op, operands)
+        except TypeError:
+            continue
+        if inputs not in seen and has_kernel(*inputs, output):
+            seen.add(inputs)
+            yield inputs, output
+
+
+def family_loops(family: str) -> list[Loop]:
+    """Every loop of the ops declared in one file."""
+    found = [op for op in vars(FAMILIES[family]).values() if isinstance(op, Elementwise)]
+    pairs = itertools.chain.from_iterable(
+        ((op, inputs, output) for inputs, output in loops_of(op)) for op in found
+    )
+    return [Loop(*pair, f"k{number}") for number, pair in enumerate(pairs)]
+
+
+HEADERS = Path(kernels.__file__).parent
+FLAGS = (
+    "-O3 -march=native -std=c++17 -fopenmp-simd -fno-math-errno -fno-trapping-math "
+    "-ffp-contract=off -fwrapv -fno-strict-aliasing -shared -fPIC"
+).split()
+# The macros of each build: libmvec, scalar libm, and the device's complex functions on the host.
+VARIANTS = {
+    "libmvec": ["-DTA_LIBMVEC=2"],
+    "libm": ["-DTA_LIBMVEC=0"],
+    "own_complex": ["-DTA_LIBMVEC=0", "-DTA_OWN_COMPLEX"],
+}
+CASES = [(family, variant) for family in FAMILIES for variant in ("libmvec", "libm")]
+CASES.append(("transcendental", "own_complex"))
+CASES.append(("arithmetic", "own_complex"))
+
+ULPS = 4
+# Errors in units of the last place of the result's modulus.
+COMPLEX_ULPS = {"power": 200, "float_power": 200, "expm1": 16, "log1p": 16}
+# NumPy's own vector loops leave open which zero comes out.
+EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin", "clip"}
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+# ---- operands ----
+
+
+def special_values(dtype: np.dtype) -> np.ndarray:
+    """Values at the edges of a dtype."""
+    if dtype.kind == "b":
+        return np.array([False, True])
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = [0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, info.max, info.max - 1, info.min]
+        values += [info.min + 1, -1, -2, -3, -7] if dtype.kind == "i" else [info.max // 2 + 1]
+        return np.array([value for value in values if value <= info.max], dtype)
+    if dtype.kind == "c":
+        parts = np.array(
+            [0.0, -0.0, 1, -1, 0.5, -3, 1e-20, 1e20, 30, np.inf, -np.inf, np.nan],
+            dtype.char.lower(),
+        )
+        pairs = np.array(list(itertools.product(parts, parts)), parts.dtype)
+        return pairs.view(dtype).ravel()
+    wide = [0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -1.5, 2, -2, 2.5, 3, -3, 10, 1e-3, 100, -100.5,
+            89, -89, 710, 1e4, 1e6, 2.0**31, -(2.0**31), 2.0**63, 3e9, 1e15,
+            np.inf, -np.inf, np.nan]
+    info = np.finfo(dtype) if dtype != BFLOAT16 else np.finfo(np.float32)
+    edges = [info.max, -info.max, info.tiny, -info.tiny, info.smallest_subnormal,
+             info.tiny / 2, info.eps, 1 + float(info.eps), 1 - float(info.eps)]
+    with np.errstate(all="ignore"):
+        return np.concatenate([np.array(wide), np.array(edges, np.float64)]).astype(dtype)
+
+
+def random_values(dtype: np.dtype, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Values of all magnitudes."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, count).astype(bool)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = rng.integers(info.min, info.max, count, dtype, endpoint=True)
+        return np.where(rng.random(count) < 0.5, values, values % 11).astype(dtype)
+    if dtype.kind == "c":
+        part = np.dtype(dtype.char.lower())
+        return random_values(part, 2 * count, rng).view(dtype)
+    powers = rng.choice([0.0, 1.0, 3.0, 8.0], count)
+    values = rng.normal(size=count) * 10.0 ** (rng.uniform(-1, 1, count) * powers)
+    with np.errstate(all="ignore"):
+        return values.astype(dtype)
+
+
+def operands(loop: Loop) -> list[np.ndarray]:
+    """Special values in all combinations, then random ones."""
+    rng = np.random.default_rng(7)
+    dtypes = loop.inputs
+    special = [special_values(dtype) for dtype in dtypes]
+    if len(dtypes) == 3:
+        special = [values[::7] if values.dtype.kind == "c" else values[::2] for values in special]
+    elif len(dtypes) == 2:
+        special = [values[::3] if values.dtype.kind == "c" else values for values in special]
+    grid = np.meshgrid(*special, indexing="ij")
+    arrays = [
+        np.concatenate([part.ravel(), random_values(dtype, 2000, rng)])
+        for part, dtype in zip(grid, dtypes, strict=True)
+    ]
+    if loop.op.name in {"power", "float_power"} and dtypes[0].kind == "i":
+        arrays[1] = np.where(arrays[1] < 0, ~arrays[1], arrays[1])
+    return [np.ascontiguousarray(array) for array in arrays]
+
+
+# ---- comparison ----
+
+
+def reference(loop: Loop, arrays: list[np.ndarray]) -> np.ndarray:
+    return loop.op.reference(
+        np, *arrays, attrs=loop.inputs, shape=arrays[0].shape, dtype=loop.output
+    )
+
+
+def better_reference(loop: Loop, arrays: list[np.ndarray]) -> np.ndarray | None:
+    """The result computed in a wider dtype, where that is more exact than NumPy's own."""
+    wider = {"f": "d", "d": "g", "F": "D", "D": "G"}
+    if loop.op.ufunc is None or loop.output.char not in wider or loop.inputs[0].kind not in "fc":
+        return None
+    if loop.op.name in {"nextafter", "spacing"}:
+        return None
+    widened = [
+        array.astype(wider[array.dtype.char]) if array.dtype.char in wider else array
+        for array in arrays
+    ]
+    function = log1p_of_complex if loop.op.name == "log1p" else loop.op.ufunc
+    with np.errstate(all="ignore"):
+        result = function(*widened)
+    if loop.op.ufunc.nout > 1:
+        result = result[loop.op.name in {"frexp_exponent", "modf_integer"}]
+    return result
+
+
+def log1p_of_complex(z: np.ndarray) -> np.ndarray:
+    """The logarithm of ``1 + z``, near 0 without the cancellation of NumPy's own."""
+    if z.dtype.kind != "c":
+        return np.log1p(z)
+    x, y = z.real.astype(np.longdouble), z.imag.astype(np.longdouble)
+    near = np.maximum(abs(x), abs(y)) < 0.5
+    real = np.where(near, np.log1p(x * (2 + x) + y * y) / 2, np.log(np.hypot(1 + x, y)))
+    result = np.empty(z.shape, np.clongdouble)
+    result.real, result.imag = real, np.arctan2(y, 1 + x)
+    return result
+
+
+def ordered(array: np.ndarray) -> np.ndarray:
+    """Floats as integers one apart where the floats are neighbours."""
+    signed = np.dtype(f"i{array.dtype.itemsize}")
+    bits = array.view(signed).astype(np.int64)
+    magnitude = bits & np.int64(np.iinfo(signed).max)
+    return np.where(bits < 0, -magnitude, magnitude)
+
+
+def ulps_apart(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Distance in units of the last place; huge where only one is NaN."""
+    with np.errstate(over="ignore"):
+        distance = np.abs(ordered(actual).astype(np.float64) - ordered(expected))
+    distance = np.where(np.abs(distance) < 1e4, np.abs(ordered(actual) - ordered(expected)),
+                        distance)
+    a, b = np.isnan(actual), np.isnan(expected)
+    return np.where(a & b, 0, np.where(a | b, np.inf, distance))
+
+
+def real_mismatch(loop: Loop, arrays, actual, expected, exact) -> np.ndarray:
+    limit = 1 if loop.output.itemsize == 2 else ULPS
+    with np.errstate(all="ignore"):
+        distance = ulps_apart(actual, expected)
+        if exact is not None:
+            distance = np.minimum(distance, ulps_apart(actual, exact.astype(loop.output)))
+    if loop.op.name.startswith("logaddexp"):
+        # The logarithm of a sum near 1 keeps the absolute accuracy of its arguments only.
+        largest = np.maximum(np.abs(arrays[0]), np.abs(arrays[1]))
+        with np.errstate(all="ignore"):
+            distance[np.abs(actual - expected) <= limit * np.spacing(largest)] = 0
+    wrong_zero = (
+        (actual == 0) & (expected == 0) & (np.signbit(actual) != np.signbit(expected))
+    )
+    if loop.op.name in EITHER_ZERO or (loop.op.name == "sign" and loop.output == BFLOAT16):
+        wrong_zero[:] = False
+    return (distance > limit) | wrong_zero
+
+
+def complex_mismatch(loop: Loop, arrays, actual, expected, exact, *, strict: bool) -> np.ndarray:
+    """Relative error of the modulus, and the same parts infinite or NaN."""
+    part = np.dtype(loop.output.char.lower())
+    limit = COMPLEX_ULPS.get(loop.op.name, 8) * float(np.finfo(part).eps)
+    tiny = float(np.finfo(part).tiny)
+
+    def relative(w: np.ndarray) -> np.ndarray:
+        error = abs(actual.astype(np.clongdouble) - w)
+        return np.where(error <= 16 * tiny, 0, error / np.maximum(abs(w), tiny))
+
+    with np.errstate(all="ignore"):
+        error = relative(expected)
+        if exact is not None:
+            error = np.fmin(error, relative(exact))
+    plain = np.isfinite(expected) & np.isfinite(actual)
+    mismatch = plain & ~(error <= limit)
+    odd = ~plain
+    same = np.ones(len(actual), bool)
+    for a, e in ((actual.real, expected.real), (actual.imag, expected.imag)):
+        same &= (np.isnan(a) == np.isnan(e)) & (np.isinf(a) == np.isinf(e))
+        same &= ~np.isinf(e) | (np.sign(a) == np.sign(e)) | (not strict)
+    if loop.op.name in {"square", "multiply"}:
+        # inf - inf or not: with fused multiply-adds, as in NumPy's vector loops, it differs.
+        odd &= np.max([np.abs(array) for array in arrays], axis=0) < np.sqrt(np.finfo(part).max)
+    return mismatch | (odd & ~same)
+
+
+def mismatches(loop: Loop, arrays, actual, expected, *, strict: bool) -> np.ndarray:
+    """Which elements are wrong."""
+    if loop.output.kind in "biu":
+        wrong = actual != expected
+        if loop.op.name == "cast":
+            wrong &= in_range(arrays[0], loop.output)
+        return wrong
+    exact = better_reference(loop, arrays)
+    if loop.output.kind == "c":
+        return complex_mismatch(loop, arrays, actual, expected, exact, strict=strict)
+    return real_mismatch(loop, arrays, actual, expected, exact)
+
+
+def in_range(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """All, save floats out of range of uint32, where NumPy's scalar and vector loops differ."""
+    if dtype != np.uint32 or array.dtype.kind in "biu":
+        return np.ones(array.shape, bool)
+    values = array.real.astype(np.float64)
+    return (values > -(2.0**31)) & (values < 2.0**32)
+
+
+# ---- host ----
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory):
+    """Return a function that compiles the loops of a family and loads them."""
+    folder = tmp_path_factory.mktemp("kernels")
+
+    def compile_family(family: str, variant: str) -> tuple[ctypes.CDLL, list[Loop]]:
+        loops = family_loops(family)
+        if variant == "own_complex":
+            loops = [loop for loop in loops if loop.inputs[0].kind == "c"]
+        source, library = folder / f"{family}_{variant}.cpp", folder / f"{family}_{variant}.so"
+        source.write_text('#include "math.h"\n' + "".join(loop.host() for loop in loops))
+        command = ["g++", *FLAGS, *VARIANTS[variant], "-iquote", str(HEADERS), str(source),
+                   "-o", str(library), "-lmvec", "-lm"]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        return ctypes.CDLL(str(library)), loops
+
+    return compile_family
+
+
+def run(library: ctypes.CDLL, loop: Loop, arrays: list[np.ndarray]) -> np.ndarray:
+    out = np.empty(arrays[0].shape, loop.output)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in [*arrays, out]]
+    getattr(library, loop.symbol)(*pointers, ctypes.c_longlong(out.size))
+    return out
+
+
+def complaint(loop: Loop, arrays, actual, expected, wrong: np.ndarray) -> str:
+    places = np.flatnonzero(wrong)
+    shown = "; ".join(
+        f"{tuple(array[k] for array in arrays)}: {actual[k]!r}, not {expected[k]!r}"
+        for k in places[:6]
+    )
+    return f"{loop}: {len(places)} wrong: {shown}"
+
+
+@needs_compiler
+@pytest.mark.parametrize(("family", "variant"), CASES)
+def test_host_functions_equal_numpy(build, family, variant):
+    library, loops = build(family, variant)
+    complaints = []
+    for loop in loops:
+        arrays = operands(loop)
+        expected, actual = reference(loop, arrays), run(library, loop, arrays)
+        wrong = mismatches(loop, arrays, actual, expected, strict=variant != "own_complex")
+        if wrong.any():
+            complaints.append(complaint(loop, arrays, actual, expected, wrong))
+    assert not complaints, "\n".join(complaints)
