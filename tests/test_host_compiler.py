@@ -1,0 +1,181 @@
+"""Compiling C++ for this machine."""
+
+import ctypes
+import math
+import os
+import stat
+import threading
+
+import numpy as np
+import pytest
+
+from tiledarray import config
+from tiledarray.errors import CompilerError
+from tiledarray.kernels import host
+
+pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path):
+    with config.override(cache_dir=tmp_path / "cache"):
+        yield tmp_path / "cache"
+
+
+@pytest.fixture
+def fresh():
+    """Forget the compiler before and after."""
+    host.compiler.cache_clear()
+    yield
+    host.compiler.cache_clear()
+
+
+def call(kernel, result, *arguments):
+    """Call the kernel with doubles or integers."""
+    kinds = [ctypes.c_double if isinstance(a, float) else ctypes.c_int64 for a in arguments]
+    return ctypes.CFUNCTYPE(result, *kinds)(kernel.address)(*arguments)
+
+
+def add(number):
+    return f'extern "C" long add(long x) {{ return x + {number}; }}', "add"
+
+
+def test_compiles_and_runs_and_remembers(monkeypatch):
+    kernel = host.compile_source(*add(3))
+    assert (kernel.name, kernel.path.suffix) == ("add", ".so")
+    assert call(kernel, ctypes.c_int64, 4) == 7
+    monkeypatch.setattr(host, "_compile", lambda *_: pytest.fail("compiled again"))
+    again = host.compile_source(*add(3))
+    assert (again.address, again.path) == (kernel.address, kernel.path)
+
+
+def test_a_damaged_entry_is_compiled_again():
+    kernel = host.compile_source(*add(30))
+    host._libraries.clear()
+    kernel.path.rename(kernel.path.with_suffix(".old"))
+    kernel.path.write_bytes(b"\x7fELF and then nothing")
+    assert call(host.compile_source(*add(30)), ctypes.c_int64, 4) == 34
+
+
+def test_several_at_once():
+    kernels = host.compile_many([add(n) for n in range(4)])
+    assert [call(kernel, ctypes.c_int64, 10) for kernel in kernels] == [10, 11, 12, 13]
+    assert host.compile_many([]) == []
+
+
+def test_threads_compiling_the_same_get_the_same():
+    found = []
+    work = [
+        threading.Thread(target=lambda: found.append(host.compile_source(*add(77)).address))
+        for _ in range(3)
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert len(found) == 3 and len(set(found)) == 1
+
+
+def test_a_refused_source_is_kept_and_explained():
+    source = 'extern "C" int broken() {\n  return nothing_of_that_name;\n}'
+    with pytest.raises(CompilerError) as caught:
+        host.compile_source(source, "broken")
+    error = caught.value
+    assert "broken.cpp:2" in str(error) and "nothing_of_that_name" in error.log
+    assert error.path.read_text() == error.source == source
+    assert "-ffp-contract=off" in str(error) and error.remedy in str(error)
+
+
+def test_a_missing_function_is_named():
+    with pytest.raises(CompilerError, match="no extern \"C\" function other"):
+        host.compile_source(add(1)[0], "other")
+
+
+PRODUCT = 'extern "C" double k(double a, double b, double c) { return a * b + c; }'
+
+
+def test_contraction_only_where_asked_for():
+    a, b, c = 1 + 2.0**-30, 1 - 2.0**-30, -1.0
+    assert call(host.compile_source(PRODUCT, "k"), ctypes.c_double, a, b, c) == a * b + c == 0
+    with config.override(contract=True):
+        assert "-ffp-contract=fast" in host.flags()
+        fused = host.compile_source(PRODUCT, "k")
+    if "fma" in host._processor():
+        assert call(fused, ctypes.c_double, a, b, c) == -(2.0**-60)
+
+
+def test_no_unsafe_mathematics():
+    assert not [flag for flag in host.flags() if "fast-math" in flag or "Ofast" in flag]
+    source = """
+    extern "C" long k(double x) { return (x != x) + 2 * (__builtin_isnan(x) ? 1 : 0); }
+    extern "C" long wraps(long x) { return x + 1 < x; }
+    """
+    assert call(host.compile_source(source, "k"), ctypes.c_int64, math.nan) == 3
+    assert call(host.compile_source(source, "wraps"), ctypes.c_int64, 2**63 - 1) == 1
+    assert np.float64(5e-324) * 1.0 == 5e-324  # denormals survive the loading
+
+
+def test_vector_functions_are_those_of_the_macro():
+    level = host.compiler().libmvec
+    assert f"-DTA_LIBMVEC={level}" in host.flags()
+    if level < 2:
+        pytest.skip("this C library has no tanh for vectors")
+    source = """
+    extern "C" __attribute__((const, simd("notinbranch"))) double tanh(double);
+    extern "C" void k(double* x, long n) {
+        #pragma omp simd
+        for (long i = 0; i < n; ++i) x[i] = tanh(x[i]);
+    }
+    """
+    kernel = host.compile_source(source, "k")
+    assert b"_ZGV" in kernel.path.read_bytes()
+    x = np.linspace(-3, 3, 100)
+    expected = np.tanh(x)
+    call(kernel, None, x.ctypes.data, len(x))
+    np.testing.assert_allclose(x, expected, rtol=1e-15, atol=0)
+
+
+def test_headers_are_found_and_part_of_the_key(tmp_path, monkeypatch):
+    (tmp_path / "tile.h").write_text("constexpr long number = 5;")
+    monkeypatch.setattr(host, "_FOLDER", tmp_path)
+    host._header_text.cache_clear()
+    source = '#include <math.h>\n#include "tile.h"\nextern "C" long k() { return number; }'
+    try:
+        assert call(host.compile_source(source, "k"), ctypes.c_int64) == 5
+        (tmp_path / "tile.h").write_text("constexpr long number = 6;")
+        host._header_text.cache_clear()
+        assert call(host.compile_source(source, "k"), ctypes.c_int64) == 6
+    finally:
+        host._header_text.cache_clear()
+
+
+def test_no_compiler_is_a_reason_and_an_error(fresh, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CXX", "my-c++")
+    assert "my-c++" in host.available() and "PATH" in host.available()
+    with pytest.raises(CompilerError, match="set CXX"):
+        host.compile_source(*add(5))
+
+
+def test_a_compiler_named_by_cxx(fresh, monkeypatch, tmp_path):
+    real = host.compiler().path
+    mine = tmp_path / "mine"
+    mine.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+    mine.chmod(mine.stat().st_mode | stat.S_IXUSR)
+    host.compiler.cache_clear()
+    monkeypatch.setenv("CXX", str(mine))
+    assert host.compiler().path == str(mine)
+    assert host.compiler().version
+    assert call(host.compile_source(*add(9)), ctypes.c_int64, 1) == 10
+
+
+def test_other_platforms_degrade(fresh, monkeypatch):
+    monkeypatch.setattr(host.sys, "platform", "win32")
+    assert "Windows" in host.available()
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "confstr", lambda _: None)
+    host._libmvec_level.cache_clear()
+    try:
+        assert host._libmvec_level() == 0
+    finally:
+        host._libmvec_level.cache_clear()

@@ -1,0 +1,182 @@
+"""The host thread pool, driven by small compiled kernels."""
+
+import ctypes
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tiledarray import config
+from tiledarray.errors import OutOfMemory
+from tiledarray.kernels import host
+from tiledarray.runtime.threads import available_cpus
+
+pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
+
+SOURCE = """
+#include <cstdint>
+#include <cstring>
+#include <pthread.h>
+#include <time.h>
+struct Args { int64_t* count; uint64_t* thread; int64_t scratch; int64_t pause_us; };
+extern "C" void touch(const Args* a, int64_t begin, int64_t end, char* scratch) {
+    if (a->scratch) {
+        if (reinterpret_cast<uintptr_t>(scratch) % 64) return;
+        memset(scratch, int(begin), a->scratch);
+    }
+    for (int64_t i = begin; i < end; ++i) {
+        a->count[i] += 1;
+        a->thread[i] = uint64_t(pthread_self());
+    }
+    if (a->pause_us) {
+        timespec pause{0, long(a->pause_us) * 1000};
+        nanosleep(&pause, nullptr);
+    }
+    for (int64_t k = 0; k < a->scratch; ++k)
+        if (scratch[k] != char(begin)) a->count[begin] += 1000;
+}
+"""
+
+
+class Launch:
+    """Counts how often each block ran, and in which thread."""
+
+    def __init__(self, blocks, scratch=0, pause_us=0):
+        self.blocks, self.scratch = blocks, scratch
+        self.count = np.zeros(blocks, np.int64)
+        self.thread = np.zeros(blocks, np.uint64)
+        self.args = ctypes.create_string_buffer(struct.pack(
+            "qqqq", self.count.ctypes.data, self.thread.ctypes.data, scratch, pause_us
+        ))  # fmt: skip
+
+    def run(self, grain=1):
+        kernel = host.compile_source(SOURCE, "touch", contract=False)
+        host.pool().run(
+            kernel.address, ctypes.addressof(self.args), self.blocks, grain, self.scratch
+        )
+        return self
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request):
+    with config.override(threads=request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("blocks, grain", [(1, 1), (2, 1), (7, 3), (64, 64), (1000, 1), (999, 10)])
+def test_every_block_runs_once(threads, blocks, grain):
+    for _ in range(20):
+        assert (Launch(blocks, scratch=100).run(grain).count == 1).all()
+    assert host.pool().threads == threads
+
+
+def test_no_blocks_is_no_work(threads):
+    Launch(0).run()
+
+
+def test_work_is_shared_by_the_threads_asked_for(threads):
+    launch = Launch(40, pause_us=2000).run()
+    assert (launch.count == 1).all()
+    used = set(launch.thread)
+    assert len(used) <= threads
+    assert len(used) > 1 or threads == 1
+
+
+def test_a_single_chunk_stays_in_the_calling_thread():
+    with config.override(threads=4):
+        assert set(Launch(8).run(grain=8).thread) == {threading.get_ident()}
+
+
+def test_sleeping_workers_wake_up():
+    with config.override(threads=2):
+        for _ in range(5):
+            time.sleep(0.002)
+            launch = Launch(4, pause_us=2000).run()
+            assert (launch.count == 1).all() and len(set(launch.thread)) == 2
+
+
+def test_scratch_grows(threads):
+    for size in (1, 64, 1000, 1 << 20, 10):
+        assert (Launch(50, scratch=size).run().count == 1).all()
+
+
+def test_impossible_scratch_is_an_error():
+    launch = Launch(4)
+    launch.scratch = 1 << 60
+    with pytest.raises(OutOfMemory):
+        launch.run()
+    assert (launch.count == 0).all()
+
+
+def test_many_python_threads_launch_at_once():
+    wrong = []
+
+    def work():
+        for turn in range(200):
+            if (Launch(1 + turn % 17, scratch=64).run().count != 1).any():
+                wrong.append(turn)
+
+    with config.override(threads=3):
+        workers = [threading.Thread(target=work) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert not wrong
+
+
+def test_resizing_between_launches():
+    for count in (3, 1, 4, 2, 2, 5):
+        with config.override(threads=count):
+            assert (Launch(100).run().count == 1).all()
+    with pytest.raises(ValueError, match="at least one"):
+        host.pool().resize(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_working_threads():
+    with config.override(threads=3):
+        Launch(100).run()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)  # a hanging child dies
+            launch = Launch(40, pause_us=1000).run()
+            os._exit(0 if (launch.count == 1).all() and len(set(launch.thread)) > 1 else 3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (Launch(100).run().count == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_another_thread_launches():
+    with config.override(threads=3):
+        Launch(100).run()
+        busy = threading.Thread(target=lambda: Launch(100, pause_us=1000).run())
+        busy.start()
+        time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            os._exit(0 if (Launch(100).run().count == 1).all() else 3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        busy.join()
+
+
+def test_a_process_ends_while_workers_sleep():
+    code = "from tiledarray.kernels import host; import test_threads as t; t.Launch(50).run()"
+    environment = {**os.environ, "TILEDARRAY_THREADS": "4",
+                   "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, timeout=20,
+                            capture_output=True, text=True)  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_available_cpus():
+    assert 1 <= available_cpus() <= os.cpu_count()
