@@ -106,6 +106,7 @@ def test_a_loop_needs_flat_memory(pool):
     value = make(pool, (1000,))
     for _ in range(50):
         value = make(pool, (1000,))
+    assert value.array.shape == (1000,)
     found = pool.statistics()
     assert found.peak == 2 * found.in_use == found.in_use + found.cached
     pool.reset_peak()

@@ -158,13 +158,13 @@ def test_no_compiler_is_a_reason_and_an_error(fresh, monkeypatch):
 
 
 def test_a_compiler_named_by_cxx(fresh, monkeypatch, tmp_path):
-    real = host.compiler().path
+    real = host.compiler().command[0]
     mine = tmp_path / "mine"
     mine.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
     mine.chmod(mine.stat().st_mode | stat.S_IXUSR)
     host.compiler.cache_clear()
-    monkeypatch.setenv("CXX", str(mine))
-    assert host.compiler().path == str(mine)
+    monkeypatch.setenv("CXX", f"'{mine}' -DANY=1")
+    assert host.compiler().command == (str(mine), "-DANY=1")
     assert host.compiler().version
     assert call(host.compile_source(*add(9)), ctypes.c_int64, 1) == 10
 

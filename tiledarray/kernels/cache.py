@@ -19,7 +19,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tiledarray import config
@@ -92,7 +92,7 @@ def get_or_build(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
 
 
 def folder() -> Path:
-    """The folder in use: ``config.cache_dir``, or a temporary one where that is unusable."""
+    """Return the folder in use: ``config.cache_dir``, or a temporary one where that is unusable."""
     wanted = config.cache_dir
     root = _usable.get(wanted)
     if root is None:
@@ -147,10 +147,9 @@ def _building(key: str) -> Iterator[None]:
     locks.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     locks.mkdir(exist_ok=True, mode=0o700)
     lock = FileLock(locks / f"{key[:2]}.lock", timeout=LOCK_TIMEOUT)
-    try:
+    # A hung owner, or a file system without locks: building twice is harmless.
+    with suppress(Timeout, OSError, NotImplementedError):
         lock.acquire()
-    except (Timeout, OSError, NotImplementedError):
-        pass  # a hung owner, or a file system without locks: building twice is harmless
     try:
         yield
     finally:
@@ -201,10 +200,8 @@ def _digest(path: Path) -> str:
 
 
 def _touch(path: Path) -> None:
-    try:
+    with suppress(OSError):
         os.utime(path)  # eviction goes by the time of last use
-    except OSError:
-        pass
 
 
 def _evict(newest: Path, size: int) -> None:

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,6 @@ from tiledarray.errors import CompilerError
 from tiledarray.kernels import cache
 from tiledarray.runtime.threads import ThreadPool, available_cpus
 
-HEADERS = ("tile.h", "math.h")
 LOG_LINES_SHOWN = 12
 INSTALL = "install one ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), or set CXX"
 
@@ -44,7 +44,7 @@ class Compiler:
     cos and pow, 0 where there are none that this compiler can call.
     """
 
-    path: str
+    command: tuple[str, ...]
     version: str
     libmvec: int
     identity: str
@@ -78,11 +78,15 @@ def available() -> str | None:
 
 @functools.cache
 def compiler() -> Compiler | None:
-    """The compiler in use: ``$CXX``, else the first of c++, g++, clang++ that is installed."""
-    for name in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
-        path = shutil.which(name) if name else None
+    """Return the compiler in use: ``$CXX``, else the first of c++, g++, clang++ there is.
+
+    ``CXX`` may hold a command with arguments, such as ``ccache g++``.
+    """
+    for wanted in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
+        program, *arguments = shlex.split(wanted) or [""]
+        path = shutil.which(program) if program else None
         if path is not None:
-            return _probe(path)
+            return _probe((path, *arguments))
     return None
 
 
@@ -125,7 +129,8 @@ def compile_source(source: str, name: str, *, contract: bool | None = None) -> H
     try:
         function = getattr(library, name)
     except AttributeError:
-        raise CompilerError(f'the source has no extern "C" function {name}', source=source) from None
+        message = f'the source has no extern "C" function {name}'
+        raise CompilerError(message, source=source) from None
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return HostKernel(name, address, path, library)
@@ -143,7 +148,7 @@ def compile_many(
 
 
 def pool() -> ThreadPool:
-    """The host thread pool, made at the first call, with ``config.threads`` threads."""
+    """Return the host thread pool, made at the first call, with ``config.threads`` threads."""
     threads = config.threads or available_cpus_remembered()
     if not _pools:
         path = _built(_POOL_SOURCE.read_text(), "threads", (*flags(False), "-pthread"), "")
@@ -178,7 +183,7 @@ def _compile(source: str, name: str, options: tuple[str, ...], place: Path) -> N
     found = _required(source)
     libraries = ("-lmvec", "-lm") if _libmvec_level() else ("-lm",)
     command = [
-        found.path, *options, "-iquote", str(_FOLDER), "-x", "c++", "-", "-o", str(place),
+        *found.command, *options, "-iquote", str(_FOLDER), "-x", "c++", "-", "-o", str(place),
         "-x", "none", *libraries,
     ]  # fmt: skip
     try:
@@ -187,7 +192,7 @@ def _compile(source: str, name: str, options: tuple[str, ...], place: Path) -> N
             errors="replace", check=False,
         )  # fmt: skip
     except OSError as error:
-        raise CompilerError(f"{found.path} cannot be run: {error}", remedy=INSTALL) from error
+        raise CompilerError(f"{found.command[0]} cannot be run: {error}", remedy=INSTALL) from error
     if result.returncode != 0:
         raise _refused(source, name, command, result)
 
@@ -197,10 +202,11 @@ def _refused(
 ) -> CompilerError:
     log = result.stderr or result.stdout or f"it ended with status {result.returncode}"
     lines = log.splitlines()
-    kept = cache.folder() / "failed" / f"{name}-{cache.key(source)[:12]}.cpp"
+    place = cache.folder() / "failed" / f"{name}-{cache.key(source)[:12]}.cpp"
     try:
-        kept.parent.mkdir(exist_ok=True, mode=0o700)
-        kept.write_text(source)
+        place.parent.mkdir(exist_ok=True, mode=0o700)
+        place.write_text(source)
+        kept = place
     except OSError:
         kept = None
     shown = "\n".join(lines[:LOG_LINES_SHOWN])
@@ -234,29 +240,28 @@ def _load(path: Path) -> ctypes.CDLL:
 @functools.cache
 def _header_text() -> str:
     """Text of our own headers, on which every kernel depends."""
-    paths = [_FOLDER / name for name in HEADERS]
-    return "\0".join(path.read_text() for path in paths if path.exists())
+    return "\0".join(path.read_text() for path in sorted(_FOLDER.glob("*.h")))
 
 
-def _probe(path: str) -> Compiler:
+def _probe(command: tuple[str, ...]) -> Compiler:
     """Ask the compiler for its version: once for each binary, remembered on disk."""
-    real = Path(path).resolve()
+    real = Path(command[0]).resolve()
     status = real.stat()
-    binary = f"{real} {status.st_mtime_ns} {status.st_size}"
+    binary = f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
 
     def ask(place: Path) -> None:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-        place.write_text(answer.stdout)
+        answer = subprocess.run([*command, "--version"], capture_output=True, check=False)
+        place.write_bytes(answer.stdout)
 
-    text = cache.get_or_build(cache.key("compiler", binary), ".txt", ask).read_text()
-    version = text.splitlines()[0] if text.strip() else "unknown"
+    known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask)
+    version = known.read_text(errors="replace").strip().partition("\n")[0] or "unknown"
     libmvec = 0 if "clang" in version else _libmvec_level()
     identity = cache.key(binary, version, _processor(), _glibc(), str(libmvec))
-    return Compiler(path, version, libmvec, identity)
+    return Compiler(command, version, libmvec, identity)
 
 
 def _processor() -> str:
-    """What ``-march=native`` depends on."""
+    """Return what ``-march=native`` depends on."""
     wanted = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part")
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]

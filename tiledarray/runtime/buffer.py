@@ -79,7 +79,7 @@ class Buffer:
 
 
 def _reference_counts(buffer: Buffer) -> list[int]:
-    """References to the buffer's array, and to each thing down the chain of its bases."""
+    """Count references to the buffer's array, and to each thing down the chain of its bases."""
     counts = [sys.getrefcount(buffer.array)]
     base = buffer.array.base
     while base is not None:
@@ -89,8 +89,11 @@ def _reference_counts(buffer: Buffer) -> list[int]:
 
 
 def _counts_when_alone(depth: int) -> list[int]:
-    """What `_reference_counts` gives where nobody else looks (it depends on the interpreter)."""
-    first, *rest = _reference_counts(Buffer(np.ndarray(1, _BYTE, ctypes.c_int()), 0, None))
+    """Return the counts where nobody else looks: they depend on the interpreter."""
+    view = np.ndarray(1, _BYTE, memoryview(bytearray(1)))
+    alone = Buffer(view, 0, None)
+    del view
+    first, *rest = _reference_counts(alone)
     return [first, *rest * (depth - 1)]
 
 

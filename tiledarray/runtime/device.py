@@ -77,6 +77,7 @@ class Device:
     synchronize: Callable[[], None]
 
     def __new__(cls, spec: str | Device) -> Device:
+        """Return the one object for that device."""
         found = _interned.get(str(spec))
         return found if found is not None else _make(str(spec))
 
@@ -190,12 +191,12 @@ def cuda_problem() -> DeviceNotFound | None:
 
 @functools.cache
 def cuda_count() -> int:
-    """Number of GPUs that the driver shows to this process."""
+    """Return the number of GPUs that the driver shows to this process."""
     return _ask_driver()[1]
 
 
 def _driver_problem() -> tuple[str, str] | None:
-    """What is wrong with the driver, and the remedy."""
+    """Return what is wrong with the driver, and the remedy."""
     status, count = _ask_driver()
     if status is None:
         return (

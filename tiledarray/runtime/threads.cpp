@@ -57,7 +57,7 @@ struct Pool {
     std::atomic<bool> waiting{false};  // the launching thread sleeps on `idle`
     std::atomic<bool> stopping{false};
     int workers = 0;
-    int wanted = 0;              // workers to have, without the launching thread
+    int wanted = 0;              // workers to have; set by each launch
     Job job;
 };
 
@@ -206,7 +206,7 @@ void finish() {
 
 void after_fork_in_child() { pool = new (storage) Pool; }
 
-int wanted_at_start = 0;
+std::atomic<int> extra_threads{0};  // outlives a fork, unlike the pool
 
 __attribute__((constructor)) void install() {
     pthread_atfork(nullptr, nullptr, after_fork_in_child);
@@ -217,9 +217,9 @@ __attribute__((constructor)) void install() {
 // Set how many threads work, the launching one included.  A later launch starts them.
 TA_EXPORT void ta_threads(int threads) {
     std::lock_guard<std::mutex> lock(pool->launching);
-    wanted_at_start = threads > 1 ? threads - 1 : 0;
-    if (pool->workers > wanted_at_start) stop_workers();
-    pool->wanted = wanted_at_start;
+    const int extra = threads > 1 ? threads - 1 : 0;
+    extra_threads.store(extra);
+    if (pool->workers > extra) stop_workers();
 }
 
 // Run `kernel` over blocks 0..blocks, `grain` at a time.  Not 0: there was no room for scratch.
@@ -227,12 +227,12 @@ TA_EXPORT int ta_run(Kernel kernel, const void* args, int64_t blocks, int64_t gr
                      int64_t scratch_bytes) {
     if (blocks <= 0) return 0;
     if (!scratch.reserve(scratch_bytes)) return kOutOfMemory;
-    if (blocks <= grain || wanted_at_start == 0) {
+    if (blocks <= grain || extra_threads.load(std::memory_order_relaxed) == 0) {
         kernel(args, 0, blocks, scratch.data);
         return 0;
     }
     std::lock_guard<std::mutex> lock(pool->launching);
-    pool->wanted = wanted_at_start;
+    pool->wanted = extra_threads.load();
     if (pool->workers < pool->wanted) start_workers();
     Job& job = pool->job;
     job.kernel = kernel;
