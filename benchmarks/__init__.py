@@ -1,0 +1,1 @@
+"""Measures tiledarray beside NumPy's relatives: ``python -m benchmarks --help``."""

@@ -1,0 +1,74 @@
+"""PyTorch: op by op, by its own library routine, and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.peer import Peer, Refused
+from benchmarks.workload import Arrays, Workload
+
+
+class Torch(Peer):
+    """PyTorch, op by op, without gradients."""
+
+    name = "torch"
+    devices = ("cpu", "cuda")
+
+    def start(self) -> None:
+        import torch
+
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise Refused("finds no CUDA device")
+        torch.set_grad_enabled(False)
+        self.library = torch
+        torch.zeros(1, device=self.device).cpu()
+
+    @property
+    def version(self) -> str:
+        return self.library.__version__
+
+    def put(self, array: np.ndarray) -> Any:
+        return self.library.from_numpy(np.array(array)).to(self.device)
+
+    def build(self, workload: Workload) -> Callable[..., Any]:
+        run = self.variant(workload, "torch")
+        return run or (lambda *inputs: workload.program(self.library, *inputs))
+
+    def wait(self, outputs: tuple[Any, ...]) -> None:
+        if self.device == "cuda":
+            self.library.cuda.synchronize()
+
+    def get(self, outputs: tuple[Any, ...]) -> Arrays:
+        return tuple(output.cpu().numpy() for output in outputs)
+
+    def release(self) -> None:
+        if self.device == "cuda":
+            self.library.cuda.empty_cache()
+
+
+class TorchLibrary(Torch):
+    """PyTorch's own routine for the whole workload, where it has one."""
+
+    name = "torch library"
+
+    def build(self, workload: Workload) -> Callable[..., Any]:
+        run = self.variant(workload, "torch library")
+        if run is None:
+            raise Refused("has no routine for the whole of it")
+        return run
+
+
+class TorchCompile(Torch):
+    """``torch.compile``, static shapes."""
+
+    name = "torch.compile"
+    compiles = True
+
+    def build(self, workload: Workload) -> Callable[..., Any]:
+        own = self.variant(workload, "torch.compile")
+        if own is not None:
+            return own
+        return self.library.compile(super().build(workload), dynamic=False)

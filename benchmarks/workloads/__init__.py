@@ -1,0 +1,29 @@
+"""All workloads by name, in the order in which they are measured."""
+
+from benchmarks.workloads import (
+    black_scholes,
+    density,
+    dispatch,
+    expression,
+    heat,
+    layer_norm,
+    softmax,
+    sum_of_squares,
+    variance,
+)
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        black_scholes.WORKLOAD,
+        expression.WORKLOAD,
+        sum_of_squares.WORKLOAD,
+        softmax.WORKLOAD,
+        layer_norm.WORKLOAD,
+        variance.WORKLOAD,
+        heat.ONE_STEP,
+        heat.HUNDRED_STEPS,
+        density.WORKLOAD,
+        dispatch.WORKLOAD,
+    )
+}
