@@ -246,7 +246,7 @@ class TiledArray(Methods, Handle):
 
     def _put_by_mask(self, key: tuple[Any, ...], value: Any) -> bool:
         """Write one value where a mask over the leading axes holds, as a `where`."""
-        if len(key) != 1 or getattr(key[0], "dtype", None) != bool or not key[0].ndim:
+        if len(key) != 1 or getattr(key[0], "dtype", None) != bool:
             return False
         if type(value) not in SCALARS and np.ndim(value) != 0:
             return False

@@ -178,7 +178,7 @@ def places(
     key = (*key, *(slice(None),) * (len(shape) - used))
     items = _without_masks(key, shape, nonzero)
     slices = tuple(item if type(item) is slice else slice(None)
-                   for item in items if item is not None)
+                   for item in items if item is not None and type(item) is not _Lone)
     before = basic(slices, shape)
     return _places(items, before, shape, as_node)
 

@@ -31,6 +31,15 @@ def _sequence(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(operator.index(length) for length in arguments)
 
 
+def _is_dense(array: Any) -> bool:
+    """Whether NumPy's array would be contiguous in row-major order."""
+    expected = views.dense_strides(array.shape, array.itemsize)
+    return 0 in array.shape or all(
+        size == 1 or stride == dense
+        for size, stride, dense in zip(array.shape, array.strides, expected, strict=True)
+    )
+
+
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method of a reduction; NumPy does it for dtypes that no kernel knows."""
     name = function.__name__
@@ -84,8 +93,12 @@ class Shaping:
         if order == "K":
             strides = self.strides
             places = sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
-            return self.transpose(places).reshape(-1)
-        return self.reshape(-1, order=order)
+            return self.transpose(places).ravel()
+        if order == "A":
+            order = "F" if self.flags.fnc else "C"
+        if order == "F":
+            return self.T.ravel()
+        return self.reshape(-1, copy=not _is_dense(self), order=order)
 
     def flatten(self: Any, order: str = "C") -> Any:
         """Return a copy of the elements along one axis."""

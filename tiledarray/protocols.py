@@ -36,9 +36,18 @@ def array_ufunc(
     """Apply a NumPy ufunc."""
     if method == "__call__" and out is None and not options:
         op = BY_UFUNC.get(ufunc)
-        if op is not None and ufunc.nin == 1:
+        if op is not None:
+            node = self._node if self._base is None else self.node
             try:
-                return wrap(record.unary(op, self.node))
+                if ufunc.nin == 1:
+                    return wrap(record.unary(op, node))
+                left, right = inputs
+                if isinstance(left, Handle) and isinstance(right, Handle):
+                    return wrap(record.binary(op, left.node, right.node))
+                if left is self and type(right) in SCALARS:
+                    return wrap(record.binary(op, node, right))
+                if right is self and type(left) in SCALARS:
+                    return wrap(record.binary(op, left, node))
             except UnsupportedDtypeError:
                 return fallback.call(ufunc.__name__, ufunc, inputs)
     if _others(inputs) or (out is not None and _others(out)):

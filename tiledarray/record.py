@@ -230,17 +230,15 @@ def view(
     node: Node, axes: Sequence[int], steps: Sequence[int], starts: Sequence[int], shape: Shape
 ) -> Node:
     """Record an affine view (see `AxisView`); the node itself if nothing changes."""
-    ndim = len(node.shape)
-    if (
-        shape == node.shape
-        and tuple(axes) == tuple(range(ndim))
-        and all(step == 1 for step in steps)
-        and not any(starts)
-    ):
+    if shape == node.shape and not any(starts) and _is_identity(axes, steps):
         return node
     return _new(
         movement.view, (node, *starts), (tuple(axes), tuple(steps)), shape, node.dtype, node.device
     )
+
+
+def _is_identity(axes: Sequence[int], steps: Sequence[int]) -> bool:
+    return tuple(axes) == tuple(range(len(axes))) and all(step == 1 for step in steps)
 
 
 def reshape(node: Node, shape: Shape) -> Node:

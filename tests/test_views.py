@@ -1,0 +1,230 @@
+"""Views alias as NumPy's do: random chains of views and writes, compared after every step."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiledarray.array import TiledArray, from_host
+
+
+def same(ours, numpys):
+    assert ours.shape == numpys.shape
+    assert ours.dtype == numpys.dtype
+    np.testing.assert_array_equal(ours.numpy(), numpys)
+
+
+@st.composite
+def basic_indices(draw, shape):
+    key = []
+    for size in shape:
+        kind = draw(st.sampled_from(["slice", "slice", "int", "new", "all"]))
+        if kind == "int" and size:
+            key.append(draw(st.integers(-size, size - 1)))
+        elif kind == "new":
+            key.append(None)
+            key.append(slice(None))
+        elif kind == "slice":
+            bound = st.none() | st.integers(-size - 1, size + 1)
+            step = draw(st.sampled_from([None, 1, 2, -1, -2, 3]))
+            key.append(slice(draw(bound), draw(bound), step))
+        else:
+            key.append(slice(None))
+    if draw(st.booleans()):
+        cut = draw(st.integers(0, len(key)))
+        while len(key) > cut and key[-1] == slice(None):
+            key.pop()
+    if draw(st.booleans()):
+        key.append(Ellipsis)
+    return tuple(key)
+
+
+def factorizations(size):
+    return [shape for shape in [
+        (size,), (1, size), (size, 1), (2, size // 2), (size // 2, 2), (3, size // 3),
+        (size // 4, 2, 2),
+    ] if np.prod(shape) == size]
+
+
+def step(data, ours, numpys):
+    """Apply the same random view (or write) to both and return the pair of results."""
+    kind = data.draw(st.sampled_from(
+        ["index", "index", "index", "T", "reshape", "swap", "part", "squeeze", "ravel", "view"]
+    ))
+    if kind == "index":
+        key = data.draw(basic_indices(numpys.shape))
+        result = numpys[key]
+        if not isinstance(result, np.ndarray):
+            assert ours[key].item() == result
+            return ours, numpys
+        return ours[key], result
+    if kind == "T":
+        return ours.T, numpys.T
+    if kind == "reshape":
+        shape = data.draw(st.sampled_from(factorizations(numpys.size)))
+        order = data.draw(st.sampled_from("CCF"))
+        return ours.reshape(shape, order=order), numpys.reshape(shape, order=order)
+    if kind == "ravel":
+        return ours.ravel(), numpys.ravel()
+    if kind == "swap" and numpys.ndim > 1:
+        return ours.swapaxes(0, -1), numpys.swapaxes(0, -1)
+    if kind == "part" and numpys.dtype.kind == "c":
+        name = data.draw(st.sampled_from(["real", "imag"]))
+        return getattr(ours, name), getattr(numpys, name)
+    if kind == "squeeze":
+        return ours.squeeze(), numpys.squeeze()
+    return ours.view(), numpys.view()
+
+
+def write(data, ours, numpys, k):
+    kind = data.draw(st.sampled_from(["fill", "set", "add", "self", "flat", "mask"]))
+    if kind == "fill":
+        ours[...] = k
+        numpys[...] = k
+    elif kind == "set":
+        key = data.draw(basic_indices(numpys.shape))
+        shape = numpys[key].shape
+        value = (np.arange(np.prod(shape, dtype=int)).reshape(shape) + k).astype(numpys.dtype)
+        ours[key] = from_host(value) if data.draw(st.booleans()) else value
+        numpys[key] = value
+    elif kind == "add" and numpys.ndim:
+        ours += k
+        numpys += k
+    elif kind == "self" and numpys.ndim and numpys.shape[0] > 1:
+        ours[1:] += ours[:-1]
+        numpys[1:] += numpys[:-1]
+    elif kind == "flat":
+        ours.flat[: numpys.size // 2] = k
+        numpys.flat[: numpys.size // 2] = k
+    elif kind == "mask":
+        ours[ours == k] = k + 1
+        numpys[numpys == k] = k + 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_views_and_writes_mirror_numpy(data):
+    shape = data.draw(st.sampled_from([(24,), (4, 6), (2, 3, 4), (12, 1, 2)]))
+    dtype = data.draw(st.sampled_from([np.int64, np.float64, np.complex128]))
+    root = np.arange(24).reshape(shape).astype(dtype)
+    if dtype is np.complex128:
+        root += 1j * root[::-1]
+    pairs = [(from_host(root), root.copy())]
+    for k in range(data.draw(st.integers(1, 6))):
+        ours, numpys = pairs[data.draw(st.integers(0, len(pairs) - 1))]
+        if data.draw(st.booleans()):
+            pairs.append(step(data, ours, numpys))
+        else:
+            write(data, ours, numpys, k + 100)
+        for left, right in pairs:
+            same(left, right)
+
+
+def test_old_values_live_on():
+    a = from_host(np.arange(4.0))
+    old = a + 0
+    copy = a.copy()
+    a[1:3] = 9
+    np.testing.assert_array_equal(old.numpy(), np.arange(4.0))
+    np.testing.assert_array_equal(copy.numpy(), np.arange(4.0))
+
+
+def test_a_fully_indexed_element_is_a_copy():
+    a = from_host(np.arange(4.0))
+    element = a[2]
+    a[2] = 50
+    assert float(element) == 2
+    view = a[2, ...]
+    a[2] = 60
+    assert float(view) == 60
+    assert element.base is None and view.base is a
+
+
+def test_in_place_on_a_scalar_makes_a_new_one():
+    total = from_host(np.arange(4.0)).sum()
+    before = total
+    total += 1
+    assert float(before) == 6 and float(total) == 7
+
+
+@pytest.mark.parametrize("order", "CFAK")
+def test_ravel_orders(order):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for view in (lambda a: a, lambda a: a.T, lambda a: a[:, ::2], lambda a: a.swapaxes(0, 1)):
+        ours, numpys = view(from_host(x)), view(x.copy())
+        same(ours.ravel(order), numpys.ravel(order))
+        same(ours.flatten(order), numpys.flatten(order))
+
+
+def test_reshape_is_a_view_exactly_where_numpys_is():
+    x = np.arange(24.0).reshape(4, 6)
+    a = from_host(x)
+    for part in (np.s_[:, :3], np.s_[::2], np.s_[:, None], np.s_[1:3, ::-1], np.s_[:2]):
+        for shape in ((-1,), (2, -1), (-1, 3)):
+            ours, numpys = a[part].reshape(shape), x[part].reshape(shape)
+            assert (ours.base is a) == np.shares_memory(numpys, x)
+            assert ours.strides == numpys.strides
+    with pytest.raises(ValueError, match="Unable to avoid creating a copy"):
+        a[:, :3].reshape(-1, copy=False)
+
+
+def test_assigning_a_shape_keeps_the_views():
+    x = np.arange(6.0)
+    a = from_host(x)
+    ours, numpys = a[1:3], x[1:3]
+    a.shape = (2, 3)
+    x = x.reshape(2, 3)
+    a[0] = -1
+    numpys.base.reshape(2, 3)[0] = -1
+    same(ours, numpys)
+    ours += 5
+    numpys += 5
+    same(a, numpys.base.reshape(2, 3))
+    transposed = a.T
+    with pytest.raises(AttributeError, match="Incompatible shape"):
+        transposed.shape = (6,)
+
+
+def test_parts_of_complex_arrays_alias():
+    x = np.arange(4.0) + 1j
+    a = from_host(x)
+    a.real[1:] = 7
+    x.real[1:] = 7
+    a.imag += 2
+    x.imag += 2
+    same(a, x)
+    a.real = 3
+    x.real = 3
+    same(a, x)
+    with pytest.raises(TypeError, match="does not have imaginary part"):
+        from_host(np.ones(3)).imag = 1
+
+
+def test_read_only_views():
+    a = from_host(np.arange(9.0).reshape(3, 3))
+    same(a.diagonal(1), np.arange(9.0).reshape(3, 3).diagonal(1))
+    with pytest.raises(ValueError, match="assignment destination is read-only"):
+        a.diagonal()[0] = 1
+    with pytest.raises(ValueError, match="output array is read-only"):
+        diagonal = a.diagonal()
+        diagonal += 1
+    assert not a.diagonal().flags.writeable and a.flags.writeable
+
+
+@pytest.mark.parametrize("offset", [-4, -3, -1, 0, 2, 3, 5])
+def test_diagonals(offset):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    a = from_host(x)
+    for axes in ((0, 1), (1, 2), (2, 0)):
+        same(a.diagonal(offset, *axes), x.diagonal(offset, *axes))
+        same(a.trace(offset, *axes), np.asarray(x.trace(offset, *axes)))
+
+
+def test_setting_through_reshape_of_a_slice():
+    x = np.arange(24.0).reshape(4, 6)
+    a = from_host(x)
+    ours, numpys = a[1:3].reshape(3, 4)[::2].T, x[1:3].reshape(3, 4)[::2].T
+    ours[1:, 0] *= -1
+    numpys[1:, 0] *= -1
+    same(a, x)
+    assert isinstance(ours, TiledArray)
