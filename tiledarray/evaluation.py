@@ -1,44 +1,238 @@
-"""Evaluation: from pending nodes to buffers."""
+"""Evaluation: from pending nodes to buffers.
+
+A plan is looked up by the signature of what is pending; if there is none it is made.  A plan whose
+kernels are not compiled yet runs op by op at once while they compile, where that is the quicker
+way and needs no more memory.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
+import warnings
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from tiledarray.graph import Node
+from tiledarray import config
+from tiledarray.errors import TiledArrayWarning
+from tiledarray.execution import Executable, counters
+from tiledarray.fusion import passes
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.trace import Trace, trace
+from tiledarray.graph import Node, location
+from tiledarray.kernels import cuda, host
 from tiledarray.kernels.reference import compute
+from tiledarray.ops.movement import update
+from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
+from tiledarray.runtime.buffer import Buffer
+from tiledarray.runtime.device import Device
 
+PLANS_REMEMBERED = 1024
+COMPILE_SECONDS = 0.4
+REFERENCE_BYTES_PER_SECOND = 3e9
+REFERENCE_FLOPS_PER_SECOND = 2e9
+AMPLE_BYTES = 1 << 28
 
-def pending_order(targets: Sequence[Node]) -> list[Node]:
-    """Return the pending nodes that the targets need, inputs first."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(target, False) for target in reversed(targets)]
-    while stack:
-        node, inputs_done = stack.pop()
-        if inputs_done:
-            order.append(node)
-            continue
-        if node.buffer is not None or node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
-        stack.extend((x, False) for x in node.inputs if type(x) is Node)
-    return order
+_lock = threading.RLock()
+_executables: OrderedDict[Any, Executable] = OrderedDict()
+_warned: set[str] = set()
 
 
 def evaluate(targets: Sequence[Node]) -> None:
-    """Compute the targets (and what they need), op by op."""
+    """Compute the targets together: their buffers are set, their inputs forgotten.
+
+    Raises
+    ------
+    Exception
+        What went wrong; every target not yet computed is intact and still pending.
+    """
+    with _lock:
+        by_device: dict[Any, list[Node]] = {}
+        for node in targets:
+            if node.buffer is None:
+                by_device.setdefault(node.device, []).append(node)
+        for device, nodes in by_device.items():
+            _evaluate(nodes, device)
+
+
+def _evaluate(targets: list[Node], device: Device) -> None:
+    traced = trace(targets)
+    executable = executable_for(traced, device)
+    if executable.ready or _decide(executable, traced):
+        _run(executable, traced, targets)
+    else:
+        counters["op by op"] += 1
+        run_reference(traced.nodes, targets)
+
+
+# ---- plans ---------------------------------------------------------------------------------
+
+
+def executable_for(traced: Trace, device: Device) -> Executable:
+    """Return the executable of a trace, planning if it is new."""
+    donatable = _donatable(traced)
+    key = (traced.signature, donatable, device, config.contract)
+    found = _executables.get(key)
+    if found is not None:
+        return found
+    counters["plans made"] += 1
+    plan = passes.plan(traced.signature, donatable, target_of(device), check=config.verify)
+    found = _executables[key] = Executable(plan, device)
+    while len(_executables) > PLANS_REMEMBERED:
+        _executables.popitem(last=False)
+    return found
+
+
+def target_of(device: Device) -> Target:
+    """What the planner knows of a device."""
+    if device.kind == "cuda":
+        return Target("cuda", device.properties.multiprocessors)
+    return Target("cpu", config.threads or host.available_cpus_remembered())
+
+
+def _donatable(traced: Trace) -> frozenset[int]:
+    """Leaves that only an update of this trace still refers to: it may write in their memory."""
+    entries = traced.signature[0]
+    found = []
+    for entry in entries:
+        if entry[0] is update:
+            number = entry[4]
+            if traced.nodes[number].buffer is not None and _dead(traced, number):
+                found.append(number)
+    return frozenset(found)
+
+
+def _dead(traced: Trace, number: int) -> bool:
+    """Whether nothing but this trace refers to the node or its memory."""
+    inside = sum(
+        1 for entry in traced.signature[0] if entry[0] is not None
+        for reference in entry[4:] if reference == number
+    )
+    # The trace's two lists hold it, the pending nodes' inputs, and the call below.
+    held = sys.getrefcount(traced.nodes[number])
+    return held <= inside + 3 and traced.nodes[number].buffer.exclusive()
+
+
+# ---- tiers ---------------------------------------------------------------------------------
+
+
+def _decide(executable: Executable, traced: Trace) -> bool:
+    """Whether to run kernels now (compiling them first if need be), or op by op."""
+    if config.compile == "never":
+        return False
+    problem = cuda.available() if executable.device.kind == "cuda" else host.available()
+    if problem is not None:
+        _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
+        return False
+    if executable.failure is not None:
+        _warn(f"tiledarray runs op by op: {executable.failure}")
+        return False
+    if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
+        executable.compile()
+        return True
+    if executable.compiling is not None or not _compiling_is_quicker(executable, traced):
+        executable.compile_in_background()
+        return False
+    executable.compile()
+    return True
+
+
+def _warn(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, TiledArrayWarning, stacklevel=2)
+
+
+def _compiling_is_quicker(executable: Executable, traced: Trace) -> bool:
+    """Whether op by op would take longer than compiling, or far more memory."""
+    moved = flops = largest = 0
+    for node in traced.nodes:
+        if node.buffer is not None or isinstance(node.op, (Leaf, Library, Item)):
+            continue
+        size = 1
+        for n in node.shape:
+            size *= n
+        read = sum(_nbytes(x) for x in node.inputs if type(x) is Node)
+        moved += size * node.dtype.itemsize + read
+        if isinstance(node.op, Elementwise):
+            flops += size * node.op.cost
+        largest = max(largest, size * node.dtype.itemsize)
+    seconds = moved / REFERENCE_BYTES_PER_SECOND + flops / REFERENCE_FLOPS_PER_SECOND
+    least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
+    return seconds > COMPILE_SECONDS or largest > max(AMPLE_BYTES, 2 * least)
+
+
+def _nbytes(node: Node) -> int:
+    size = node.dtype.itemsize
+    for n in node.shape:
+        size *= n
+    return size
+
+
+def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
+    plan = executable.plan
+    leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
+              if isinstance(value.op, Leaf)}
+    origin = plan.origin
+
+    def done(value: Any, buffer: Buffer) -> None:
+        node = traced.nodes[origin[value]]
+        node.buffer = buffer
+        node.inputs = ()
+
+    try:
+        outputs = executable.run(leaves, traced.params, done)
+    except Exception as error:
+        _explain_failure(error, traced)
+        raise
+    seen: dict[int, Buffer] = {}
+    for node, buffer in zip(targets, outputs, strict=True):
+        other = seen.setdefault(id(buffer.array), buffer)
+        if other is not buffer:
+            other.shared = buffer.shared = True
+        buffer.plan = executable
+        node.buffer = buffer
+        node.inputs = ()
+
+
+def _explain_failure(error: BaseException, traced: Trace) -> None:
+    for node in traced.nodes:
+        if node.buffer is None and isinstance(node.op, (Library, Update)):
+            place = location(node.site)
+            if place is not None:
+                error.add_note(f"while computing {node.op.name}, recorded at {place[0]}:{place[1]}")
+                return
+
+
+def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
+    """Compute the targets op by op; ``nodes`` is everything below them, inputs first."""
+    last_use = {x: k for k, node in enumerate(nodes) for x in node.inputs if type(x) is Node}
+    wanted = set(targets)
     values: dict[Node, Any] = {}
-
-    def value(operand: Any) -> Any:
-        if type(operand) is not Node:
-            return operand
-        return values[operand] if operand in values else operand.buffer.array
-
-    for node in pending_order(targets):
-        values[node] = compute(node, node.device.xp, [value(x) for x in node.inputs])
+    for number, node in enumerate(nodes):
+        if node.buffer is None:
+            inputs = [x if type(x) is not Node else
+                      values[x] if x in values else x.buffer.array for x in node.inputs]
+            try:
+                values[node] = compute(node, node.device.xp, inputs)
+            except Exception as error:
+                place = location(node.site)
+                if place is not None:
+                    error.add_note(f"while computing {node.op.name}, recorded at "
+                                   f"{place[0]}:{place[1]}")
+                raise
+        for x in node.inputs:
+            if type(x) is Node and last_use[x] == number and x not in wanted:
+                values.pop(x, None)
     for node in targets:
         if node.buffer is None:
-            node.buffer = node.device.wrap(values[node], copy=False)
-            node.inputs = ()
+            node.buffer = _owned(values[node], node)
+    for node in targets:
+        node.inputs = ()
+
+
+def _owned(array: Any, node: Node) -> Buffer:
+    """A buffer that shares no memory with another node's."""
+    copy = array.base is not None or not array.flags.owndata
+    return node.device.wrap(array, copy=copy)

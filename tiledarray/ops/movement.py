@@ -51,6 +51,10 @@ def _full(xp: Any, value: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     return xp.full(shape, value, dtype)
 
 
+def _empty(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return xp.empty(shape, dtype)
+
+
 def _iota(xp: Any, start: Any, step: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     loop = attrs[0]
     index = xp.arange(shape[0]).astype(loop)
@@ -70,5 +74,6 @@ view = AxisView("view", _view)
 reshape = Reshape("reshape", _reshape)
 update = Update("update", _update)
 full = Source("full", _full)
+empty = Source("empty", _empty)
 iota = Source("iota", _iota)
 item = Item("item", _item)

@@ -1,0 +1,385 @@
+"""Running a plan: compiled kernels, bound to the buffers and scalars of one evaluation."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.fusion.group import storage
+from tiledarray.fusion.ir import ONE, Affine, Param, Terms, Value, through_view
+from tiledarray.fusion.plan import Allocate, Call, Copy, Kernel, Plan
+from tiledarray.kernels import cuda, host
+from tiledarray.kernels.program import Program, Slot, print_kernel
+from tiledarray.ops.movement import strided_view
+from tiledarray.ops.op import AxisView, Item, Leaf
+from tiledarray.runtime.buffer import Buffer
+from tiledarray.runtime.device import Device
+
+counters: Counter[str] = Counter()
+_FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q"}
+_MASK = (1 << 64) - 1
+
+
+def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
+    """Value of a linear form in the run-time parameters."""
+    total = 0
+    for number, coefficient in terms:
+        total += coefficient if number == ONE else coefficient * params[number]
+    return total
+
+
+def program_name(kernel: Kernel) -> str:
+    """Name a kernel after what it computes."""
+    names = [sink.value.op.name for sink in kernel.group.sinks]
+    parts = [kernel.schedule.form, *dict.fromkeys(names)]
+    return "ta_" + "_".join(parts)[:48]
+
+
+def source_of(kernel: Kernel, program: Program) -> str:
+    """The program's text under the kernel's name."""
+    return program.text.replace("NAME", program_name(kernel))
+
+
+@dataclass(eq=False, slots=True)
+class Binding:
+    """How to fill a kernel's ``Args``: a template, and the fields that change."""
+
+    packer: struct.Struct
+    template: list[Any]
+    pointers: list[tuple[int, Value, int, Terms]]
+    offsets: list[tuple[int, int, Terms]]
+    params: list[tuple[int, int, type]]
+    scratch: list[tuple[int, int]]
+    counters: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, slots: Sequence[Slot], memory: dict[Value, Value]) -> Binding:
+        """Work out the binding of a program's slots."""
+        binding = cls(struct.Struct(""), [], [], [], [], [], [])
+        layout = "="
+        for slot in slots:
+            place = len(binding.template)
+            layout += binding._add(slot, place, memory)
+        binding.packer = struct.Struct(layout)
+        return binding
+
+    def _add(self, slot: Slot, place: int, memory: dict[Value, Value]) -> str:
+        self.template.append(0)
+        if slot.kind == "pointer":
+            assert slot.value is not None
+            width = slot.value.dtype.itemsize
+            fixed = sum(c for number, c in slot.offset if number == ONE) * width
+            moving = tuple((n, c * width) for n, c in slot.offset if n != ONE)
+            self.pointers.append((place, memory[slot.value], fixed, moving))
+        elif slot.kind == "size":
+            self.template[place] = slot.number
+            if slot.offset:
+                self.offsets.append((place, slot.number, slot.offset))
+        elif slot.kind == "param":
+            assert slot.param is not None
+            self.params.append((place, slot.number, slot.param))
+            if slot.param is complex:
+                self.template.append(0.0)
+                return "dd"
+            return "d" if slot.param is float else "Q"
+        elif slot.kind == "scratch":
+            self.scratch.append((place, slot.number))
+        else:
+            self.counters.append((place, slot.number))
+        return _FORMATS[slot.kind]
+
+    def pack(self, into: Any, buffers: dict[Value, Buffer], params: Sequence[Any],
+             workspace: Callable[[int], int], zeroed: Callable[[int], int]) -> None:
+        """Write ``Args`` for one launch."""
+        fields = self.template
+        for place, value, fixed, moving in self.pointers:
+            address = buffers[value].pointer + fixed
+            fields[place] = address + evaluated_terms(moving, params) if moving else address
+        for place, number, terms in self.offsets:
+            fields[place] = number + evaluated_terms(terms, params)
+        for place, number, kind in self.params:
+            scalar = params[number]
+            if kind is float:
+                fields[place] = scalar
+            elif kind is complex:
+                fields[place], fields[place + 1] = scalar.real, scalar.imag
+            else:
+                fields[place] = int(scalar) & _MASK
+        for place, size in self.scratch:
+            fields[place] = workspace(size)
+        for place, size in self.counters:
+            fields[place] = zeroed(size)
+        self.packer.pack_into(into, 0, *fields)
+
+
+@dataclass(eq=False, slots=True)
+class HostLaunch:
+    """A kernel compiled for the host."""
+
+    kernel: Kernel
+    program: Program
+    binding: Binding
+    args: Any
+    args_address: int
+    address: int
+    grain: int
+    _zeroed: np.ndarray | None = None
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        keep: list[Buffer] = []
+
+        def workspace(size: int) -> int:
+            keep.append(executable.device.allocate((size,), np.dtype(np.uint8)))
+            return keep[-1].pointer
+
+        self.binding.pack(self.args, buffers, params, workspace, self._counters)
+        program = self.program
+        host.pool().run(self.address, self.args_address, program.blocks, self.grain,
+                        program.scratch_bytes)
+
+    def _counters(self, count: int) -> int:
+        if self._zeroed is None:
+            self._zeroed = np.zeros(count, np.uint32)
+        return self._zeroed.ctypes.data
+
+
+@dataclass(eq=False, slots=True)
+class CudaLaunch:
+    """A kernel compiled for a CUDA device."""
+
+    kernel: Kernel
+    program: Program
+    binding: Binding
+    args: Any
+    function: Any
+    report: Any = None
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        device = executable.device
+        keep: list[Buffer] = []
+
+        def workspace(size: int) -> int:
+            keep.append(device.allocate((size,), np.dtype(np.uint8)))
+            return keep[-1].pointer
+
+        self.binding.pack(self.args, buffers, params, workspace, device.counters)
+        program = self.program
+        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, bytes(self.args))
+
+
+Launch = HostLaunch | CudaLaunch
+_compiled: dict[tuple[str, str], Any] = {}
+_compile_lock = threading.Lock()
+
+
+class Executable:
+    """A plan for one device, and its kernels once compiled.
+
+    Attributes
+    ----------
+    plan : Plan
+    device : Device
+    launches : dict
+        The compiled form of each `Kernel`; empty until `compile` has run.
+    """
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan = plan
+        self.device = device
+        self.programs = {
+            kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
+        }
+        self.launches: dict[Kernel, Launch] = {}
+        self.ready = not plan.kernels
+        self.failure: BaseException | None = None
+        self.compiling: threading.Thread | None = None
+        self._releases = _releases(plan)
+
+    # ---- compiling -----------------------------------------------------------------------
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Source text and name of every kernel."""
+        return [(source_of(kernel, program), program_name(kernel))
+                for kernel, program in self.programs.items()]
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Sources that this process has not compiled or loaded yet."""
+        return [pair for pair in dict.fromkeys(self.sources())
+                if (self._target(), pair[0]) not in _compiled]
+
+    def _target(self) -> str:
+        if self.device.kind == "cuda":
+            return f"{self.device}:{config.contract}"
+        return f"host:{config.contract}"
+
+    def compile(self) -> None:
+        """Compile what is missing, and prepare the launches."""
+        missing = self.missing()
+        if missing:
+            self._compile(missing)
+        for kernel, program in self.programs.items():
+            self.launches[kernel] = self._launch(kernel, program)
+        self.ready = True
+
+    def _compile(self, missing: list[tuple[str, str]]) -> None:
+        if self.device.kind == "cuda":
+            for (source, name), binary in zip(missing, self._binaries(missing), strict=True):
+                loaded = self.device.load(binary, name)
+                _compiled[self._target(), source] = (loaded, binary.reports.get(name))
+        else:
+            for (source, _), kernel in zip(missing, host.compile_many(missing), strict=True):
+                _compiled[self._target(), source] = kernel
+        counters["kernels compiled"] += len(missing)
+
+    def _binaries(self, missing: list[tuple[str, str]]) -> list[Any]:
+        arch = self.device.properties.arch
+        with ThreadPoolExecutor(min(8, len(missing))) as executor:
+            return list(executor.map(lambda pair: cuda.compile_source(*pair, arch), missing))
+
+    def compile_in_background(self) -> None:
+        """Start compiling in a thread of its own."""
+        if self.compiling is None:
+            self.compiling = threading.Thread(target=self._background, daemon=True)
+            self.compiling.start()
+
+    def _background(self) -> None:
+        try:
+            self.compile()
+        except Exception as error:  # kept, and raised or warned about by whoever evaluates next
+            self.failure = error
+
+    def _launch(self, kernel: Kernel, program: Program) -> Launch:
+        binding = Binding.of(program.slots, self.plan.memory)
+        args = ctypes.create_string_buffer(max(8, binding.packer.size))
+        compiled = _compiled[self._target(), source_of(kernel, program)]
+        if self.device.kind == "cuda":
+            return CudaLaunch(kernel, program, binding, args, *compiled)
+        grain = max(1, program.blocks // (8 * host.pool().threads))
+        small = max(kernel.bytes_moved, kernel.flops) < SERIAL
+        return HostLaunch(kernel, program, binding, args, ctypes.addressof(args),
+                          compiled.address, program.blocks if small else grain)
+
+    # ---- running -------------------------------------------------------------------------
+
+    def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
+            done: Callable[[Value, Any], None]) -> list[Any]:
+        """Run the steps; return the outputs' buffers.
+
+        ``done(value, buffer)`` is called for every update as soon as its step has run, so that
+        nothing is applied twice should a later step fail.
+        """
+        memory = self.plan.memory
+        buffers: dict[Value, Any] = dict(leaves)
+        for number, step in enumerate(self.plan.steps):
+            if isinstance(step, Kernel):
+                self._run_kernel(step, buffers, params, done)
+            elif isinstance(step, Call):
+                self._call(step, buffers, params)
+            elif isinstance(step, Copy):
+                self._copy(step, buffers)
+            else:
+                assert isinstance(step, Allocate)
+                self._allocate(step.value, buffers)
+            for value in self._releases[number]:
+                buffers.pop(value, None)
+        counters["launches"] += len(self.launches)
+        return [self._output(value, buffers, memory) for value in self.plan.outputs]
+
+    def _allocate(self, value: Value, buffers: dict[Value, Any]) -> Buffer:
+        base = self.plan.memory[value]
+        buffer = buffers.get(base)
+        if buffer is None:
+            buffer = buffers[base] = self.device.allocate(base.shape, base.dtype)
+        return buffer
+
+    def _run_kernel(self, kernel: Kernel, buffers: dict[Value, Any], params: Sequence[Any],
+                    done: Callable[[Value, Any], None]) -> None:
+        for store in kernel.stores:
+            self._allocate(store.access.value, buffers)
+        if self.programs[kernel].blocks:
+            self.launches[kernel](self, buffers, params)
+        for store in kernel.stores:
+            value = store.access.value
+            if self.plan.memory[value] is not value:
+                done(value, buffers[self.plan.memory[value]])
+
+    def _copy(self, step: Copy, buffers: dict[Value, Any]) -> None:
+        target = self._allocate(step.target, buffers)
+        source = buffers[self.plan.memory[step.source]]
+        target.array.reshape(-1)[...] = source.array.reshape(-1)
+
+    def _call(self, step: Call, buffers: dict[Value, Any], params: Sequence[Any]) -> None:
+        value = step.value
+        operands = [self._operand(arg, buffers, params) for arg in value.args]
+        with np.errstate(all="ignore"):
+            result = value.op.reference(
+                self.device.xp, *operands, attrs=value.attrs, shape=value.shape, dtype=value.dtype
+            )
+        counters["library calls"] += 1
+        wrap = self.device.wrap
+        if isinstance(result, tuple):
+            buffers[value] = tuple(wrap(part, copy=False) for part in result)
+        else:
+            own = not any(result is operand for operand in operands)
+            buffers[value] = wrap(result, copy=not own or result.base is not None)
+
+    def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
+        """A library call's operand: a scalar, or a strided view of a stored value."""
+        if isinstance(arg, Param):
+            return params[arg.index]
+        if not isinstance(arg, Value):
+            return arg or 0
+        index = tuple(Affine(axis) for axis in range(len(arg.shape)))
+        shape = arg.shape
+        while isinstance(arg.op, AxisView):
+            index, arg = through_view(arg, index), arg.args[0]
+        if isinstance(arg.op, Item):
+            array = buffers[arg.args[0]][arg.attrs].array
+        else:
+            array = buffers[self.plan.memory[arg]].array.reshape(arg.shape)
+        if shape == arg.shape and all(
+            (p.axis == d and p.step == 1 and not p.terms) or n == 1
+            for d, (p, n) in enumerate(zip(index, shape, strict=True))
+        ):
+            return array
+        return strided_view(
+            array, tuple(p.axis for p in index), tuple(p.step for p in index),
+            tuple(evaluated_terms(p.terms, params) for p in index), shape,
+        )
+
+    def _output(self, value: Value, buffers: dict[Value, Any], memory: dict[Value, Value]) -> Any:
+        base = storage(value)
+        if isinstance(base.op, Item):
+            buffer = buffers[base.args[0]][base.attrs]
+        else:
+            buffer = buffers[memory[base]]
+        if isinstance(buffer, Buffer) and buffer.array.shape != value.shape:
+            alias = buffer.reshaped(value.shape)
+            return alias
+        return buffer
+
+
+SERIAL = 1 << 17
+
+
+def _releases(plan: Plan) -> list[list[Value]]:
+    """After each step, the values whose memory nobody needs any more."""
+    kept = {plan.memory.get(storage(value), storage(value)) for value in plan.outputs}
+    kept |= {storage(v).args[0] for v in plan.outputs if isinstance(storage(v).op, Item)}
+    kept |= {v.args[0] for v in plan.values if isinstance(v.op, Item)}
+    result: list[list[Value]] = [[] for _ in plan.steps]
+    for value, number in plan.last_use.items():
+        if value not in kept and not isinstance(value.op, Leaf):
+            result[number].append(value)
+    return result

@@ -1,0 +1,464 @@
+"""Second pass: which values are stored, and which sinks share a kernel.
+
+A *sink* is a value that a kernel must produce: a reduction, a stored elementwise value, an
+update.  Everything else is virtual: it is computed inside the kernels that use it.  A sink joins
+a group if it can be lowered onto the group's iteration domain from what the group holds on chip;
+every refusal is kept with its reason.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+from tiledarray.fusion.ir import (
+    ORIGIN,
+    Access,
+    Affine,
+    Cell,
+    Index,
+    Param,
+    Value,
+    broadcast_index,
+    through_view,
+)
+from tiledarray.fusion.target import Target
+from tiledarray.ops.op import (
+    AxisView,
+    Elementwise,
+    Item,
+    Leaf,
+    Library,
+    Reduction,
+    Reshape,
+    Source,
+    Update,
+)
+
+EXPENSIVE = 8
+MAX_CELLS = 700
+MAX_LOADS = 64
+
+
+class Refusal(Exception):
+    """A sink cannot be computed in this group; the message says why."""
+
+
+@dataclass(eq=False, slots=True)
+class Sink:
+    """A value computed by a group.
+
+    ``level`` is ``"full"`` (an element per domain point) or ``"row"`` (per point of the axes that
+    are not reduced); ``index`` leads from the domain to the value's elements, or to those of the
+    array that an update writes into.
+    """
+
+    value: Value
+    cell: Cell
+    level: Literal["full", "row"]
+    index: Index
+    stored: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Sinks that share one iteration domain and become one kernel (or one library call)."""
+
+    number: int
+    shape: tuple[int, ...]
+    reduced: frozenset[int] = frozenset()
+    sinks: list[Sink] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    depends: set[int] = field(default_factory=set)
+    library: Value | None = None
+    refusals: list[str] = field(default_factory=list)
+    phases: int = 0
+    _memo: dict[Any, Cell] = field(default_factory=dict)
+
+    @property
+    def members(self) -> dict[Value, Sink]:
+        """The group's sinks by value."""
+        return {sink.value: sink for sink in self.sinks}
+
+    @property
+    def row_axes(self) -> tuple[int, ...]:
+        """Domain axes that are not reduced."""
+        return tuple(a for a in range(len(self.shape)) if a not in self.reduced)
+
+
+def storage(value: Value) -> Value:
+    """The value whose memory a reshape shares."""
+    while isinstance(value.op, Reshape):
+        value = value.args[0]
+    return value
+
+
+def elementwise_args(value: Value) -> list[Value]:
+    """Operands that are values."""
+    return [arg for arg in value.args if isinstance(arg, Value)]
+
+
+class Grouper:
+    """Builds the groups of a list of values, in order."""
+
+    def __init__(self, values: list[Value], outputs: list[Value], target: Target) -> None:
+        self.target = target
+        self.values = reachable(values, outputs)
+        self.outputs = outputs
+        self.stored = stored_values(self.values, outputs)
+        self.groups: list[Group] = []
+        self.group_of: dict[Value, Group] = {}
+        self.ancestors: dict[int, set[int]] = {}
+        self.shared_loads: defaultdict[Value, list[Group]] = defaultdict(list)
+
+    def run(self) -> list[Group]:
+        """Assign every sink to a group."""
+        for value in self.values:
+            if isinstance(value.op, (Library,)):
+                self._library(value)
+            elif self._is_sink(value):
+                self._place(value)
+        return self.groups
+
+    def _is_sink(self, value: Value) -> bool:
+        if isinstance(value.op, (Reduction, Update)):
+            return True
+        return value in self.stored and not isinstance(value.op, (Leaf, Item, Reshape, Library))
+
+    # ---- joining -------------------------------------------------------------------------
+
+    def _library(self, value: Value) -> None:
+        group = self._new_group(())
+        group.library = value
+        for arg in elementwise_args(value):
+            while isinstance(arg.op, (AxisView, Reshape)):
+                arg = arg.args[0]
+            self._depend(group, arg)
+        self.group_of[value] = group
+
+    def _place(self, value: Value) -> None:
+        refusals = []
+        for group in self._candidates(value):
+            reason = self._try(value, group)
+            if reason is None:
+                return
+            refusals.append(f"{value} not in kernel {group.number}: {reason}")
+        shape = value.attrs[2] if isinstance(value.op, Update) else value.shape
+        if isinstance(value.op, Reduction):
+            shape = value.args[0].shape
+        group = self._new_group(shape)
+        group.refusals = refusals
+        reason = self._try(value, group)
+        if reason is not None:
+            self.groups.pop()
+            raise TooLarge(value, reason)
+
+    def _candidates(self, value: Value) -> list[Group]:
+        """Groups that hold something the sink needs, or read something it reads."""
+        found: dict[int, Group] = {}
+        for source in self._sources(value):
+            group = self.group_of.get(source)
+            if group is not None and group.library is None:
+                found[group.number] = group
+            for group in self.shared_loads[source]:
+                found[group.number] = group
+        return [found[number] for number in sorted(found, reverse=True)]
+
+    def _sources(self, value: Value) -> Iterable[Value]:
+        """Stored values directly below a sink."""
+        seen: set[Value] = set()
+        stack = elementwise_args(value)
+        while stack:
+            arg = stack.pop()
+            if arg in seen:
+                continue
+            seen.add(arg)
+            if arg in self.stored or isinstance(arg.op, (Leaf, Reduction, Item)):
+                yield storage(arg)
+            else:
+                stack.extend(elementwise_args(arg))
+
+    def _try(self, value: Value, group: Group) -> str | None:
+        """Add the sink to the group; return the reason if that cannot be done."""
+        before = len(group.cells)
+        memo = dict(group._memo)
+        reduced, depends, phases = group.reduced, set(group.depends), group.phases
+        try:
+            sink = self._lower_sink(value, group)
+            self._check(sink, group)
+        except Refusal as refusal:
+            del group.cells[before:]
+            group._memo = memo
+            group.reduced, group.depends, group.phases = reduced, depends, phases
+            return str(refusal)
+        group.sinks.append(sink)
+        self.group_of[value] = group
+        self._close_dependencies(group)
+        for cell in group.cells[before:]:
+            if cell.access is not None:
+                self.shared_loads[storage(cell.access.value)].append(group)
+        return None
+
+    def _check(self, sink: Sink, group: Group) -> None:
+        if len(group.cells) > MAX_CELLS:
+            raise Refusal(f"the kernel would compute {len(group.cells)} values a point")
+        if sum(cell.kind == "load" for cell in group.cells) > MAX_LOADS:
+            raise Refusal(f"the kernel would read more than {MAX_LOADS} arrays")
+        for number in group.depends:
+            if group.number == number or group.number in self.ancestors[number]:
+                raise Refusal(f"kernel {number}, which it needs, needs this kernel")
+        passes = max([group.phases, *(_last_phase(s, group) for s in [*group.sinks, sink])])
+        if passes > 1 and group.sinks:
+            reason = self.target.refuse_row(group.shape, group.reduced, group.cells)
+            if reason:
+                raise Refusal(reason)
+        group.phases = passes
+
+    def _new_group(self, shape: tuple[int, ...]) -> Group:
+        group = Group(len(self.groups), shape)
+        self.groups.append(group)
+        self.ancestors[group.number] = set()
+        return group
+
+    def _depend(self, group: Group, value: Value) -> None:
+        owner = self.group_of.get(storage(value))
+        if isinstance(storage(value).op, Item):
+            owner = self.group_of.get(storage(value).args[0])
+        if owner is not None and owner is not group:
+            group.depends.add(owner.number)
+            self.ancestors[group.number] |= {owner.number} | self.ancestors[owner.number]
+
+    def _close_dependencies(self, group: Group) -> None:
+        above = set(group.depends)
+        for number in group.depends:
+            above |= self.ancestors[number]
+        self.ancestors[group.number] |= above
+        for other in self.groups:
+            if group.number in self.ancestors[other.number]:
+                self.ancestors[other.number] |= self.ancestors[group.number]
+
+    # ---- lowering ------------------------------------------------------------------------
+
+    def _lower_sink(self, value: Value, group: Group) -> Sink:
+        if isinstance(value.op, Reduction):
+            return self._lower_reduction(value, group)
+        if isinstance(value.op, Update):
+            return self._lower_update(value, group)
+        for level in ("full", "row") if group.reduced else ("full",):
+            index = self._match(value.shape, group, level)
+            if index is not None:
+                cell = self._compute(value, index, group)
+                return Sink(value, cell, level, index)  # type: ignore[arg-type]
+        raise Refusal(f"its shape {value.shape} is not that of the kernel, {group.shape}")
+
+    def _lower_update(self, value: Value, group: Group) -> Sink:
+        region = value.attrs[2]
+        if group.sinks:
+            raise Refusal("an update is a kernel of its own")
+        index = tuple(Affine(a) if n != 1 else ORIGIN for a, n in enumerate(region))
+        new = value.args[1]
+        cell = self.lower(new, broadcast_index(new.shape, index), group)
+        self._depend(group, value.args[0])
+        return Sink(value, cell, "full", _region_index(value, index))
+
+    def _lower_reduction(self, value: Value, group: Group) -> Sink:
+        source, axes = value.args[0], value.attrs[0]
+        index = self._match(source.shape, group, "full")
+        if index is None:
+            raise Refusal(f"it reduces an array of shape {source.shape}, not {group.shape}")
+        reduced = frozenset(index[axis].axis for axis in axes) - {-1}
+        if not reduced:
+            reduced = frozenset({-1})
+        if group.reduced and group.reduced != reduced:
+            raise Refusal(f"it reduces axes {_names(reduced)}, not {_names(group.reduced)}")
+        if not group.reduced:
+            group.reduced = reduced
+        inner = self.lower(source, index, group)
+        kept = frozenset(range(len(group.shape))) - reduced
+        cell = self._cell(
+            group, ("sink", value), kind="reduce", value=value, dtype=value.dtype,
+            args=(inner,), axes=kept, phase=inner.phase + 1,
+        )
+        row = tuple(index[d] for d in range(len(source.shape)) if d not in axes)
+        return Sink(value, cell, "row", row)
+
+    def _match(self, shape: tuple[int, ...], group: Group, level: str) -> Index | None:
+        """Index from the group's domain to an array of that shape, unit axes apart."""
+        axes = range(len(group.shape)) if level == "full" else group.row_axes
+        places = [axis for axis in axes if group.shape[axis] != 1]
+        if [group.shape[axis] for axis in places] != [n for n in shape if n != 1]:
+            return None
+        order = iter(places)
+        return tuple(ORIGIN if n == 1 else Affine(next(order)) for n in shape)
+
+    def lower(self, value: Value, index: Index, group: Group) -> Cell:
+        """Return the cell of a value at an index of the group's domain."""
+        while isinstance(value.op, AxisView) and value not in self.stored:
+            value, index = value.args[0], through_view(value, index)
+        key = (value, index)
+        cell = group._memo.get(key)
+        if cell is not None:
+            return cell
+        if isinstance(value.op, Reduction) and value in group.members:
+            return self._reduced(value, index, group)
+        if value in self.stored or isinstance(value.op, (Leaf, Reduction, Reshape, Item)):
+            return self._load(value, index, group, key)
+        return self._compute(value, index, group)
+
+    def _reduced(self, value: Value, index: Index, group: Group) -> Cell:
+        sink = group.members[value]
+        if sink.index != index:
+            raise Refusal(f"it reads {value} at other places than the kernel computes it")
+        return sink.cell
+
+    def _load(self, value: Value, index: Index, group: Group, key: Any) -> Cell:
+        if storage(value) in group.members:
+            raise Refusal(f"it reads {value} at other places than the kernel computes it")
+        self._depend(group, value)
+        owner = self.group_of.get(storage(value))
+        if owner is not None and owner is not group:
+            group.depends.add(owner.number)
+        axes = frozenset(position.axis for position in index) - {-1}
+        return self._cell(
+            group, key, kind="load", value=value, dtype=value.dtype,
+            access=Access(value, index), axes=axes,
+        )
+
+    def _compute(self, value: Value, index: Index, group: Group) -> Cell:
+        key = (value, index)
+        if key in group._memo:
+            return group._memo[key]
+        op = value.op
+        if isinstance(op, AxisView):
+            return self.lower(value.args[0], through_view(value, index), group)
+        if isinstance(op, Source):
+            return self._source(value, index, group)
+        assert isinstance(op, Elementwise), value
+        args = tuple(
+            self.lower(arg, broadcast_index(arg.shape, index), group)
+            if isinstance(arg, Value) else self._param(arg, group)
+            for arg in value.args
+        )
+        axes = frozenset[int]().union(*(arg.axes for arg in args))
+        phase = max((arg.phase for arg in args), default=0)
+        return self._cell(group, key, kind="apply", value=value, dtype=value.dtype, args=args,
+                          axes=axes, phase=phase)
+
+    def _source(self, value: Value, index: Index, group: Group) -> Cell:
+        args = tuple(self._param(arg, group) for arg in value.args)
+        if value.op.name == "iota":
+            axes = frozenset({index[0].axis}) - {-1}
+            return self._cell(group, (value, index), kind="iota", value=value, dtype=value.dtype,
+                              args=args, access=Access(value, index), axes=axes)
+        if not args:
+            raise Refusal("an uninitialised array is never read")
+        return self._cell(group, (value, index), kind="apply", value=value, dtype=value.dtype,
+                          args=args)
+
+    def _param(self, param: Param | int | None, group: Group) -> Cell:
+        key = ("param", param)
+        if key in group._memo:
+            return group._memo[key]
+        value: Any = param
+        return self._cell(group, key, kind="param", value=value, dtype=None)
+
+    def _cell(self, group: Group, key: Any, **fields: Any) -> Cell:
+        cell = Cell(number=len(group.cells), **fields)
+        group.cells.append(cell)
+        group._memo[key] = cell
+        return cell
+
+
+class TooLarge(Exception):
+    """One sink alone is too much for a kernel: something below it must be stored."""
+
+    def __init__(self, value: Value, reason: str) -> None:
+        super().__init__(f"{value}: {reason}")
+        self.value = value
+
+
+def _names(axes: Iterable[int]) -> str:
+    return str(tuple(sorted(axes)))
+
+
+def _last_phase(sink: Sink, group: Group) -> int:
+    """Passes over the reduced axes that must start before the sink is known."""
+    if sink.level == "full" and group.reduced:
+        return sink.cell.phase + 1
+    return sink.cell.phase
+
+
+def _region_index(value: Value, index: Index) -> Index:
+    """Index into the array that an update writes, given the index into its region."""
+    axes, steps, _ = value.attrs
+    shim = Value(-1, value.op, (axes, steps), (value.args[0], *value.args[2:]), value.shape,
+                 value.dtype)
+    return through_view(shim, index)
+
+
+def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
+    """The values that the outputs need, inputs first."""
+    needed = set(outputs)
+    for value in sorted(values, key=lambda v: -v.number):
+        if value in needed:
+            needed.update(elementwise_args(value))
+    return [value for value in values if value in needed]
+
+
+def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
+    """Values that must have memory: outputs, what library calls and reshapes read, updates.
+
+    Beyond those, an expensive value that would be computed several times: read by more than one
+    user through different views, or broadcast along an axis it does not have.
+    """
+    stored = set(outputs)
+    users: defaultdict[Value, list[Value]] = defaultdict(list)
+    cost: dict[Value, int] = {}
+    for value in values:
+        for arg in elementwise_args(value):
+            users[arg].append(value)
+        if isinstance(value.op, Library):
+            for arg in elementwise_args(value):
+                while isinstance(arg.op, AxisView):
+                    arg = arg.args[0]
+                stored.add(storage(arg))
+        if isinstance(value.op, Reshape):
+            stored |= {value, value.args[0]}
+        if isinstance(value.op, Update):
+            stored |= {value, value.args[0]}
+        own = value.op.cost if isinstance(value.op, Elementwise) else 0
+        below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
+            elementwise_args(value))
+        cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
+    for value in values:
+        if isinstance(value.op, Elementwise) and cost[value] >= EXPENSIVE and value.shape:
+            if _computed_often(value, users):
+                stored.add(value)
+    return stored
+
+
+def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
+    readers = users[value]
+    if len(readers) > 1 and any(isinstance(user.op, AxisView) for user in readers):
+        return prod(value.shape) > 1 and any(
+            isinstance(user.op, AxisView) and not _is_placement(user) for user in readers
+        )
+    for user in readers:
+        largest = max([user, *users[user]] if isinstance(user.op, AxisView) else [user],
+                      key=lambda v: v.size)
+        if isinstance(largest.op, (Elementwise, AxisView)) and largest.size >= 2 * value.size:
+            return not _hoistable(value, largest)
+    return False
+
+
+def _is_placement(view: Value) -> bool:
+    """Whether a view only adds axes: every element is read once where it stands."""
+    return view.size == view.args[0].size and all(arg is None for arg in view.args[1:])
+
+
+def _hoistable(value: Value, user: Value) -> bool:
+    """Whether the value does not vary along the user's last axis (computed once a row)."""
+    return len(value.shape) == len(user.shape) and value.shape[-1] == 1

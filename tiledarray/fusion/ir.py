@@ -1,0 +1,142 @@
+"""What the planner works on: values, run-time parameters, affine indices and cells.
+
+A *value* is one recorded op seen without its buffers, so that a plan outlives the arrays it was
+made for.  A *cell* is one scalar computation inside a kernel: a value at one index of the
+kernel's iteration domain.  The same value read at two shifted places is two cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from tiledarray.ops.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A Python scalar of the recording, known only when the plan runs."""
+
+    index: int
+    kind: type
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One op of the recording; ``args`` are values, parameters and integers (``None``: 0)."""
+
+    number: int
+    op: Op
+    attrs: Any
+    args: tuple[Any, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dense array."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"%{self.number}:{self.op.name}{list(self.shape)}"
+
+
+Terms = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Index along one dimension: ``step * domain_index[axis] + sum(coefficient * param)``.
+
+    ``axis == -1`` stands for no dependence on the domain.  The constant part is the coefficient
+    of the pseudo-parameter `ONE`.
+    """
+
+    axis: int
+    step: int = 1
+    terms: Terms = ()
+
+
+ONE = -1
+
+
+Index = tuple[Affine, ...]
+ORIGIN = Affine(-1, 0)
+
+
+def add_terms(terms: Terms, scale: int, start: Param | int | None) -> Terms:
+    """Return ``scale * terms + start`` with like terms joined."""
+    total = {number: scale * coefficient for number, coefficient in terms}
+    if isinstance(start, Param):
+        total[start.index] = total.get(start.index, 0) + 1
+    elif start:
+        total[ONE] = total.get(ONE, 0) + start
+    return tuple(sorted(item for item in total.items() if item[1]))
+
+
+def through_view(value: Value, index: Index) -> Index:
+    """Index into a view's input, given the index into the view."""
+    axes, steps = value.attrs[0], value.attrs[1]
+    starts = value.args[1:]
+    result = []
+    for axis, step, start in zip(axes, steps, starts, strict=True):
+        if axis < 0:
+            result.append(Affine(-1, 0, add_terms((), 1, start)))
+        else:
+            outer = index[axis]
+            result.append(
+                Affine(outer.axis, outer.step * step, add_terms(outer.terms, step, start))
+            )
+    return normalised(value.args[0].shape, tuple(result))
+
+
+def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
+    """Index into an operand of that shape which broadcasts against the index's dimensions."""
+    return normalised(shape, index[len(index) - len(shape):])
+
+
+def normalised(shape: tuple[int, ...], index: Index) -> Index:
+    """Dimensions of length one are always read at 0: write that one way."""
+    if 1 not in shape:
+        return index
+    return tuple(
+        ORIGIN if n == 1 else position for n, position in zip(shape, index, strict=True)
+    )
+
+
+CellKind = Literal["load", "param", "iota", "apply", "reduce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a cell reads or a store writes: a stored value at an index of the domain."""
+
+    value: Value
+    index: Index
+
+
+@dataclass(eq=False, slots=True)
+class Cell:
+    """One scalar computation of a kernel.
+
+    ``axes`` are the domain axes it depends on; ``phase`` counts the passes over the reduced axes
+    that must have finished before it can be computed.
+    """
+
+    number: int
+    kind: CellKind
+    value: Value
+    dtype: np.dtype[Any]
+    args: tuple[Any, ...] = ()
+    access: Access | None = None
+    axes: frozenset[int] = frozenset()
+    phase: int = 0
+    held: bool = field(default=False)

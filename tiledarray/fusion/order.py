@@ -1,0 +1,221 @@
+"""Last pass: steps in an order, updates in place where the old value is dead, and lifetimes."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+
+from tiledarray.fusion.group import Group, Grouper, Sink, storage
+from tiledarray.fusion.ir import Value
+from tiledarray.fusion.place import place
+from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.tile import tile
+from tiledarray.ops.movement import empty
+from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
+
+UpdateChoice = dict[Value, str]
+
+
+def order(grouper: Grouper, donatable: frozenset[int], target: Target,
+          fired: dict[str, int], origin: dict[Value, int]) -> Plan:
+    """Return the plan of the grouped values."""
+    groups = grouper.groups
+    readers = _readers(groups)
+    outputs = {storage(value) for value in grouper.outputs}
+    for group in groups:
+        for sink in group.sinks:
+            sink.stored = (
+                isinstance(sink.value.op, Update) or sink.value in outputs
+                or any(reader is not group for reader in readers[sink.value])
+            )
+    choices = _update_choices(grouper, readers, outputs, donatable)
+    steps: list[Step] = []
+    for group in _sorted(groups):
+        steps.extend(_steps(group, choices, target))
+    memory = _memory(grouper.values, choices)
+    return Plan(
+        steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
+        last_use=_last_use(steps, memory), fired=fired, origin=origin,
+        refusals=[text for group in groups for text in group.refusals],
+    )
+
+
+def _readers(groups: list[Group]) -> defaultdict[Value, list[Group]]:
+    """Groups that read each stored value from memory."""
+    readers: defaultdict[Value, list[Group]] = defaultdict(list)
+    for group in groups:
+        for value in _read_by(group):
+            readers[value].append(group)
+    return readers
+
+
+def _read_by(group: Group) -> list[Value]:
+    found = [storage(cell.access.value) for cell in group.cells
+             if cell.kind == "load" and cell.access is not None]
+    if group.library is not None:
+        for arg in group.library.args:
+            if isinstance(arg, Value):
+                found.append(library_operand(arg))
+    found += [storage(sink.value.args[0]) for sink in group.sinks
+              if isinstance(sink.value.op, Update)]
+    return list(dict.fromkeys(found))
+
+
+def library_operand(arg: Value) -> Value:
+    """The stored value that a library call's operand is a view of."""
+    while isinstance(arg.op, (AxisView, Reshape)):
+        arg = arg.args[0]
+    return arg
+
+
+# ---- updates -------------------------------------------------------------------------------
+
+
+def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
+                    donatable: frozenset[int]) -> UpdateChoice:
+    """For each update: ``"in place"``, ``"border"`` (copied beside the region) or ``"copy"``."""
+    choices: UpdateChoice = {}
+    for group in grouper.groups:
+        for sink in group.sinks:
+            if isinstance(sink.value.op, Update):
+                choices[sink.value] = _update_choice(
+                    grouper, group, sink, readers, outputs, donatable
+                )
+    return choices
+
+
+def _update_choice(
+    grouper: Grouper, group: Group, sink: Sink, readers: dict[Value, list[Group]],
+    outputs: set[Value], donatable: frozenset[int],
+) -> str:
+    old = storage(sink.value.args[0])
+    owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
+    others = [reader for reader in readers[old] if reader is not group]
+    blocked = any(group.number in grouper.ancestors[reader.number] for reader in others)
+    aligned = all(
+        cell.access is None or cell.kind != "load" or storage(cell.access.value) is not old
+        or (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
+        for cell in group.cells
+    )
+    if owned and aligned and not blocked:
+        for reader in others:
+            group.depends.add(reader.number)
+            above = grouper.ancestors[group.number]
+            above |= {reader.number} | grouper.ancestors[reader.number]
+        for other in grouper.groups:
+            if group.number in grouper.ancestors[other.number]:
+                grouper.ancestors[other.number] |= grouper.ancestors[group.number]
+        return "in place"
+    axes, steps, _ = sink.value.attrs
+    followed = [axis for axis in axes if axis >= 0]
+    straight = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
+    if straight and len(set(followed)) == len(followed) and sink.value.shape:
+        return "border"
+    if not aligned:
+        raise MustStore(sink.value.args[1])
+    return "copy"
+
+
+class MustStore(Exception):
+    """This value must be stored before the update that reads the old array can be done."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(str(value))
+        self.value = value
+
+
+# ---- steps ---------------------------------------------------------------------------------
+
+
+def _sorted(groups: list[Group]) -> list[Group]:
+    """Groups after what they depend on; otherwise as recorded."""
+    waiting = {group.number: len(group.depends) for group in groups}
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for group in groups:
+        for number in group.depends:
+            users[number].append(group.number)
+    ready = [number for number, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    result = []
+    while ready:
+        number = heapq.heappop(ready)
+        result.append(groups[number])
+        for user in users[number]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, user)
+    assert len(result) == len(groups), "kernels depend on one another in a cycle"
+    return result
+
+
+def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
+    if group.library is not None:
+        return [Call(group, group.library)]
+    if len(group.sinks) == 1 and group.sinks[0].value.op is empty:
+        return [Allocate(group.sinks[0].value)]
+    kernel = place(tile(group, target), target)
+    steps: list[Step] = [kernel]
+    for sink in group.sinks:
+        choice = choices.get(sink.value)
+        if choice == "border":
+            kernel.border = _border(sink)
+            kernel.bytes_moved += 2 * (sink.value.nbytes - kernel.stores[0].access.value.dtype.itemsize
+                                       * _count(sink.value.attrs[2]))
+        elif choice == "copy":
+            steps.insert(0, Copy(storage(sink.value.args[0]), sink.value))
+    return steps
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _border(sink: Sink) -> Border:
+    value = sink.value
+    axes, _, region = value.attrs
+    extents = tuple(region[axis] if axis >= 0 else 1 for axis in axes)
+    starts = tuple(
+        () if start is None else ((start.index, 1),) for start in value.args[2:]
+    )
+    return Border(storage(value.args[0]), value.shape, starts, extents)
+
+
+# ---- memory --------------------------------------------------------------------------------
+
+
+def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
+    memory: dict[Value, Value] = {}
+    for value in values:
+        if isinstance(value.op, Reshape):
+            memory[value] = memory[storage(value)]
+        elif choices.get(value) == "in place":
+            memory[value] = memory[storage(value.args[0])]
+        else:
+            memory[value] = value
+    return memory
+
+
+def touched(step: Step) -> list[Value]:
+    """Values whose memory a step reads or writes."""
+    if isinstance(step, Kernel):
+        found = _read_by(step.group) + [store.access.value for store in step.stores]
+        return found
+    if isinstance(step, Call):
+        return [*_read_by(step.group), step.value]
+    if isinstance(step, Copy):
+        return [step.source, step.target]
+    return [step.value]
+
+
+def _last_use(steps: list[Step], memory: dict[Value, Value]) -> dict[Value, int]:
+    last: dict[Value, int] = {}
+    for number, step in enumerate(steps):
+        for value in touched(step):
+            last[memory[value]] = number
+    return last
+
+

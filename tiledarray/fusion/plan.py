@@ -1,0 +1,198 @@
+"""What planning produces: kernels with a schedule, library calls, and the buffers between them.
+
+Every field here is data about the computation; nothing refers to the arrays of one evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from tiledarray.fusion.group import Group, Sink
+from tiledarray.fusion.ir import Cell, Terms, Value
+
+Role = Literal["row", "step", "lane"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a kernel's loop nest: domain axes merged into one.
+
+    ``row`` axes are shared out to blocks, ``step`` axes are reduced sequentially, the ``lane``
+    axis is walked by neighbouring threads or vector lanes.
+    """
+
+    size: int
+    role: Role
+    reduced: bool
+    domain: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """An access in terms of the loop nest: element strides per `Axis`, and a run-time offset."""
+
+    value: Value
+    strides: tuple[int, ...]
+    offset: Terms
+
+
+@dataclass(eq=False, slots=True)
+class Schedule:
+    """How a group's domain is cut: the nest, the tile, and the constants of the kernel text.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        Rows, then steps, then the lane axis.
+    width : int
+        Consecutive lanes a thread handles (``V``).
+    threads : (int, int)
+        Threads along lanes and along rows or steps (``TX, TY``); ``(1, 1)`` on the host.
+    unroll : int
+        Rows computed together, so that what they share is read once.
+    chunks : int
+        Chunks of a held row per thread.
+    row_tile, lane_tile : int
+        Rows and lanes of a block.
+    splits : int
+        Blocks that share a reduction.
+    """
+
+    axes: tuple[Axis, ...]
+    width: int = 1
+    threads: tuple[int, int] = (1, 1)
+    unroll: int = 1
+    chunks: int = 1
+    row_tile: int = 1
+    lane_tile: int = 1
+    splits: int = 1
+    blocks: int = 1
+    scratch_bytes: int = 0
+
+    @property
+    def lane(self) -> Axis:
+        """The lane axis."""
+        return self.axes[-1]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        count = 1
+        for axis in self.axes:
+            if axis.role == "row":
+                count *= axis.size
+        return count
+
+    @property
+    def form(self) -> Literal["map", "row", "column"]:
+        """Whether lanes are mapped, reduced, or kept while steps are reduced."""
+        if self.lane.reduced:
+            return "row"
+        return "column" if any(axis.role == "step" for axis in self.axes) else "map"
+
+
+@dataclass(eq=False, slots=True)
+class Store:
+    """A sink that is written: where, and through which access."""
+
+    sink: Sink
+    access: Strided
+
+
+@dataclass(eq=False, slots=True)
+class Border:
+    """What an update leaves as it was, copied beside the region when it is not done in place.
+
+    ``sizes`` is the array's shape; the region covers ``[starts, starts + extents)``.
+    """
+
+    old: Value
+    sizes: tuple[int, ...]
+    starts: tuple[Terms, ...]
+    extents: tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """One launch."""
+
+    group: Group
+    schedule: Schedule
+    loads: dict[Cell, Strided]
+    stores: list[Store]
+    positions: dict[Cell, Strided] = field(default_factory=dict)
+    border: Border | None = None
+    bytes_moved: int = 0
+    flops: int = 0
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The kernel's computations, inputs first."""
+        return self.group.cells
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One library call; its operands are strided views of stored values."""
+
+    group: Group
+    value: Value
+
+
+@dataclass(eq=False, slots=True)
+class Allocate:
+    """Memory for a value that nothing computes: an uninitialised array."""
+
+    value: Value
+
+
+@dataclass(eq=False, slots=True)
+class Copy:
+    """A dense copy of a stored value, made before it is updated in place."""
+
+    source: Value
+    target: Value
+
+
+Step = Kernel | Call | Allocate | Copy
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """Steps in order, and what memory each stored value uses.
+
+    Attributes
+    ----------
+    steps : list of Step
+    outputs : list of Value
+    memory : dict
+        ``memory[v]`` is the value whose buffer ``v`` lives in: itself, the old value of an update
+        done in place, or the value a reshape shares.
+    last_use : dict
+        Index of the last step that touches the memory of a value.
+    fired : dict
+        Rewrite rules that fired, and how often.
+    origin : dict
+        For each update, the number of its entry in the signature.
+    refusals : list of str
+        Why sinks did not share a kernel.
+    """
+
+    steps: list[Step]
+    values: list[Value]
+    outputs: list[Value]
+    memory: dict[Value, Value]
+    last_use: dict[Value, int]
+    fired: dict[str, int]
+    origin: dict[Value, int]
+    refusals: list[str]
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The generated kernels among the steps."""
+        return [step for step in self.steps if isinstance(step, Kernel)]
+
+

@@ -1,0 +1,209 @@
+"""First pass: from the signature to values, simplified on the way.
+
+Every value is built through `Builder.make`, which applies the rules of `RULES` in order and
+shares equal values, so one forward walk simplifies everything and leaves out what nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fusion.ir import Param, Value
+from tiledarray.ops import elementwise, movement
+from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
+
+SMALL_REDUCTION = 8
+
+
+class Builder:
+    """Makes values, one of each; keeps which rules fired."""
+
+    def __init__(self, shared: frozenset[int] = frozenset()) -> None:
+        self.values: list[Value] = []
+        self.fired: Counter[str] = Counter()
+        self.shared: set[int] = set(shared)
+        self.origin: dict[Value, int] = {}
+        self._known: dict[Any, Value] = {}
+
+    def make(
+        self, op: Op, attrs: Any, args: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Value:
+        """Return the (simplified, shared) value of an op."""
+        for rule in RULES.get(type(op), ()):
+            result = rule(self, op, attrs, tuple(args), shape, dtype)
+            if result is not None:
+                self.fired[rule.__name__] += 1
+                return result
+        key = (op, attrs, shape, dtype, *map(_key, args))
+        value = self._known.get(key)
+        if value is None:
+            value = Value(len(self.values), op, attrs, tuple(args), shape, dtype)
+            self._known[key] = value
+            self.values.append(value)
+        return value
+
+
+def _key(arg: Any) -> Any:
+    return arg.number if isinstance(arg, Value) else ("constant", arg)
+
+
+Rule = Callable[[Builder, Op, Any, tuple[Any, ...], tuple[int, ...], np.dtype[Any]], Value | None]
+
+
+def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Axes of ``to`` that the dimensions of ``shape`` follow if they differ by unit axes only."""
+    if [n for n in shape if n != 1] != [n for n in to if n != 1]:
+        return None
+    places = iter(axis for axis, n in enumerate(to) if n != 1)
+    return tuple(-1 if n == 1 else next(places) for n in shape)
+
+
+def reshape_of_same_shape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """A reshape to the same shape is nothing."""
+    return args[0] if args[0].shape == shape else None
+
+
+def reshape_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """Only the last of several reshapes counts."""
+    inner = args[0]
+    if isinstance(inner.op, Reshape):
+        return builder.make(op, attrs, inner.args, shape, dtype)
+    return None
+
+
+def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """Adding or dropping axes of length one is a view."""
+    inner = args[0]
+    axes = unit_axes(inner.shape, shape)
+    if axes is None:
+        return None
+    starts = (None,) * len(axes)
+    steps = tuple(int(axis >= 0) for axis in axes)
+    return builder.make(movement.view, (axes, steps), (inner, *starts), shape, dtype)
+
+
+def reshape_before_elementwise(  # type: ignore[no-untyped-def]
+    builder, op, attrs, args, shape, dtype
+):
+    """Reshape the inputs instead, where they have the full shape and nobody shares the result."""
+    inner = args[0]
+    if not isinstance(inner.op, Elementwise) or inner.number in builder.shared:
+        return None
+    operands = [x for x in inner.args if isinstance(x, Value)]
+    if any(x.shape != inner.shape and x.size != 1 for x in operands):
+        return None
+    moved = [
+        builder.make(op, attrs, (x,), shape if x.shape == inner.shape else (1,) * len(shape),
+                     x.dtype) if isinstance(x, Value) else x
+        for x in inner.args
+    ]
+    return builder.make(inner.op, inner.attrs, moved, shape, dtype)
+
+
+def reduction_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """A full reduction does not see how its elements are arranged."""
+    inner = args[0]
+    if len(attrs[0]) != len(inner.shape) or not isinstance(inner.op, Reshape):
+        return None
+    source = inner.args[0]
+    axes = tuple(range(len(source.shape)))
+    return builder.make(op, (axes, *attrs[1:]), (source,), shape, dtype)
+
+
+def unroll_small_reduction(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """A handful of elements is combined directly: it fuses like any elementwise work."""
+    inner = args[0]
+    axes, accumulate = attrs
+    count = prod(inner.shape[axis] for axis in axes)
+    if not op.combine or not 1 <= count <= SMALL_REDUCTION or inner.size <= 64 or not shape:
+        return None
+    if len(axes) != 1:
+        return None
+    parts = [_slice_at(builder, inner, axes[0], k, shape) for k in range(count)]
+    if accumulate is not None and parts[0].dtype != accumulate:
+        parts = [_cast(builder, part, accumulate) for part in parts]
+    if op.combine.startswith("logical"):
+        parts = [_cast(builder, part, dtype) for part in parts]
+    combine = elementwise.BY_NAME[op.combine]
+    total = parts[0]
+    loop = total.dtype
+    for part in parts[1:]:
+        total = builder.make(combine, (loop, loop), (total, part), shape, loop)
+    return _cast(builder, total, dtype) if total.dtype != dtype else total
+
+
+def _slice_at(builder: Builder, value: Value, axis: int, k: int, shape: tuple[int, ...]) -> Value:
+    kept = iter(range(len(shape)))
+    axes = tuple(-1 if d == axis else next(kept) for d in range(len(value.shape)))
+    steps = tuple(int(d != axis) for d in range(len(value.shape)))
+    starts = tuple(k if d == axis and k else None for d in range(len(value.shape)))
+    return builder.make(movement.view, (axes, steps), (value, *starts), shape, value.dtype)
+
+
+def _cast(builder: Builder, value: Value, dtype: np.dtype[Any]) -> Value:
+    if value.dtype == dtype:
+        return value
+    return builder.make(elementwise.BY_NAME["cast"], (value.dtype,), (value,), value.shape, dtype)
+
+
+def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """A view that reads every element where it stands is nothing."""
+    inner = args[0]
+    axes, steps = attrs
+    if inner.shape == shape and all(
+        (axis == d and step == 1 and start is None) or n == 1
+        for d, (axis, step, start, n) in enumerate(zip(axes, steps, args[1:], shape, strict=True))
+    ):
+        return inner
+    return None
+
+
+def cast_to_same(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """A cast to the dtype an array has is nothing."""
+    inner = args[0]
+    if op.name == "cast" and isinstance(inner, Value) and inner.dtype == dtype:
+        return inner if inner.shape == shape else None
+    return None
+
+
+RULES: dict[type[Op], tuple[Rule, ...]] = {
+    Reshape: (
+        reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
+        reshape_before_elementwise,
+    ),
+    Reduction: (reduction_of_reshape, unroll_small_reduction),
+    AxisView: (view_of_nothing_moved,),
+    Elementwise: (cast_to_same,),
+}
+
+
+def rewrite(signature: tuple[Any, ...]) -> tuple[Builder, list[Value]]:
+    """Build the values of a signature; return them and the outputs."""
+    entries, kinds, outputs = signature[:3]
+    uses = Counter(ref for entry in entries if entry[0] is not None
+                   for ref in entry[4:] if ref is not None and ref >= 0)
+    uses.update(outputs)
+    builder = Builder()
+    made: list[Value] = []
+    for number, entry in enumerate(entries):
+        if entry[0] is None:
+            value = Value(len(builder.values), movement.leaf, number, (), entry[1], entry[2])
+            builder.values.append(value)
+        else:
+            op, attrs, shape, dtype, *references = entry
+            args = [
+                None if ref is None else made[ref] if ref >= 0 else Param(~ref, kinds[~ref])
+                for ref in references
+            ]
+            value = builder.make(op, attrs, args, shape, dtype)
+        if uses[number] > 1:
+            builder.shared.add(value.number)
+        if entry[0] is movement.update:
+            builder.origin[value] = number
+        made.append(value)
+    return builder, [made[number] for number in outputs]

@@ -1,0 +1,302 @@
+"""Third pass: how each group's domain is cut into blocks, rows and lanes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tiledarray.fusion.group import Group
+from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
+from tiledarray.fusion.plan import Axis, Kernel, Schedule, Store, Strided
+from tiledarray.fusion.target import Target
+
+VECTOR_BYTES = 16
+HOST_TILE = 1 << 14
+HOST_LANES = 1 << 13
+SPLIT = 1 << 16
+
+
+def tile(group: Group, target: Target) -> Kernel:
+    """Return the group as a kernel: axes merged and ordered, accesses strided, tile chosen."""
+    domain = [Strided(cell.access.value, *_strides(cell.access, len(group.shape)))
+              for cell in group.cells if cell.access is not None]
+    stored = [sink for sink in group.sinks if sink.stored]
+    writes = [Strided(sink.value, *_strides(Access(sink.value, sink.index), len(group.shape)))
+              for sink in stored]
+    positions = _positions(group)
+    axes = _nest(group, [*domain, *writes, *positions.values()])
+    accesses = iter([_on(access, axes) for access in domain])
+    loads: dict[Cell, Strided] = {
+        cell: next(accesses) for cell in group.cells if cell.access is not None
+    }
+    stores = [Store(sink, _on(write, axes)) for sink, write in zip(stored, writes, strict=True)]
+    kernel = Kernel(group, Schedule(axes), loads, stores,
+                    {cell: _on(position, axes) for cell, position in positions.items()})
+    _count_work(kernel)
+    if target.kind == "cuda":
+        _tile_device(kernel, target)
+    else:
+        _tile_host(kernel)
+    return kernel
+
+
+# ---- the loop nest -------------------------------------------------------------------------
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def _strides(access: Access, rank: int) -> tuple[tuple[int, ...], Terms]:
+    """Element strides along the domain's axes, and the offset, of an access."""
+    strides = [0] * rank
+    offset: Terms = ()
+    for step, position in zip(dense_strides(access.value.shape), access.index, strict=True):
+        if position.axis >= 0:
+            strides[position.axis] += step * position.step
+        merged = dict(offset)
+        for number, coefficient in position.terms:
+            merged[number] = merged.get(number, 0) + step * coefficient
+        offset = tuple(sorted(merged.items()))
+    return tuple(strides), offset
+
+
+def _positions(group: Group) -> dict[Cell, Strided]:
+    """For index reductions: the row-major place of an element among the reduced ones."""
+    positions = {}
+    for sink in group.sinks:
+        if sink.cell.kind == "reduce" and sink.value.op.name in ("argmin", "argmax"):
+            lengths = tuple(
+                n if axis in group.reduced else 1 for axis, n in enumerate(group.shape)
+            )
+            index: Index = tuple(
+                Affine(axis) if axis in group.reduced else Affine(-1, 0)
+                for axis in range(len(group.shape))
+            )
+            shim = Value(-1, sink.value.op, None, (), lengths, sink.value.dtype)
+            positions[sink.cell] = Strided(shim, *_strides(Access(shim, index), len(lengths)))
+    return positions
+
+
+def _nest(group: Group, accesses: list[Strided]) -> tuple[Axis, ...]:
+    """Order and merge the domain's axes: rows, steps, lane."""
+    axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
+    if not axes:
+        return (Axis(prod(group.shape), "lane", False, ()),)
+    lane = max(axes, key=lambda axis: (_unit_weight(axis, accesses), axis))
+    lane_reduced = lane in group.reduced
+    rows = [axis for axis in axes if axis != lane and axis not in group.reduced]
+    steps = [axis for axis in axes if axis != lane and axis in group.reduced]
+    merged_lane = [lane]
+    for others in ((steps if lane_reduced else rows),):
+        while others and _mergeable(others[-1], merged_lane[0], group.shape, merged_lane, accesses):
+            merged_lane.insert(0, others.pop())
+    return (
+        *_merged(rows, group.shape, "row", accesses), *_merged(steps, group.shape, "step", accesses),
+        Axis(prod(group.shape[a] for a in merged_lane), "lane", lane_reduced, tuple(merged_lane)),
+    )
+
+
+def _unit_weight(axis: int, accesses: list[Strided]) -> int:
+    """Bytes an element that are read or written at stride one along the axis."""
+    return sum(a.value.dtype.itemsize for a in accesses if a.strides[axis] == 1)
+
+
+def _mergeable(outer: int, inner: int, shape: tuple[int, ...], run: list[int],
+               accesses: list[Strided]) -> bool:
+    """Whether stepping once along ``outer`` is stepping past the end of ``inner``, everywhere."""
+    return all(a.strides[outer] == a.strides[inner] * shape[inner] for a in accesses)
+
+
+def _merged(axes: list[int], shape: tuple[int, ...], role: str,
+            accesses: list[Strided]) -> list[Axis]:
+    runs: list[list[int]] = []
+    for axis in axes:
+        if runs and _mergeable(runs[-1][-1], axis, shape, runs[-1], accesses):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return [
+        Axis(prod(shape[a] for a in run), role, role == "step", tuple(run))  # type: ignore[arg-type]
+        for run in runs
+    ]
+
+
+def _on(access: Strided, axes: tuple[Axis, ...]) -> Strided:
+    """The access along the merged axes: each run steps with its innermost axis."""
+    strides = tuple(access.strides[axis.domain[-1]] if axis.domain else 0 for axis in axes)
+    return Strided(access.value, strides, access.offset)
+
+
+# ---- tiles ---------------------------------------------------------------------------------
+
+
+def _count_work(kernel: Kernel) -> None:
+    """Least bytes the kernel can move (each array's touched part once), and its arithmetic."""
+    points = prod(axis.size for axis in kernel.schedule.axes)
+    touched: dict[Value, int] = {}
+    for cell, access in kernel.loads.items():
+        if cell.kind == "load":
+            part = prod(axis.size for axis, stride in zip(kernel.schedule.axes, access.strides,
+                                                          strict=True) if stride)
+            touched[access.value] = max(
+                touched.get(access.value, 0),
+                min(part, access.value.size) * access.value.dtype.itemsize,
+            )
+    written = sum(
+        prod(axis.size for axis, stride in zip(kernel.schedule.axes, store.access.strides,
+                                               strict=True) if stride)
+        * store.access.value.dtype.itemsize for store in kernel.stores
+    )
+    kernel.bytes_moved = sum(touched.values()) + written
+    kernel.flops = sum(
+        getattr(cell.value.op, "cost", 1)
+        * prod(n for axis, n in enumerate(kernel.group.shape) if axis in cell.axes)
+        for cell in kernel.cells if cell.kind in ("apply", "reduce")
+    )
+    kernel.flops += sum(points for cell in kernel.cells if cell.kind == "reduce")
+
+
+def _shared_between_rows(kernel: Kernel) -> bool:
+    """Whether every large read is shared by all rows: then rows are computed together."""
+    schedule = kernel.schedule
+    rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
+    lanes = [k for k, axis in enumerate(schedule.axes) if axis.role != "row"]
+    reads = [access for cell, access in kernel.loads.items() if cell.kind == "load"
+             and any(access.strides[k] for k in lanes)]
+    return (
+        schedule.form == "row" and len(rows) == 1 and schedule.rows >= 64
+        and kernel.group.phases <= 1 and bool(reads)
+        and not any(access.strides[k] for access in reads for k in rows)
+        and not any(store.sink.level == "full" for store in kernel.stores)
+    )
+
+
+def _tile_host(kernel: Kernel) -> None:
+    schedule = kernel.schedule
+    lane, rows = schedule.lane.size, schedule.rows
+    if schedule.form == "map":
+        schedule.width = HOST_LANES
+        schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
+        if _has_transposed(kernel):
+            schedule.lane_tile, schedule.row_tile = 64, 64
+            schedule.width = 64
+        else:
+            schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
+    elif schedule.form == "row":
+        schedule.width = 64 if lane >= 256 else 16
+        work = max(1, prod(axis.size for axis in schedule.axes if axis.role != "row"))
+        if _shared_between_rows(kernel):
+            schedule.unroll = 4
+        schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
+        _split(kernel, SPLIT, rows // schedule.row_tile)
+        schedule.scratch_bytes = sum(
+            (lane * cell.dtype.itemsize + 63) // 64 * 64 for cell in kernel.cells if cell.held
+        )
+    else:
+        schedule.width = 256 if lane >= 256 else 64 if lane >= 64 else 16
+        schedule.lane_tile = schedule.width
+        blocks = rows * -(-lane // schedule.lane_tile)
+        _split(kernel, SPLIT // min(lane, schedule.width), blocks)
+    _count_blocks(schedule)
+
+
+def _split(kernel: Kernel, piece: int, blocks: int) -> None:
+    """Share long reductions between blocks where there are few of them."""
+    schedule = kernel.schedule
+    axis = _split_axis(schedule)
+    if kernel.group.phases > 1 or any(store.sink.level == "full" for store in kernel.stores
+                                      if schedule.form == "column"):
+        return
+    if any(store.sink.level == "full" for store in kernel.stores) and schedule.unroll > 1:
+        return
+    if blocks < 64 and kernel.group.phases == 1:
+        rest = prod(a.size for a in schedule.axes if a.reduced and a is not axis)
+        wanted = -(-axis.size * rest // piece)
+        schedule.splits = max(1, min(axis.size, wanted, 512 // max(1, blocks)))
+
+
+def _split_axis(schedule: Schedule) -> Axis:
+    """The axis that is shared out when a reduction is split."""
+    return next((axis for axis in schedule.axes if axis.role == "step"), schedule.lane)
+
+
+def _has_transposed(kernel: Kernel) -> bool:
+    """Whether something is read at stride one along a row axis and strided along the lanes."""
+    schedule = kernel.schedule
+    return any(
+        abs(access.strides[-1]) > 1
+        and any(abs(access.strides[k]) == 1 for k in range(len(schedule.axes) - 1))
+        for access in [*kernel.loads.values(), *(store.access for store in kernel.stores)]
+    )
+
+
+def _tile_device(kernel: Kernel, target: Target) -> None:
+    schedule = kernel.schedule
+    lane, rows = schedule.lane.size, schedule.rows
+    schedule.width = _vector_width(kernel)
+    width = schedule.width
+    if schedule.form == "map":
+        tx = 32 if _has_transposed(kernel) else _power(-(-lane // width), 4, 256)
+        ty = 8 if _has_transposed(kernel) else 256 // tx
+        schedule.threads = (tx, ty)
+        schedule.lane_tile = tx * width
+        schedule.row_tile = 32 if _has_transposed(kernel) else ty
+    elif schedule.form == "row":
+        if _shared_between_rows(kernel):
+            schedule.unroll = 8
+        per_thread = 4 if kernel.group.phases <= 1 else 16 // width
+        tx = _power(-(-lane // (width * per_thread)), 32, 512 if kernel.group.phases > 1 else 256)
+        schedule.threads = (tx, 1 if tx > 32 else 4)
+        schedule.row_tile = schedule.threads[1] * schedule.unroll
+        schedule.chunks = -(-lane // (tx * width))
+        blocks = -(-rows // schedule.row_tile)
+        if blocks < 4 * target.workers:
+            _split(kernel, max(4096, schedule.lane.size * blocks // (8 * target.workers)), 0)
+    else:
+        tx = _power(-(-lane // width), 8, 64)
+        schedule.threads = (tx, 256 // tx)
+        schedule.lane_tile = tx * width
+        blocks = rows * -(-lane // schedule.lane_tile)
+        if blocks < 8 * target.workers:
+            steps = prod(a.size for a in schedule.axes if a.role == "step")
+            wanted = max(1, -(-8 * target.workers // blocks))
+            _split(kernel, max(1, max(8 * 256 // tx, steps // wanted)), 0)
+    _count_blocks(schedule)
+
+
+def _power(n: int, least: int, most: int) -> int:
+    """The power of two at or above ``n``, within bounds."""
+    return max(least, min(most, 1 << max(0, n - 1).bit_length()))
+
+
+def _vector_width(kernel: Kernel) -> int:
+    """Lanes a thread handles: 16 bytes of the narrowest element where all accesses align."""
+    schedule = kernel.schedule
+    accesses = [access for cell, access in kernel.loads.items() if cell.kind == "load"]
+    accesses += [store.access for store in kernel.stores if store.sink.level == "full"
+                 or schedule.form == "column"]
+    unit = [access for access in accesses if access.strides[-1] == 1]
+    if not unit:
+        return 1
+    width = min(VECTOR_BYTES // access.value.dtype.itemsize for access in unit)
+    width = min(width, 8)
+    others = [axis.size for axis in schedule.axes[:-1]]
+    for access in unit:
+        parts = [stride for stride, n in zip(access.strides, others, strict=False) if n > 1]
+        parts += [coefficient for _, coefficient in access.offset]
+        parts.append(schedule.lane.size)
+        while width > 1 and any(part % width for part in parts):
+            width //= 2
+    return max(1, width)
+
+
+def _count_blocks(schedule: Schedule) -> None:
+    lanes = 1 if schedule.lane.reduced else -(-schedule.lane.size // schedule.lane_tile)
+    rows = -(-schedule.rows // schedule.row_tile)
+    schedule.blocks = lanes * rows * schedule.splits

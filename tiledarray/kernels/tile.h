@@ -1,0 +1,575 @@
+// Tile primitives: one text for the host compiler (C++17) and NVRTC (CUDA C++).
+//
+// A generated kernel is a tile program: blocks of work, rows of a block, lanes of a row.  On the
+// device a block of TX x TY threads works on a tile: TX threads share a row's lanes, TY rows (or
+// steps of a reduced axis) go side by side.  On the host one thread works on a tile, lanes are
+// vector loops, and barriers vanish because the program is a sequence of whole-tile loops.
+#pragma once
+#include "math.h"
+
+#ifdef __CUDACC__
+#define TA_MEMBER __device__ __forceinline__
+#else
+#define TA_MEMBER inline __attribute__((always_inline))
+#endif
+
+struct Range {
+  idx begin, end;
+};
+
+TA_FN idx min_idx(idx x, idx y) { return x < y ? x : y; }
+
+// Part `k` of [0, n) cut into pieces of `size`.
+TA_FN Range piece(idx k, idx size, idx n) { return Range{k * size, min_idx(k * size + size, n)}; }
+
+template <int N>
+struct Count {  // a compile-time int
+  TA_MEMBER constexpr operator int() const { return N; }
+};
+
+// ---- reductions: Lane is what one lane accumulates, Total what lanes are merged into ----------
+
+template <class T> struct SumTotal { using type = T; };  // integers wrap as NumPy's do
+template <> struct SumTotal<f32> { using type = f64; };
+template <> struct SumTotal<c64> { using type = c128; };
+
+struct Compensated {  // hi + lo, Knuth's two-sum
+  f64 hi, lo;
+};
+template <> struct SumTotal<f64> { using type = Compensated; };
+struct CompensatedComplex {
+  Compensated re, im;
+};
+template <> struct SumTotal<c128> { using type = CompensatedComplex; };
+
+template <class T> struct LaneOf { using type = T; };
+template <> struct LaneOf<f16> { using type = f32; };
+template <> struct LaneOf<bf16> { using type = f32; };
+
+TA_FN void accumulate(Compensated& total, f64 x) {
+  const f64 sum = total.hi + x, part = sum - total.hi;
+  total.lo += (total.hi - (sum - part)) + (x - part);
+  total.hi = sum;
+}
+TA_FN void accumulate(Compensated& total, const Compensated& x) {
+  accumulate(total, x.hi);
+  total.lo += x.lo;
+}
+TA_FN void accumulate(CompensatedComplex& total, const c128& x) {
+  accumulate(total.re, x.re);
+  accumulate(total.im, x.im);
+}
+TA_FN void accumulate(CompensatedComplex& total, const CompensatedComplex& x) {
+  accumulate(total.re, x.re);
+  accumulate(total.im, x.im);
+}
+TA_FN void accumulate(c128& total, const c64& x) { total = c128{total.re + x.re, total.im + x.im}; }
+TA_FN void accumulate(c128& total, const c128& x) { total = c128{total.re + x.re, total.im + x.im}; }
+template <class T, class X>
+TA_FN void accumulate(T& total, const X& x) { total = T(total + T(x)); }
+TA_FN void accumulate(i64& total, i64 x) { total = i64(u64(total) + u64(x)); }
+
+TA_FN f64 settled(const Compensated& x) {
+  const f64 low = x.hi - x.hi == 0.0 ? x.lo : 0.0;  // an infinity has no low part
+  return x.hi + low;
+}
+TA_FN c128 settled(const CompensatedComplex& x) { return c128{settled(x.re), settled(x.im)}; }
+template <class T> TA_FN T settled(const T& x) { return x; }
+
+template <class T> struct Sum {
+  using Lane = typename LaneOf<T>::type;
+  using Total = typename SumTotal<Lane>::type;
+  TA_MEMBER static Lane lane() { return Lane{}; }
+  TA_MEMBER static Total total() { return Total{}; }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { accumulate(lane, cast<Lane>(x)); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { accumulate(total, lane); }
+  TA_MEMBER static void merge(Total& total, const Total& other) { accumulate(total, other); }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(settled(total)); }
+};
+TA_FN void accumulate(c64& total, const c64& x) { total = c64{total.re + x.re, total.im + x.im}; }
+
+template <class T> struct Prod {
+  using Lane = typename LaneOf<T>::type;
+  using Total = Lane;
+  TA_MEMBER static Lane lane() { return cast<Lane>(1); }
+  TA_MEMBER static Total total() { return cast<Lane>(1); }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane = m_multiply(lane, cast<Lane>(x)); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total = m_multiply(total, lane); }
+  TA_MEMBER static void merge(Total& total, const Total& other) { total = m_multiply(total, other); }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+};
+
+// Max and Min propagate NaN, as NumPy's do.
+template <class T, class Order> struct Extreme {
+  using Lane = T;
+  using Total = T;
+  TA_MEMBER static Lane lane() { return Order::template worst<T>(); }
+  TA_MEMBER static Total total() { return lane(); }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane = Order::pick(lane, x); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { add(total, lane, 0); }
+  TA_MEMBER static void merge(Total& total, const Total& other) { add(total, other, 0); }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+};
+struct Upward {
+  template <class T> TA_MEMBER static T worst() { return lowest<T>(); }
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_maximum(x, y); }
+  template <class T> TA_MEMBER static bool better(const T& x, const T& y) { return m_less(y, x); }
+};
+struct Downward {
+  template <class T> TA_MEMBER static T worst() { return highest<T>(); }
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_minimum(x, y); }
+  template <class T> TA_MEMBER static bool better(const T& x, const T& y) { return m_less(x, y); }
+};
+template <class T> using Max = Extreme<T, Upward>;
+template <class T> using Min = Extreme<T, Downward>;
+
+template <class T> struct All {
+  using Lane = u8;
+  using Total = u8;
+  TA_MEMBER static Lane lane() { return 1; }
+  TA_MEMBER static Total total() { return 1; }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane &= u8(cast<bool>(x)); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total &= lane; }
+  TA_MEMBER static void merge(Total& total, const Total& other) { total &= other; }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
+};
+template <class T> struct Any {
+  using Lane = u8;
+  using Total = u8;
+  TA_MEMBER static Lane lane() { return 0; }
+  TA_MEMBER static Total total() { return 0; }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane |= u8(cast<bool>(x)); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total |= lane; }
+  TA_MEMBER static void merge(Total& total, const Total& other) { total |= other; }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
+};
+
+// The index of the first extreme element; a NaN is more extreme than anything.
+template <class T> struct Found {
+  T x;
+  i64 at;  // -1: nothing yet
+};
+template <class T, class Order> struct ArgExtreme {
+  using Lane = Found<T>;
+  using Total = Found<T>;
+  TA_MEMBER static Lane lane() { return Lane{Order::template worst<T>(), -1}; }
+  TA_MEMBER static Total total() { return lane(); }
+  TA_MEMBER static bool ahead(const T& x, const T& best) {
+    return Order::better(x, best) || (is_nan(x) && !is_nan(best));
+  }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx at) {
+    const bool better = lane.at < 0 || ahead(x, lane.x);
+    lane.x = better ? x : lane.x;
+    lane.at = better ? i64(at) : lane.at;
+  }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { merge(total, lane); }
+  TA_MEMBER static void merge(Total& total, const Total& other) {
+    if (other.at < 0) return;
+    const bool tie = !ahead(other.x, total.x) && !ahead(total.x, other.x);
+    if (total.at < 0 || ahead(other.x, total.x) || (tie && other.at < total.at)) total = other;
+  }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.at); }
+};
+template <class T> using ArgMax = ArgExtreme<T, Upward>;
+template <class T> using ArgMin = ArgExtreme<T, Downward>;
+
+// Sum of squared deviations from the mean in one pass.  A lane sums a leaf of at most LEAF
+// elements shifted by the leaf's first one (so that cancellation costs at most LEAF ulp), leaves
+// are merged by Chan, Golub and LeVeque (1979).
+template <class T> struct RealOf { using type = T; };
+template <> struct RealOf<c64> { using type = f32; };
+template <> struct RealOf<c128> { using type = f64; };
+TA_FN f32 squared(f32 x) { return x * x; }
+TA_FN f64 squared(f64 x) { return x * x; }
+TA_FN f32 squared(const c64& x) { return x.re * x.re + x.im * x.im; }
+TA_FN f64 squared(const c128& x) { return x.re * x.re + x.im * x.im; }
+TA_FN f32 scaled(f32 x, f64 by) { return f32(x * by); }
+TA_FN f64 scaled(f64 x, f64 by) { return x * by; }
+TA_FN c128 scaled(const c128& x, f64 by) { return c128{x.re * by, x.im * by}; }
+
+template <class T> struct Leaf {
+  T shift, sum;
+  typename RealOf<T>::type squares, count;
+};
+template <class T> struct Moments {
+  T mean;
+  f64 squares, count;
+};
+template <class T> struct Wide { using type = f64; };
+template <> struct Wide<c64> { using type = c128; };
+template <> struct Wide<c128> { using type = c128; };
+template <class T> struct Deviation {
+  using X = typename LaneOf<T>::type;
+  using W = typename Wide<X>::type;
+  using Real = typename RealOf<X>::type;
+  using Lane = Leaf<X>;
+  using Total = Moments<W>;
+  TA_MEMBER static Lane lane() { return Lane{X{}, X{}, Real(0), Real(0)}; }
+  TA_MEMBER static Total total() { return Total{W{}, 0.0, 0.0}; }
+  TA_MEMBER static void add(Lane& lane, const T& value, idx) {
+    const X x = cast<X>(value);
+    lane.shift = lane.count == Real(0) ? x : lane.shift;
+    const X d = m_subtract(x, lane.shift);
+    accumulate(lane.sum, d);
+    lane.squares += squared(d);
+    lane.count += Real(1);
+  }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+    if (lane.count == Real(0)) return;
+    const W sum = cast<W>(lane.sum);
+    const f64 count = lane.count, inverse = 1.0 / count;
+    const W offset = scaled(sum, inverse);
+    f64 squares = f64(lane.squares) - squared(sum) * inverse;
+    squares = squares < 0.0 ? 0.0 : squares;
+    merge(total, Total{add_wide(cast<W>(lane.shift), offset), squares, count});
+  }
+  TA_MEMBER static W add_wide(const W& x, const W& y) {
+    W sum = x;
+    accumulate(sum, y);
+    return sum;
+  }
+  TA_MEMBER static void merge(Total& total, const Total& other) {
+    if (other.count == 0.0) return;
+    if (total.count == 0.0) {
+      total = other;
+      return;
+    }
+    const f64 count = total.count + other.count, share = other.count / count;
+    const W gap = m_subtract(other.mean, total.mean);
+    total.mean = add_wide(total.mean, scaled(gap, share));
+    total.squares += other.squares + squared(gap) * total.count * share;
+    total.count = count;
+  }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.squares); }
+};
+
+enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total
+
+#ifdef __CUDACC__
+// ============================================ device =============================================
+#define TA_KERNEL(NAME, ARGS) extern "C" __global__ void __launch_bounds__(TX* TY) NAME(const ARGS a)
+#define TA_BLOCKS(b) \
+  const idx b = blockIdx.x; \
+  const int tx = threadIdx.x % TX, ty = threadIdx.x / TX; \
+  (void)tx; (void)ty;
+#define TA_LAMBDA
+#define TA_EACH(v, w) _Pragma("unroll") for (int v = 0; v < V; ++v) if (v < w)
+#define TA_ROWS(row, range) for (idx row = range.begin + ty; row < range.end; row += TY)
+#define TA_ONCE if (tx == 0)
+#define TA_FIRST if (ty == 0)
+#define TA_HELD(T, name, length) T name[C * V]
+#define TA_SLOT(j, c, v) ((c) * V + (v))
+
+template <class T, int N> struct alignas(sizeof(T) * N) Vector {
+  T at[N];
+};
+template <class T, int N> struct Loaded {
+  Vector<T, N> data;
+  TA_MEMBER const T& operator[](int v) const { return data.at[v]; }
+};
+template <int N, class T> TA_FN Loaded<T, N> load(const T* from) {
+  return Loaded<T, N>{*reinterpret_cast<const Vector<T, N>*>(from)};
+}
+template <int N, class T> TA_FN Loaded<T, N> load(const T* from, int count) {
+  Loaded<T, N> loaded;
+  if (count == N) loaded = load<N>(from);
+  return loaded;
+}
+template <class T, int N> struct Storing {
+  T* to;
+  Vector<T, N> data;
+  TA_MEMBER T& operator[](int v) { return data.at[v]; }
+  TA_MEMBER void flush(int count) {
+    if (count == N) *reinterpret_cast<Vector<T, N>*>(to) = data;
+  }
+};
+template <int N, class T> TA_FN Storing<T, N> storing(T* to) { return Storing<T, N>{to}; }
+
+// body(j, w) for every chunk of V lanes; V divides the range when it is not 1.
+template <int TX, int V, class Body> TA_FN void lanes(Range range, Body body) {
+  for (idx j = range.begin + idx(threadIdx.x % TX) * V; j < range.end; j += TX * V) body(j, Count<V>());
+}
+template <int TX, int V, class Body, class Flush>
+TA_FN void lanes(Range range, Body body, Flush flush) {
+  int chunks = 0;
+  for (idx j = range.begin + idx(threadIdx.x % TX) * V; j < range.end; j += TX * V) {
+    body(j, Count<V>());
+    if (++chunks == LEAF) {
+      flush();
+      chunks = 0;
+    }
+  }
+  flush();
+}
+// The row is held in registers: C chunks a thread, each at a compile-time place.
+template <int TX, int V, int C, class Body, class Flush>
+TA_FN void held_lanes(Range range, Body body, Flush flush) {
+  _Pragma("unroll") for (int c = 0; c < C; ++c) {
+    const idx j = range.begin + idx(c * TX + threadIdx.x % TX) * V;
+    body(j, j < range.end ? V : 0, c);
+  }
+  flush();
+}
+// Every thread takes part, with w == 0 past the end (the body holds barriers).
+template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) {
+  const idx j = range.begin + idx(threadIdx.x % TX) * V;
+  body(j, j < range.end ? V : 0);
+}
+template <int TX, int TY, class Body, class Flush>
+TA_FN void steps(Range range, Body body, Flush flush) {
+  int count = 0;
+  for (idx k = range.begin + threadIdx.x / TX; k < range.end; k += TY) {
+    body(k);
+    if (++count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  flush();
+}
+
+template <class T> TA_FN T shuffled(const T& x, int mask) {
+  union Words {
+    T value;
+    unsigned word[(sizeof(T) + 3) / 4];
+    __device__ Words() {}
+  } words;
+  words.value = x;
+  _Pragma("unroll") for (unsigned k = 0; k < sizeof(words.word) / 4; ++k)
+    words.word[k] = __shfl_xor_sync(0xffffffffu, words.word[k], mask);
+  return words.value;
+}
+// Merge the totals of TX neighbouring threads; every one of them gets the result.
+template <int TX, class R> TA_FN typename R::Total across(typename R::Total total) {
+  using Total = typename R::Total;
+  _Pragma("unroll") for (int mask = 1; mask < (TX < 32 ? TX : 32); mask *= 2) {
+    const Total other = shuffled(total, mask);
+    if (threadIdx.x & mask) {  // merge in the same order on both sides
+      Total left = other;
+      R::merge(left, total);
+      total = left;
+    } else {
+      R::merge(total, other);
+    }
+  }
+  if (TX > 32) {
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * (TX > 32 ? TX / 32 : 1)];
+    Total* parts = reinterpret_cast<Total*>(memory);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = parts[0];
+    for (int k = 1; k < TX / 32; ++k) R::merge(total, parts[k]);
+  }
+  return total;
+}
+
+template <class R, int V> struct RowAccumulator {
+  typename R::Lane lane[V];
+  typename R::Total total;
+  TA_MEMBER RowAccumulator() {
+    total = R::total();
+    _Pragma("unroll") for (int v = 0; v < V; ++v) lane[v] = R::lane();
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  TA_MEMBER void flush() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      R::absorb(total, lane[v]);
+      lane[v] = R::lane();
+    }
+  }
+  template <int TX> TA_MEMBER typename R::Total finish() { return across<TX, R>(total); }
+};
+
+template <class R, int V> struct ColumnAccumulator {
+  typename R::Lane lane[V];
+  typename R::Total total[V];
+  TA_MEMBER ColumnAccumulator() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      lane[v] = R::lane();
+      total[v] = R::total();
+    }
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  TA_MEMBER void flush() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      R::absorb(total[v], lane[v]);
+      lane[v] = R::lane();
+    }
+  }
+  // Merge over ty; every thread of a column gets the result.
+  template <int TX, int TY> TA_MEMBER void finish() {
+    if (TY == 1) return;
+    using Total = typename R::Total;
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * TX * (TY > 1 ? TY : 1)];
+    Total* parts = reinterpret_cast<Total*>(memory);
+    const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      __syncthreads();
+      parts[ty * TX + tx] = total[v];
+      __syncthreads();
+      Total sum = parts[tx];
+      for (int k = 1; k < TY; ++k) R::merge(sum, parts[k * TX + tx]);
+      total[v] = sum;
+    }
+  }
+  // Merge what other blocks left, one part every `stride` elements; a part of it per ty.
+  template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
+                                                   idx count, int w) {
+    const int ty = threadIdx.x / TX;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      total[v] = R::total();
+      if (v < w) for (idx k = ty; k < count; k += TY) R::merge(total[v], parts[k * stride + v]);
+    }
+  }
+};
+
+// True in every thread of the last of `count` blocks to arrive; leaves the counter at zero.
+TA_FN bool last_to_arrive(unsigned* counter, idx count) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned before = atomicAdd(counter, 1u);
+    last = before + 1 == unsigned(count);
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+template <int TX, class R> TA_FN typename R::Total merged(const typename R::Total* parts, idx count) {
+  typename R::Total total = R::total();
+  for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
+  return across<TX, R>(total);
+}
+#define TA_COPY_OUTSIDE(to, from, range, begin, end, inside) \
+  for (idx j = range.begin + tx; j < range.end; j += TX) \
+    if (!(inside) || j < (begin) || j >= (end)) (to)[j] = (from)[j];
+
+#else
+// ============================================= host ==============================================
+#define TA_KERNEL(NAME, ARGS)                                                                     \
+  static inline void NAME##_block(const ARGS& a, idx block, char* scratch);                       \
+  extern "C" __attribute__((visibility("default"))) void NAME(const void* args, idx begin,        \
+                                                              idx end, char* scratch) {           \
+    for (idx block = begin; block < end; ++block)                                                 \
+      NAME##_block(*static_cast<const ARGS*>(args), block, scratch);                              \
+  }                                                                                               \
+  static inline void NAME##_block(const ARGS& a, const idx ta_block, char* scratch)
+#define TA_BLOCKS(b) const idx b = ta_block;
+#define TA_LAMBDA __attribute__((always_inline))
+#define TA_EACH(v, w) _Pragma("omp simd") for (int v = 0; v < int(w); ++v)
+#define TA_ROWS(row, range) for (idx row = range.begin; row < range.end; ++row)
+#define TA_ONCE
+#define TA_FIRST
+#define TA_HELD(T, name, length) T* const name = take<T>(scratch, length)
+#define TA_SLOT(j, c, v) ((j) + (v))
+
+template <class T> TA_FN T* take(char*& scratch, idx length) {
+  T* taken = reinterpret_cast<T*>(scratch);
+  scratch += (length * idx(sizeof(T)) + 63) / 64 * 64;
+  return taken;
+}
+template <int N, class T> TA_FN const T* load(const T* from) { return from; }
+template <int N, class T> TA_FN const T* load(const T* from, int) { return from; }
+template <class T> struct Storing {
+  T* to;
+  TA_MEMBER T& operator[](int v) const { return to[v]; }
+  TA_MEMBER void flush(int) const {}
+};
+template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
+
+template <int TX, int V, class Body> TA_FN void lanes(Range range, Body body) {
+  for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
+}
+template <int TX, int V, class Body, class Flush>
+TA_FN void lanes(Range range, Body body, Flush flush) {
+  idx j = range.begin;
+  while (j + V <= range.end) {
+    const idx leaf = min_idx(j + V * LEAF, j + (range.end - j) / V * V);
+    for (; j < leaf; j += V) body(j, Count<V>());
+    flush();
+  }
+  if (j < range.end) {
+    body(j, int(range.end - j));
+    flush();
+  }
+}
+template <int TX, int V, int C, class Body, class Flush>
+TA_FN void held_lanes(Range range, Body body, Flush flush) {
+  lanes<TX, V>(range, [&](const idx j, const auto w) TA_LAMBDA { body(j, w, 0); }, flush);
+}
+template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) {
+  for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
+}
+template <int TX, int TY, class Body, class Flush>
+TA_FN void steps(Range range, Body body, Flush flush) {
+  for (idx k = range.begin; k < range.end;) {
+    const idx leaf = min_idx(k + LEAF, range.end);
+    for (; k < leaf; ++k) body(k);
+    flush();
+  }
+}
+
+template <class R, int V> struct RowAccumulator {
+  typename R::Lane lane[V];
+  typename R::Total total;
+  TA_MEMBER RowAccumulator() {
+    total = R::total();
+    for (int v = 0; v < V; ++v) lane[v] = R::lane();
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  TA_MEMBER void flush() {
+    for (int v = 0; v < V; ++v) {
+      R::absorb(total, lane[v]);
+      lane[v] = R::lane();
+    }
+  }
+  template <int TX> TA_MEMBER typename R::Total finish() { return total; }
+};
+template <class R, int V> struct ColumnAccumulator {
+  typename R::Lane lane[V];
+  typename R::Total total[V];
+  TA_MEMBER ColumnAccumulator() {
+    for (int v = 0; v < V; ++v) {
+      lane[v] = R::lane();
+      total[v] = R::total();
+    }
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  TA_MEMBER void flush() {
+    for (int v = 0; v < V; ++v) {
+      R::absorb(total[v], lane[v]);
+      lane[v] = R::lane();
+    }
+  }
+  template <int TX, int TY> TA_MEMBER void finish() {}
+  template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
+                                                   idx count, int w) {
+    for (int v = 0; v < w; ++v) total[v] = R::total();
+    for (idx k = 0; k < count; ++k)
+      for (int v = 0; v < w; ++v) R::merge(total[v], parts[k * stride + v]);
+  }
+};
+TA_FN bool last_to_arrive(unsigned* counter, idx count) {
+  if (__atomic_add_fetch(counter, 1u, __ATOMIC_ACQ_REL) != unsigned(count)) return false;
+  __atomic_store_n(counter, 0u, __ATOMIC_RELAXED);
+  return true;
+}
+template <int TX, class R> TA_FN typename R::Total merged(const typename R::Total* parts, idx count) {
+  typename R::Total total = R::total();
+  for (idx k = 0; k < count; ++k) R::merge(total, parts[k]);
+  return total;
+}
+#define TA_COPY_OUTSIDE(to, from, range, begin, end, inside)                                  \
+  if (!(inside)) {                                                                            \
+    copy_lanes((to), (from), range);                                                          \
+  } else {                                                                                    \
+    copy_lanes((to), (from), Range{range.begin, min_idx(range.end, (begin))});                \
+    copy_lanes((to), (from), Range{range.begin > (end) ? range.begin : (end), range.end});    \
+  }
+template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
+  for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
+}
+#endif
