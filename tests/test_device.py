@@ -48,6 +48,26 @@ def test_devices_are_interned(cpu):
         _ = cpu.colour
 
 
+def test_a_backend_is_loaded_when_needed(driver, monkeypatch):
+    driver(0, 1)
+    gpu = Device("cuda")
+    made = []
+
+    class Backend(devices.HostBackend):
+        properties = "limits"
+
+        def __init__(self, index, device):
+            super().__init__(index, device)
+            made.append((index, device))
+
+    monkeypatch.setattr(devices, "TestBackend", Backend, raising=False)
+    monkeypatch.setitem(devices._backends, "cuda", f"{devices.__name__}:TestBackend")
+    assert made == []
+    assert gpu.properties == "limits"
+    assert gpu.allocate((2,), np.dtype("f4")).device is gpu
+    assert made == [(0, gpu)]
+
+
 def test_cuda_names(driver):
     driver(0, 2)
     assert Device("cuda") is Device("cuda:0") is not Device("cuda:1")

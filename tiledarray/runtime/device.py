@@ -44,7 +44,8 @@ class Device:
     index : int
         Number among the devices of its kind.
     backend : object
-        What does the work; the attributes below are its own.
+        What does the work.  The attributes below are its own, and others that only its kind has
+        (such as ``properties`` of a GPU) can be read through the device too.
     xp : module
         ``numpy`` or ``cupy``.
     allocate : callable
@@ -82,11 +83,13 @@ class Device:
         return found if found is not None else _make(str(spec))
 
     def __getattr__(self, name: str) -> Any:
-        """Load the backend: only reached while the slots that it fills are empty."""
-        if name not in Device.__slots__:
-            raise AttributeError(f"a Device has no attribute {name!r}")
-        _load_backend(self)
-        return object.__getattribute__(self, name)
+        """Load the backend and its slots, or ask it for what only its kind of device has."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in Device.__slots__:
+            _load_backend(self)
+            return object.__getattribute__(self, name)
+        return getattr(self.backend, name)
 
     def __str__(self) -> str:
         return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
