@@ -1,0 +1,197 @@
+"""Indices: results, errors and writes equal NumPy's."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tiledarray.array import from_host
+
+X = np.arange(24.0).reshape(2, 3, 4)
+INTEGERS = np.array([[1, 0], [-1, 1]])
+MASK = X % 3 == 0
+
+READS = {
+    "list": np.s_[[1, 0, 1]],
+    "empty list": np.s_[[]],
+    "array": np.s_[INTEGERS],
+    "two arrays": np.s_[INTEGERS, [[2], [0]]],
+    "apart": np.s_[[1, 0], :, [2, 3]],
+    "apart by new axis": np.s_[[1, 0], None, [2, 1]],
+    "with int": np.s_[1, :, [0, 2, 2]],
+    "with slices": np.s_[::-1, [0, 2], 1:3],
+    "with ellipsis": np.s_[..., [3, 0]],
+    "with new axis": np.s_[None, [0, 1], ..., None],
+    "mask": np.s_[MASK],
+    "mask of leading axes": np.s_[MASK[..., 0]],
+    "mask of last axis": np.s_[:, :, np.array([True, False, True, True])],
+    "mask and array": np.s_[[0, 1], np.array([True, False, True])],
+    "mask and slice": np.s_[1:, np.array([True, False, True]), ::2],
+    "0-d bool": np.s_[True],
+    "0-d False": np.s_[False, 1],
+    "0-d array": np.s_[np.array(1), [0, 2]],
+    "numpy int": np.s_[np.int8(1)],
+    "all ints": np.s_[1, 2, 3],
+    "bool list": np.s_[[True, False]],
+}
+
+ERRORS = {
+    "int": np.s_[5],
+    "negative int": np.s_[0, -4],
+    "too many": np.s_[0, 0, 0, 0],
+    "too many and ellipsis": np.s_[0, ..., 0, 0, 0],
+    "two ellipses": np.s_[..., 0, ...],
+    "float": np.s_[1.5],
+    "text": np.s_["a"],
+    "float array": np.s_[np.ones(2)],
+    "array out of bounds": np.s_[[0, 2]],
+    "array out of bounds below": np.s_[:, [-4, 0]],
+    "mask of another shape": np.s_[np.ones((2, 2), bool)],
+    "mask too deep": np.s_[np.ones((2, 3, 4, 1), bool)],
+    "arrays that do not match": np.s_[[0, 1], [0, 1, 2]],
+    "int beside array": np.s_[5, [0, 1]],
+}
+
+
+@pytest.mark.parametrize("key", READS.values(), ids=READS.keys())
+def test_reads(key):
+    ours = from_host(X)[key]
+    expected = X[key]
+    np.testing.assert_array_equal(ours.numpy(), expected)
+    assert ours.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("key", READS.values(), ids=READS.keys())
+def test_writes(key):
+    part = X[key]
+    for value in (7, np.arange(part.size, dtype=float).reshape(part.shape), from_host(part * 2)):
+        ours, expected = from_host(X), X.copy()
+        ours[key] = value
+        expected[key] = value
+        np.testing.assert_array_equal(ours.numpy(), expected)
+
+
+@pytest.mark.parametrize("key", READS.values(), ids=READS.keys())
+def test_writes_through_a_view(key):
+    base = np.arange(48.0).reshape(4, 3, 4)
+    ours, expected = from_host(base), base.copy()
+    ours[::2, ::-1][key] += 100
+    expected[::2, ::-1][key] += 100
+    np.testing.assert_array_equal(ours.numpy(), expected)
+
+
+@pytest.mark.parametrize("key", ERRORS.values(), ids=ERRORS.keys())
+def test_errors_are_numpys(key):
+    with pytest.raises(IndexError) as expected:
+        X[key]
+    with pytest.raises(IndexError) as found:
+        from_host(X)[key]
+    assert str(found.value) == str(expected.value)
+    with pytest.raises(IndexError) as expected:
+        X.copy()[key] = 1
+    with pytest.raises(IndexError) as found:
+        from_host(X)[key] = 1
+    assert str(found.value) == str(expected.value)
+
+
+def test_indices_of_ours():
+    a = from_host(X)
+    places, mask = from_host(INTEGERS), from_host(MASK)
+    np.testing.assert_array_equal(a[places].numpy(), X[INTEGERS])
+    np.testing.assert_array_equal(a[mask].numpy(), X[MASK])
+    np.testing.assert_array_equal(a[places[0, 0]].numpy(), X[1])
+    a[mask] = 0
+    a[places[0], 1] = from_host(np.full(4, 5.0))
+    expected = X.copy()
+    expected[MASK] = 0
+    expected[INTEGERS[0], 1] = 5
+    np.testing.assert_array_equal(a.numpy(), expected)
+
+
+def test_a_recorded_index_is_not_looked_at():
+    a, places = from_host(X), from_host(INTEGERS) * 1
+    result = a[places + 0]
+    assert result.node.pending and result.shape == (2, 2, 3, 4)
+
+
+def test_a_mask_with_a_scalar_is_a_where():
+    a = from_host(X)
+    a[a > 5] = 1
+    assert a.node.op.name == "where"
+
+
+@pytest.mark.parametrize("value", [1e300, -1, 3.7, True])
+def test_scalars_are_cast_as_numpy_casts(value):
+    for dtype in (np.float32, np.int64, bool):
+        expected, ours = np.zeros(3, dtype), from_host(np.zeros(3, dtype))
+        with np.errstate(all="ignore"):
+            if value == 1e300 and dtype is np.int64:
+                continue
+            expected[1] = value
+            ours[1] = value
+        np.testing.assert_array_equal(ours.numpy(), expected)
+
+
+def test_write_errors():
+    a = from_host(np.zeros((2, 3), np.uint8))
+    with pytest.raises(OverflowError, match="Python integer 300 out of bounds for uint8"):
+        a[0] = 300
+    with pytest.raises(ValueError, match=r"from shape \(2,2\) into shape \(3,\)"):
+        a[0] = np.ones((2, 2))
+    with pytest.raises(TypeError):
+        a[0] = None
+    a[:] = np.ones((1, 1, 3))
+    assert a.numpy().all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_array_indices(data):
+    shape = data.draw(hnp.array_shapes(max_dims=3, min_side=1, max_side=5))
+    x = np.arange(np.prod(shape)).reshape(shape)
+    key = data.draw(hnp.integer_array_indices(shape))
+    np.testing.assert_array_equal(from_host(x)[key].numpy(), x[key])
+    ours, expected = from_host(x), x.copy()
+    ours[key] = -1
+    expected[key] = -1
+    np.testing.assert_array_equal(ours.numpy(), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_basic_indices(data):
+    shape = data.draw(hnp.array_shapes(max_dims=3, min_side=0, max_side=5))
+    x = np.arange(np.prod(shape)).reshape(shape)
+    key = data.draw(hnp.basic_indices(shape, allow_newaxis=True))
+    np.testing.assert_array_equal(from_host(x)[key].numpy(), x[key])
+
+
+def test_flat():
+    x = X.copy()
+    a = from_host(x).T
+    x = x.T
+    assert a.flat[5].item() == x.flat[5] and len(a.flat) == 24
+    np.testing.assert_array_equal(a.flat[3:9].numpy(), x.flat[3:9])
+    np.testing.assert_array_equal(a.flat[[1, 4]].numpy(), x.flat[[1, 4]])
+    a.flat[[1, 4]] = 50
+    x.flat[[1, 4]] = 50
+    a.flat[::5] = [1, 2]
+    x.flat[::5] = [1, 2]
+    np.testing.assert_array_equal(a.numpy(), x)
+    a.flat = 3
+    assert (a == 3).all() and [float(v) for v in a.flat][:2] == [3, 3]
+
+
+def test_iteration_and_membership():
+    a = from_host(X)
+    assert [row.shape for row in a] == [(3, 4), (3, 4)]
+    assert [v.item() for v in a[0, 0]] == [0, 1, 2, 3]
+    assert 5 in a and 100 not in a and len(a) == 2
+    for row in a:
+        row[0] = -1
+    assert (a[:, 0] == -1).all()
+    with pytest.raises(TypeError, match="iteration over a 0-d array"):
+        iter(a[0, 0, 0])
+    with pytest.raises(TypeError, match="unsized"):
+        len(a[0, 0, 0])
