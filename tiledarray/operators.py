@@ -133,7 +133,7 @@ def _power() -> Method:
     def method(self: Handle, other: Any) -> Any:
         if type(other) in (int, float) and other in short:
             kind = self.dtype.kind
-            if kind in "fc" or (kind in "iu" and other == 2 and type(other) is int):
+            if kind in "fc" or (kind in "biu" and other == 2 and type(other) is int):
                 return short[other](self)
         return general(self, other)
 
