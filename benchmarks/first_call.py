@@ -70,7 +70,7 @@ def empty_caches(folder: str) -> dict[str, str]:
 
 def child(workload_name: str, peer_name: str, device: str, size: int) -> FirstCall:
     """Time the first two calls in this process."""
-    from benchmarks.peers import PEERS
+    from benchmarks.peers import PEERS, Refused
     from benchmarks.workloads import WORKLOADS
 
     workload = WORKLOADS[workload_name]
@@ -79,7 +79,10 @@ def child(workload_name: str, peer_name: str, device: str, size: int) -> FirstCa
     peer.wait(inputs)
     seconds = []
     start = time.perf_counter()
-    run = peer.build(workload)
+    try:
+        run = peer.build(workload)
+    except Refused as refusal:
+        return FirstCall(failure=str(refusal))
     for _ in range(2):
         peer.finish(run(*inputs))
         seconds.append(time.perf_counter() - start)

@@ -12,17 +12,15 @@ from benchmarks.measure import Row
 from benchmarks.workload import Workload
 
 OURS = "tiledarray"
-HEADINGS = f"{'':15}{'time':>12}{'x floor':>9}{'x best':>8}{'first':>9}{'2nd':>9}  error"
+HEADINGS = f"{'':15}{'time':>11}{'x floor':>9}{'x best':>8}{'first':>11}{'2nd':>11}  error"
 
 
 def duration(seconds: float | None) -> str:
     """Return seconds as text with a fitting unit."""
     if seconds is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e3)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}" if scale == 1.0 else f"{seconds * scale:.3f} ms"
-    return f"{seconds * 1e6:.1f} us"
+    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e3) if seconds >= 1e-3 else ("us", 1e6)
+    return f"{seconds * scale:#.4g} {unit}"
 
 
 def best_peer(rows: Iterable[Row]) -> float | None:
@@ -43,12 +41,12 @@ def table(workload: Workload, size: int, rows: list[Row]) -> str:
     best = best_peer(rows)
     for row in rows:
         if row.median is None:
-            lines.append(f"{row.peer:15}{duration(None):>12}  {row.failure}")
+            lines.append(f"{row.peer:15}{duration(None):>11}  {row.failure}")
             continue
         error = f"{row.error:.0e}" if row.error is not None else "-"
         lines.append(
-            f"{row.peer:15}{duration(row.median):>12}{ratio(row.median, row.floor):>9}"
-            f"{ratio(row.median, best):>8}{duration(row.first):>9}{duration(row.second):>9}"
+            f"{row.peer:15}{duration(row.median):>11}{ratio(row.median, row.floor):>9}"
+            f"{ratio(row.median, best):>8}{duration(row.first):>11}{duration(row.second):>11}"
             f"  {error}{f'  ({row.note})' if row.note else ''}"
         )
     return "\n".join(lines) + "\n"
@@ -62,37 +60,39 @@ def save_json(path: Path, about: dict[str, Any], rows: list[Row]) -> None:
 
 
 def save_plot(path: Path, about: dict[str, Any], rows: list[Row]) -> None:
-    """Draw, for each workload, every peer's time over tiledarray's."""
+    """Draw every peer's time over tiledarray's (or over the best's, where that one failed)."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(row.workload for row in rows))
-    peers = [peer for peer in dict.fromkeys(row.peer for row in rows) if peer != OURS]
-    ours = {row.workload: row.median for row in rows if row.peer == OURS}
-    figure = Figure(figsize=(1.6 * len(names) + 3, 5), layout="constrained")
+    names = list(dict.fromkeys(row.workload for row in rows))[::-1]
+    figure = Figure(figsize=(9, 0.6 * len(names) + 2.2), layout="constrained")
     axes = figure.subplots()
-    width = 0.8 / max(1, len(peers))
-    for k, peer in enumerate(peers):
-        places, heights = [], []
-        for place, name in enumerate(names):
-            time = next((r.median for r in rows if (r.workload, r.peer) == (name, peer)), None)
-            if time and ours.get(name):
-                places.append(place + (k - len(peers) / 2 + 0.5) * width)
-                heights.append(time / ours[name])
-        bars = axes.bar(places, heights, width, bottom=0, label=peer)
-        axes.bar_label(bars, fmt="%.1f", fontsize=6)
-    floors = {row.workload: row.floor for row in rows}
-    for place, name in enumerate(names):
-        if floors[name] and ours.get(name):
-            level = floors[name] / ours[name]
-            axes.plot([place - 0.45, place + 0.45], [level, level], "k:", lw=1)
-    axes.axhline(1, color="black", lw=1)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(names)), names, rotation=20)
-    axes.set_ylabel("time over tiledarray's (dotted: the floor)")
+    base = {name: base_time([row for row in rows if row.workload == name]) for name in names}
+    for peer in dict.fromkeys(row.peer for row in rows):
+        points = [
+            (row.median / base[row.workload], names.index(row.workload))
+            for row in rows
+            if row.peer == peer and row.median
+        ]
+        if points:
+            style = {"marker": "D", "color": "black"} if peer == OURS else {"marker": "o"}
+            axes.plot(*zip(*points, strict=True), linestyle="", label=peer, alpha=0.8, **style)
+    floors = {row.workload: row.floor for row in rows if row.floor}
+    for name, floor in floors.items():
+        axes.plot([floor / base[name]], [names.index(name)], "k|", markersize=16)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(names)), names)
+    axes.grid(axis="x", which="both", alpha=0.2)
+    axes.set_xlabel("time over tiledarray's; the bar is the floor")
     axes.set_title(f"{about.get('gpu', about['cpu'])}, {about['commit']}, {about['date'][:10]}")
-    axes.legend(ncols=4, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
+
+
+def base_time(rows: list[Row]) -> float:
+    """Return our median of one workload, or the best there is, or 1."""
+    ours = [row.median for row in rows if row.median and row.peer == OURS]
+    return min(ours or [row.median for row in rows if row.median] or [1.0])

@@ -14,14 +14,15 @@ import numpy
 
 from examples.harness import Example, main
 
-# name: semi-major axis (AU), eccentricity, inclination, mean longitude, longitude of perihelion,
-# longitude of the ascending node (degrees), Sun's mass over the planet's
+# semi-major axis (AU), eccentricity, inclination, mean longitude, longitude of perihelion,
+# longitude of the ascending node (degrees)
 PLANETS = {
-    "Jupiter": (5.20288700, 0.04838624, 1.30439695, 34.39644051, 14.72847983, 100.47390909, 1047.3486),
-    "Saturn": (9.53667594, 0.05386179, 2.48599187, 49.95424423, 92.59887831, 113.66242448, 3497.898),
-    "Uranus": (19.18916464, 0.04725744, 0.77263783, 313.23810451, 170.95427630, 74.01692503, 22902.98),
-    "Neptune": (30.06992276, 0.00859048, 1.77004347, -55.12002969, 44.96476227, 131.78422574, 19412.24),
+    "Jupiter": (5.20288700, 0.04838624, 1.30439695, 34.39644051, 14.72847983, 100.47390909),
+    "Saturn": (9.53667594, 0.05386179, 2.48599187, 49.95424423, 92.59887831, 113.66242448),
+    "Uranus": (19.18916464, 0.04725744, 0.77263783, 313.23810451, 170.95427630, 74.01692503),
+    "Neptune": (30.06992276, 0.00859048, 1.77004347, -55.12002969, 44.96476227, 131.78422574),
 }
+PLANETS_PER_SUN = {"Jupiter": 1047.3486, "Saturn": 3497.898, "Uranus": 22902.98, "Neptune": 19412.24}
 INNER_PLANETS = 1 / 6023600 + 1 / 408523.71 + 1 / 328900.56 + 1 / 3098708
 BELT = 1.2e-9  # mass of all asteroids, in Suns
 GRAVITY = 4 * math.pi**2  # AU³ / (Sun · year²)
@@ -58,7 +59,7 @@ def state_from_elements(axis, eccentricity, inclination, longitude, perihelion, 
 
 def load(size):
     """Return masses (Suns), positions (3 × bodies, AU) and velocities (AU/year)."""
-    states = [state_from_elements(*elements[:6]) for elements in PLANETS.values()]
+    states = [state_from_elements(*elements) for elements in PLANETS.values()]
     count = 1000 * size
     turns = math.pi * (3 - math.sqrt(5)) * numpy.arange(count)  # golden angle: evenly spread
     radii = numpy.sqrt(numpy.linspace(2.1**2, 3.3**2, count))
@@ -67,7 +68,7 @@ def load(size):
     belt = radii * numpy.array([numpy.cos(turns), numpy.sin(turns), flat])
     drift = speeds * numpy.array([-numpy.sin(turns), numpy.cos(turns), flat])
 
-    masses = [1 + INNER_PLANETS, *(1 / elements[6] for elements in PLANETS.values())]
+    masses = [1 + INNER_PLANETS, *(1 / PLANETS_PER_SUN[name] for name in PLANETS)]
     masses = numpy.concatenate([masses, numpy.full(count, BELT / count)])
     positions, velocities = (
         numpy.column_stack([numpy.zeros(3), *(state[k] for state in states), asteroids])
@@ -117,13 +118,14 @@ def program(np, masses, positions, velocities):
 def draw(inputs, outputs):
     from matplotlib.figure import Figure
 
-    masses, start, _ = inputs
-    positions, velocities, drift = outputs
+    _, start, _ = inputs
+    positions, _, drift = outputs
     planets = len(PLANETS) + 1
     figure = Figure(figsize=(13, 6), layout="constrained")
     wide, near = figure.subplots(1, 2)
     turn = numpy.linspace(0, 2 * math.pi, 200)
-    for name, elements, *place in zip(PLANETS, PLANETS.values(), *positions[:2, 1:planets], strict=True):
+    places = positions[:2, 1:planets].T
+    for (name, elements), place in zip(PLANETS.items(), places, strict=True):
         wide.plot(elements[0] * numpy.cos(turn), elements[0] * numpy.sin(turn), "0.85", lw=0.8)
         wide.plot(*place, "o")
         wide.annotate(name, place, xytext=(6, 6), textcoords="offset points")

@@ -47,7 +47,10 @@ def normal_distribution(np, x):
 
 
 def program(np, spot, strikes, maturities, volatilities):
-    """Return call, put, delta, gamma, vega and theta of the call: volatility × maturity × strike."""
+    """Return call, put and the call's Greeks, each volatility × maturity × strike.
+
+    The Greeks are delta, gamma, vega and theta.
+    """
     strike = strikes[None, None, :]
     time = maturities[None, :, None]
     volatility = volatilities[:, None, None]

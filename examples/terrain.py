@@ -69,7 +69,9 @@ def draw(inputs, outputs):
     before, after, change = outputs
     figure = Figure(figsize=(15, 4.6), layout="constrained")
     axes = figure.subplots(1, 3)
-    for panel, light, title in zip(axes, (before, after), ("today", "after diffusion"), strict=False):
+    for panel, light, title in zip(
+        axes[:2], (before, after), ("today", "after diffusion"), strict=True
+    ):
         panel.imshow(light, cmap="gray", vmin=0, vmax=1)
         panel.set_title(f"Jacksboro fault, {title}")
     limit = numpy.quantile(abs(change), 0.995)

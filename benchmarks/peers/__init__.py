@@ -1,7 +1,7 @@
 """All peers by name.  A peer whose package is missing refuses with the reason."""
 
 from benchmarks.peers.cupy_peer import CuPy
-from benchmarks.peers.host import NumExpr, Numba, NumPy
+from benchmarks.peers.host import Numba, NumExpr, NumPy
 from benchmarks.peers.jax_peer import Jax
 from benchmarks.peers.peer import Peer, Refused
 from benchmarks.peers.tiledarray_peer import TiledArray

@@ -27,11 +27,14 @@ class Peer:
         Where it can run.
     compiles : bool
         Whether its first call compiles (and may take so long that it needs a limit).
+    only_variants : bool
+        Whether it takes part only in workloads that have words for it; else it has to refuse.
     """
 
     name: ClassVar[str]
     devices: ClassVar[tuple[str, ...]]
     compiles: ClassVar[bool] = False
+    only_variants: ClassVar[bool] = False
 
     def __init__(self, device: str) -> None:
         if device not in self.devices:

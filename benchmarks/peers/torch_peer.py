@@ -53,6 +53,7 @@ class TorchLibrary(Torch):
     """PyTorch's own routine for the whole workload, where it has one."""
 
     name = "torch library"
+    only_variants = True
 
     def build(self, workload: Workload) -> Callable[..., Any]:
         run = self.variant(workload, "torch library")
