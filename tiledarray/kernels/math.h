@@ -137,8 +137,8 @@ template <class R> TA_FN R m_nextafter(R x, R y) {
 }
 template <class H> TA_FN H nextafter_half(H x, H y) {
     f32 a = widen(x), b = widen(y);
-    u16 next = next_bits(x.bits, y.bits, a == b, b > a);
-    return (a != a) | (b != b) ? cast<H>(a + b) : H{next};
+    u16 next = next_bits((u16)x, (u16)y, a == b, b > a);
+    return (a != a) | (b != b) ? cast<H>(a + b) : (H)next;
 }
 TA_FN f16 m_nextafter(f16 x, f16 y) {  // of two zeros NumPy returns the first here
     return widen(x) == widen(y) ? x : nextafter_half(x, y);
@@ -151,11 +151,11 @@ template <class R> TA_FN R m_spacing(R x) {
     return is_finite(x) ? next - x : quiet_nan<R>();
 }
 TA_FN bf16 m_spacing(bf16 x) {
-    f32 a = widen(x), next = widen(bf16{(u16)(x.bits + 1)});
+    f32 a = widen(x), next = widen((bf16)((u16)x + 1));
     return cast<bf16>(is_finite(a) ? next - a : quiet_nan<f32>());
 }
 TA_FN f16 m_spacing(f16 x) {
-    f32 a = widen(x), next = widen(m_nextafter(x, f16{0x7c00}));
+    f32 a = widen(x), next = widen(m_nextafter(x, (f16)0x7c00));
     return cast<f16>(is_finite(a) ? next - a : quiet_nan<f32>());
 }
 
@@ -201,6 +201,10 @@ template <class I> TA_FN I quotient(I x, I y) {
 #endif
     return (I)(x / y);
 }
+template <class I> TA_FN bool negative(I x) {
+    if constexpr (is_signed<I>) return x < 0;
+    else return false;
+}
 template <class I> TA_FN bool is_minus_one(I y) {
     if constexpr (is_signed<I>) return y == (I)-1;
     else return false;
@@ -217,7 +221,7 @@ template <class T> TA_FN T m_remainder(T x, T y) {
     if constexpr (is_real<T>) return real_remainder(x, y);
     else {
         T rest = m_fmod(x, y);
-        return (T)((rest != 0) & ((rest < 0) != (y < 0)) ? rest + y : rest);
+        return (T)((rest != 0) & (negative(rest) != negative(y)) ? rest + y : rest);
     }
 }
 template <class T> TA_FN T m_floor_divide(T x, T y) {
@@ -226,7 +230,7 @@ template <class T> TA_FN T m_floor_divide(T x, T y) {
         T divisor = safe_divisor(y);
         T ratio = quotient(x, divisor);
         T rest = (T)(x - (T)(ratio * divisor));
-        T floored = (T)(ratio - ((rest != 0) & ((rest < 0) != (divisor < 0)) ? 1 : 0));
+        T floored = (T)(ratio - ((rest != 0) & (negative(rest) != negative(divisor)) ? 1 : 0));
         T negated = (T)((wide_of<T>)0 - (wide_of<T>)x);
         return y == 0 ? (T)0 : is_minus_one(y) ? negated : floored;
     }
@@ -257,27 +261,26 @@ template <class T> TA_FN T m_sign(T x) {
 // By squaring.  A negative exponent gives 0: NumPy raises, which the recorder sees to.
 template <class T> TA_FN T m_power(T x, T n) {
     using W = wide_of<T>;
-    W result = 1, base = (W)x, left = n < 0 ? (W)0 : (W)n;
-    bool negative = n < 0;
+    W result = 1, base = (W)x, left = negative(n) ? (W)0 : (W)n;
     while (left != 0) {
         result *= left & 1 ? base : (W)1;
         base *= base;
         left >>= 1;
     }
-    return negative ? (T)0 : (T)result;
+    return negative(n) ? (T)0 : (T)result;
 }
 template <class T> TA_FN T m_left_shift(T x, T n) {
     constexpr T width = (T)(8 * sizeof(T));
-    bool inside = (n >= 0) & (n < width);
+    bool inside = !negative(n) & (n < width);
     return inside ? (T)((wide_of<T>)x << (inside ? n : (T)0)) : (T)0;
 }
 template <class T> TA_FN T m_right_shift(T x, T n) {
     constexpr T width = (T)(8 * sizeof(T));
-    bool inside = (n >= 0) & (n < width);
-    return (T)(x >> (inside ? n : (T)(width - 1))) * (T)(inside | (x < 0));
+    bool inside = !negative(n) & (n < width);
+    return (T)(x >> (inside ? n : (T)(width - 1))) * (T)(inside | negative(x));
 }
 template <class T> TA_FN u64 magnitude(T x) {
-    return x < 0 ? (u64)0 - (u64)x : (u64)x;
+    return negative(x) ? (u64)0 - (u64)x : (u64)x;
 }
 template <class T> TA_FN u8 m_bitwise_count(T x) {
     u64 b = magnitude(x);
@@ -304,26 +307,54 @@ template <class T> TA_FN T m_lcm(T x, T y) {
 // ---- comparison ----
 
 template <class A, class B> TA_FN bool m_equal(A x, B y) {
-    if constexpr (is_signed<A> && is_unsigned<B>) return (x >= 0) & ((B)x == y);
+    if constexpr (is_bool<A> && is_bool<B>) return bool_byte(x) == bool_byte(y);
+    else if constexpr (is_signed<A> && is_unsigned<B>) return (x >= 0) & ((B)x == y);
     else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x == (A)y);
     else return x == y;
 }
 template <class A, class B> TA_FN bool m_less(A x, B y) {
-    if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x < y);
+    if constexpr (is_bool<A> && is_bool<B>) return bool_byte(x) < bool_byte(y);
+    else if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x < y);
     else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x < (A)y);
     else return x < y;
 }
 template <class A, class B> TA_FN bool m_less_equal(A x, B y) {
-    if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x <= y);
+    if constexpr (is_bool<A> && is_bool<B>) return bool_byte(x) <= bool_byte(y);
+    else if constexpr (is_signed<A> && is_unsigned<B>) return (x < 0) | ((B)x <= y);
     else if constexpr (is_unsigned<A> && is_signed<B>) return (y >= 0) & (x <= (A)y);
     else return x <= y;
 }
 
-// maximum and minimum let NaN through, fmax and fmin drop it.
-template <class T> TA_FN T m_maximum(T x, T y) { return m_less(y, x) | is_nan(x) ? x : y; }
-template <class T> TA_FN T m_minimum(T x, T y) { return m_less(x, y) | is_nan(x) ? x : y; }
-template <class T> TA_FN T m_fmax(T x, T y) { return m_less_equal(y, x) | is_nan(y) ? x : y; }
-template <class T> TA_FN T m_fmin(T x, T y) { return m_less_equal(x, y) | is_nan(y) ? x : y; }
+// maximum and minimum let NaN through, fmax and fmin drop it.  Two selects, one after the other:
+// g++ turns a select on an `or` of conditions into branches once two such are chained.
+template <class T> TA_FN T m_maximum(T x, T y) {
+    T larger = m_less(y, x) ? x : y;
+    return is_nan(x) ? x : larger;
+}
+template <class T> TA_FN T m_minimum(T x, T y) {
+    T smaller = m_less(x, y) ? x : y;
+    return is_nan(x) ? x : smaller;
+}
+template <class T> TA_FN T m_fmax(T x, T y) {
+    T larger = m_less_equal(y, x) ? x : y;
+    return is_nan(y) ? x : larger;
+}
+template <class T> TA_FN T m_fmin(T x, T y) {
+    T smaller = m_less_equal(x, y) ? x : y;
+    return is_nan(y) ? x : smaller;
+}
+// Both sides are evaluated before (a load under a condition does not vectorise), and the
+// condition is read as a byte (nor does g++ 12 vectorise loads of bools otherwise).
+template <class T> TA_FN T m_where(bool condition, T x, T y) {
+    return bool_byte(condition) != 0 ? x : y;
+}
+
+// ---- logic: on bytes, because g++ 12 does not vectorise it on bools that were loaded ----
+
+TA_FN bool m_not(bool x) { return bool_byte(x) == 0; }
+TA_FN bool m_and(bool x, bool y) { return (bool_byte(x) & bool_byte(y)) != 0; }
+TA_FN bool m_or(bool x, bool y) { return (bool_byte(x) | bool_byte(y)) != 0; }
+TA_FN bool m_xor(bool x, bool y) { return bool_byte(x) != bool_byte(y); }
 
 template <class T> TA_FN bool m_isnan(T x) { return is_nan(x); }
 template <class T> TA_FN bool m_isinf(T x) {

@@ -23,8 +23,8 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using f32 = float;
 using f64 = double;
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
+enum class f16 : u16 {};   // scalars, not structs: a struct declared in a simd loop stops
+enum class bf16 : u16 {};  // its vectorisation
 template <class R> struct alignas(sizeof(R)) Complex { R re, im; };
 using c64 = Complex<f32>;
 using c128 = Complex<f64>;
@@ -78,6 +78,8 @@ TA_FN u64 bits_of(f64 x) { return __builtin_bit_cast(u64, x); }
 TA_FN f32 from_bits(u32 x) { return __builtin_bit_cast(f32, x); }
 TA_FN f64 from_bits(u64 x) { return __builtin_bit_cast(f64, x); }
 
+TA_FN u8 bool_byte(bool x) { return __builtin_bit_cast(u8, x); }
+
 template <class T> TA_FN T infinity() {
     if constexpr (sizeof(T) == 4) return from_bits(0x7f800000u);
     else return from_bits(0x7ff0000000000000ull);
@@ -90,18 +92,18 @@ template <class T> TA_FN T quiet_nan() {
 // ---- float16 and bfloat16 ----
 
 #if TA_DEVICE
-TA_FN f32 widen(f16 x) { f32 r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x.bits)); return r; }
+TA_FN f32 widen(f16 x) { f32 r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"((u16)x)); return r; }
 TA_FN f16 round_f16(f32 x) {
-    f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.bits) : "f"(x)); return r;
+    u16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return (f16)r;
 }
 TA_FN f16 round_f16(f64 x) {
-    f16 r; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.bits) : "d"(x)); return r;
+    u16 r; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r) : "d"(x)); return (f16)r;
 }
 #else
 // The two float conversions without a branch, so that loops over them vectorise: scaling by a
 // power of two lets the float unit do the exponent and the rounding (M. Dukhan, FP16 library).
 TA_FN f32 widen(f16 x) {
-    u32 word = (u32)x.bits << 16;
+    u32 word = (u32)x << 16;
     u32 twice = word + word;
     f32 normal = from_bits((twice >> 4) + (0xe0u << 23)) * 0x1.0p-112f;
     f32 denormal = from_bits((twice >> 17) | (126u << 23)) - 0.5f;
@@ -115,7 +117,7 @@ TA_FN f16 round_f16(f32 x) {
     bias = bias < 0x71000000u ? 0x71000000u : bias;
     u32 sum = bits_of(from_bits((bias >> 1) + 0x07800000u) + base);
     u32 finite = ((sum >> 13) & 0x7c00u) + (sum & 0xfffu);
-    return {(u16)(((word & 0x80000000u) >> 16) | (twice > 0xff000000u ? 0x7e00u : finite))};
+    return (f16)(((word & 0x80000000u) >> 16) | (twice > 0xff000000u ? 0x7e00u : finite));
 }
 // Rounding first to odd makes the second rounding that of the exact value.
 TA_FN f16 round_f16(f64 x) {
@@ -128,11 +130,11 @@ TA_FN f16 round_f16(f64 x) {
 }
 #endif
 
-TA_FN f32 widen(bf16 x) { return from_bits((u32)x.bits << 16); }
+TA_FN f32 widen(bf16 x) { return from_bits((u32)x << 16); }
 TA_FN bf16 round_bf16(f32 x) {
     u32 word = bits_of(x);
     u32 rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
-    return {(u16)(x != x ? ((word >> 16) & 0x8000u) | 0x7fc0u : rounded)};
+    return (bf16)(x != x ? ((word >> 16) & 0x8000u) | 0x7fc0u : rounded);
 }
 TA_FN bf16 round_bf16(f64 x) { return round_bf16((f32)x); }
 
@@ -162,7 +164,9 @@ template <class To, class R> TA_FN To truncate(R x) {
 
 // The value converted as NumPy's astype does; a complex number loses its imaginary part.
 template <class To, class From> TA_FN To cast(From x) {
-    if constexpr (is_same<To, From>) return x;
+    if constexpr (is_bool<To> && is_bool<From>) return bool_byte(x) != 0;
+    else if constexpr (is_same<To, From>) return x;
+    else if constexpr (is_bool<From>) return cast<To>(bool_byte(x));
     else if constexpr (is_complex<From> && is_bool<To>) return (x.re != 0) | (x.im != 0);
     else if constexpr (is_complex<From> && is_complex<To>)
         return To{(part_of<To>)x.re, (part_of<To>)x.im};

@@ -6,9 +6,9 @@ import numpy as np
 
 from tiledarray.ops.ufunc import ufunc
 
-add = ufunc(np.add, {"b": "x | y", "iu": "m_add(x, y)", "fc": "x + y"})
+add = ufunc(np.add, {"b": "m_or(x, y)", "iu": "m_add(x, y)", "fc": "x + y"})
 subtract = ufunc(np.subtract, {"iu": "m_subtract(x, y)", "fc": "x - y"})
-multiply = ufunc(np.multiply, {"b": "x & y", "iu": "m_multiply(x, y)", "fc": "x * y"})
+multiply = ufunc(np.multiply, {"b": "m_and(x, y)", "iu": "m_multiply(x, y)", "fc": "x * y"})
 divide = ufunc(np.divide, "x / y", cost=4)
 floor_divide = ufunc(np.floor_divide, "m_floor_divide(x, y)", cost=20)
 remainder = ufunc(np.remainder, "m_remainder(x, y)", cost=20)

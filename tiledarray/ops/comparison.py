@@ -7,21 +7,21 @@ import numpy as np
 from tiledarray.ops.ufunc import ufunc
 
 equal = ufunc(np.equal, "m_equal(x, y)")
-not_equal = ufunc(np.not_equal, "!m_equal(x, y)")
+not_equal = ufunc(np.not_equal, "m_not(m_equal(x, y))")
 less = ufunc(np.less, "m_less(x, y)")
 less_equal = ufunc(np.less_equal, "m_less_equal(x, y)")
 greater = ufunc(np.greater, "m_less(y, x)")
 greater_equal = ufunc(np.greater_equal, "m_less_equal(y, x)")
 
-maximum = ufunc(np.maximum, {"b": "x | y", "*": "m_maximum(x, y)"}, cost=2)
-minimum = ufunc(np.minimum, {"b": "x & y", "*": "m_minimum(x, y)"}, cost=2)
-fmax = ufunc(np.fmax, {"b": "x | y", "*": "m_fmax(x, y)"}, cost=2)
-fmin = ufunc(np.fmin, {"b": "x & y", "*": "m_fmin(x, y)"}, cost=2)
+maximum = ufunc(np.maximum, {"b": "m_or(x, y)", "*": "m_maximum(x, y)"}, cost=2)
+minimum = ufunc(np.minimum, {"b": "m_and(x, y)", "*": "m_minimum(x, y)"}, cost=2)
+fmax = ufunc(np.fmax, {"b": "m_or(x, y)", "*": "m_fmax(x, y)"}, cost=2)
+fmin = ufunc(np.fmin, {"b": "m_and(x, y)", "*": "m_fmin(x, y)"}, cost=2)
 
-logical_and = ufunc(np.logical_and, "cast<bool>(x) & cast<bool>(y)")
-logical_or = ufunc(np.logical_or, "cast<bool>(x) | cast<bool>(y)")
-logical_xor = ufunc(np.logical_xor, "cast<bool>(x) ^ cast<bool>(y)")
-logical_not = ufunc(np.logical_not, "!cast<bool>(x)")
+logical_and = ufunc(np.logical_and, "m_and(cast<bool>(x), cast<bool>(y))")
+logical_or = ufunc(np.logical_or, "m_or(cast<bool>(x), cast<bool>(y))")
+logical_xor = ufunc(np.logical_xor, "m_xor(cast<bool>(x), cast<bool>(y))")
+logical_not = ufunc(np.logical_not, "m_not(cast<bool>(x))")
 
 isnan = ufunc(np.isnan, "m_isnan(x)")
 isinf = ufunc(np.isinf, "m_isinf(x)")

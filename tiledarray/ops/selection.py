@@ -66,11 +66,11 @@ def _make_complex(xp: Any, re: Any, im: Any, *, dtype: Any) -> Any:
     return result
 
 
-where = plain("where", _where, "x ? y : z", _where_rule)
+where = plain("where", _where, "m_where(x, y, z)", _where_rule)
 clip = plain(
     "clip",
     _clip,
-    {"b": "(x | y) & z", "*": "m_minimum(m_maximum(x, y), z)"},
+    {"b": "m_and(m_or(x, y), z)", "*": "m_minimum(m_maximum(x, y), z)"},
     _common_rule,
     cost=4,
 )
