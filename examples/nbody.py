@@ -22,7 +22,9 @@ PLANETS = {
     "Uranus": (19.18916464, 0.04725744, 0.77263783, 313.23810451, 170.95427630, 74.01692503),
     "Neptune": (30.06992276, 0.00859048, 1.77004347, -55.12002969, 44.96476227, 131.78422574),
 }
-PLANETS_PER_SUN = {"Jupiter": 1047.3486, "Saturn": 3497.898, "Uranus": 22902.98, "Neptune": 19412.24}
+PLANETS_PER_SUN = {
+    "Jupiter": 1047.3486, "Saturn": 3497.898, "Uranus": 22902.98, "Neptune": 19412.24,
+}  # fmt: skip
 INNER_PLANETS = 1 / 6023600 + 1 / 408523.71 + 1 / 328900.56 + 1 / 3098708
 BELT = 1.2e-9  # mass of all asteroids, in Suns
 GRAVITY = 4 * math.pi**2  # AU³ / (Sun · year²)

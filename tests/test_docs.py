@@ -1,0 +1,77 @@
+"""Documents are executed: Python blocks, docstring examples, and the README's commands."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tiledarray
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NEEDS_MORE = ("tiledarray.runtime.cuda", "tiledarray.ipython", "tiledarray.__main__")
+
+
+def blocks(language):
+    """Return (document, line, text) of each block in `language`."""
+    return [
+        (path.relative_to(ROOT), text.count("\n", 0, found.start()) + 2, found.group(2))
+        for path in DOCUMENTS
+        for text in [path.read_text()]
+        for found in BLOCK.finditer(text)
+        if found.group(1) == language
+    ]
+
+
+def modules():
+    """Return the names of the package's modules that import anywhere."""
+    found = pkgutil.walk_packages(tiledarray.__path__, "tiledarray.", onerror=lambda name: None)
+    names = [module.name for module in found if not module.name.startswith(NEEDS_MORE)]
+    return ["tiledarray", *names]
+
+
+@pytest.mark.parametrize(
+    ("document", "line", "text"), [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in blocks("python")]
+)
+def test_python_block_runs(document, line, text, tmp_path):
+    # In a process of its own, and from a file, as a reader would run it.
+    script = tmp_path / "block.py"
+    script.write_text("\n" * (line - 1) + text)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{document}, line {line}:\n{done.stderr}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples(name):
+    found = doctest.testmod(
+        importlib.import_module(name),
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
+    )
+    assert found.failed == 0
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    (command,) = [text.strip() for _, _, text in blocks("bash") if "pytest" in text]
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_examples_of_the_readme_exist():
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    files = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__", "harness"}
+    assert set(table) == files
+
+
+def test_links_of_the_documents_lead_somewhere():
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
