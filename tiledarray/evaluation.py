@@ -235,4 +235,6 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
 def _owned(array: Any, node: Node) -> Buffer:
     """A buffer that shares no memory with another node's."""
     copy = array.base is not None or not array.flags.owndata
-    return node.device.wrap(array, copy=copy)
+    buffer = node.device.wrap(array, copy=copy)
+    buffer.shared = False  # nobody else has seen it
+    return buffer

@@ -329,10 +329,10 @@ class Executable:
         counters["library calls"] += 1
         wrap = self.device.wrap
         if isinstance(result, tuple):
-            buffers[value] = tuple(wrap(part, copy=False) for part in result)
+            buffers[value] = tuple(_fresh(wrap(part, copy=False)) for part in result)
         else:
             own = not any(result is operand for operand in operands)
-            buffers[value] = wrap(result, copy=not own or result.base is not None)
+            buffers[value] = _fresh(wrap(result, copy=not own or result.base is not None))
 
     def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         """A library call's operand: a scalar, or a strided view of a stored value."""
@@ -371,6 +371,12 @@ class Executable:
 
 
 SERIAL = 1 << 17
+
+
+def _fresh(buffer: Buffer) -> Buffer:
+    """A library's own result: nobody else has seen it."""
+    buffer.shared = False
+    return buffer
 
 
 def _releases(plan: Plan) -> list[list[Value]]:

@@ -37,6 +37,11 @@ def place(kernel: Kernel, target: Target) -> Kernel:
         if worth and size <= budget:
             cell.held = True
             budget -= size
+    if target.kind == "cpu":
+        schedule.scratch_bytes = sum(
+            -(-schedule.lane.size * cell.dtype.itemsize // 64) * 64
+            for cell in kernel.cells if cell.held
+        )
     return kernel
 
 

@@ -115,6 +115,42 @@ def reduction_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignor
     return builder.make(op, (axes, *attrs[1:]), (source,), shape, dtype)
 
 
+def reduction_without_unit_axes(  # type: ignore[no-untyped-def]
+    builder, op, attrs, args, shape, dtype
+):
+    """Axes of length one are dropped, not reduced."""
+    inner = args[0]
+    axes, accumulate = attrs
+    real = tuple(axis for axis in axes if inner.shape[axis] != 1)
+    if len(real) == len(axes) and axes:
+        return None
+    if real:
+        dropped = [axis for axis in axes if axis not in real]
+        kept = [axis for axis in range(len(inner.shape)) if axis not in dropped]
+        squeezed = builder.make(movement.reshape, None, (inner,),
+                                tuple(inner.shape[axis] for axis in kept), inner.dtype)
+        moved = tuple(kept.index(axis) for axis in real)
+        return builder.make(op, (moved, accumulate), (squeezed,), shape, dtype)
+    point = builder.make(movement.reshape, None, (inner,), shape, inner.dtype)
+    if op.combine:
+        return _cast(builder, point, dtype)
+    if op.name == "deviation":
+        return _deviation_of_one(builder, point, accumulate, shape, dtype)
+    return builder.make(movement.full, None, (0,), shape, dtype)
+
+
+def _deviation_of_one(builder: Builder, point: Value, accumulate: Any, shape: tuple[int, ...],
+                      dtype: np.dtype[Any]) -> Value:
+    point = _cast(builder, point, accumulate if accumulate is not None else point.dtype)
+    loop = point.dtype
+    subtract = elementwise.BY_NAME["subtract"]
+    nothing = builder.make(subtract, (loop, loop), (point, point), shape, loop)
+    if loop.kind == "c":
+        part = np.empty(0, loop).real.dtype
+        nothing = builder.make(elementwise.BY_NAME["real"], (loop,), (nothing,), shape, part)
+    return _cast(builder, nothing, dtype)
+
+
 def unroll_small_reduction(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
     """A handful of elements is combined directly: it fuses like any elementwise work."""
     inner = args[0]
@@ -176,7 +212,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
         reshape_before_elementwise,
     ),
-    Reduction: (reduction_of_reshape, unroll_small_reduction),
+    Reduction: (reduction_without_unit_axes, reduction_of_reshape, unroll_small_reduction),
     AxisView: (view_of_nothing_moved,),
     Elementwise: (cast_to_same,),
 }

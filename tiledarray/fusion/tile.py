@@ -195,9 +195,6 @@ def _tile_host(kernel: Kernel) -> None:
             schedule.unroll = 4
         schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
         _split(kernel, SPLIT, rows // schedule.row_tile)
-        schedule.scratch_bytes = sum(
-            (lane * cell.dtype.itemsize + 63) // 64 * 64 for cell in kernel.cells if cell.held
-        )
     else:
         schedule.width = 256 if lane >= 256 else 64 if lane >= 64 else 16
         schedule.lane_tile = schedule.width

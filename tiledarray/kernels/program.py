@@ -207,7 +207,7 @@ class Printer:
     def _param(self, cell: Cell) -> str:
         param: Any = cell.value
         if not isinstance(param, Param):
-            return str(param or 0)
+            return f"i64({param or 0})"
         if param.kind is complex:
             name = f"f{param.index}"
             self.arg(Slot("param", name, "c128", number=param.index, param=complex))
@@ -439,6 +439,8 @@ class Printer:
         steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
         lane = len(self.axes) - 1
         held = [cell for cell in self.kernel.cells if cell.held]
+        if held:
+            self.put("TA_SCRATCH")
         for cell in held:
             self.put(f"TA_HELD({ctype(cell.dtype)}, h{cell.number}, {self._extent(lane)});")
         for number in range(1, self.kernel.group.phases + 1):

@@ -101,13 +101,15 @@ template <class T> struct Prod {
 
 // Max and Min propagate NaN, as NumPy's do.
 template <class T, class Order> struct Extreme {
-  using Lane = T;
-  using Total = T;
-  TA_MEMBER static Lane lane() { return Order::template worst<T>(); }
+  using Lane = typename LaneOf<T>::type;
+  using Total = Lane;
+  TA_MEMBER static Lane lane() { return Order::template worst<Lane>(); }
   TA_MEMBER static Total total() { return lane(); }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane = Order::pick(lane, x); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { add(total, lane, 0); }
-  TA_MEMBER static void merge(Total& total, const Total& other) { add(total, other, 0); }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { merge(lane, cast<Lane>(x)); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { merge(total, lane); }
+  TA_MEMBER static void merge(Total& total, const Total& other) {
+    total = Order::pick(total, other);
+  }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
 };
 struct Upward {
@@ -150,14 +152,16 @@ template <class T> struct Found {
   i64 at;  // -1: nothing yet
 };
 template <class T, class Order> struct ArgExtreme {
-  using Lane = Found<T>;
-  using Total = Found<T>;
-  TA_MEMBER static Lane lane() { return Lane{Order::template worst<T>(), -1}; }
+  using X = typename LaneOf<T>::type;
+  using Lane = Found<X>;
+  using Total = Found<X>;
+  TA_MEMBER static Lane lane() { return Lane{Order::template worst<X>(), -1}; }
   TA_MEMBER static Total total() { return lane(); }
-  TA_MEMBER static bool ahead(const T& x, const T& best) {
+  TA_MEMBER static bool ahead(const X& x, const X& best) {
     return Order::better(x, best) || (is_nan(x) && !is_nan(best));
   }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx at) {
+  TA_MEMBER static void add(Lane& lane, const T& value, idx at) {
+    const X x = cast<X>(value);
     const bool better = lane.at < 0 || ahead(x, lane.x);
     lane.x = better ? x : lane.x;
     lane.at = better ? i64(at) : lane.at;
@@ -257,6 +261,7 @@ enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total
 #define TA_ROWS(row, range) for (idx row = range.begin + ty; row < range.end; row += TY)
 #define TA_ONCE if (tx == 0)
 #define TA_FIRST if (ty == 0)
+#define TA_SCRATCH
 #define TA_HELD(T, name, length) T name[C * V]
 #define TA_SLOT(j, c, v) ((c) * V + (v))
 
@@ -443,9 +448,9 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
   return across<TX, R>(total);
 }
-#define TA_COPY_OUTSIDE(to, from, range, begin, end, inside) \
-  for (idx j = range.begin + tx; j < range.end; j += TX) \
-    if (!(inside) || j < (begin) || j >= (end)) (to)[j] = (from)[j];
+#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE) \
+  for (idx j = PART.begin + tx; j < PART.end; j += TX) \
+    if (!(INSIDE) || j < (FIRST) || j >= (LAST)) (TO)[j] = (FROM)[j];
 
 #else
 // ============================================= host ==============================================
@@ -463,7 +468,8 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
 #define TA_ROWS(row, range) for (idx row = range.begin; row < range.end; ++row)
 #define TA_ONCE
 #define TA_FIRST
-#define TA_HELD(T, name, length) T* const name = take<T>(scratch, length)
+#define TA_SCRATCH char* held = scratch;  // the same for every row
+#define TA_HELD(T, name, length) T* const name = take<T>(held, length)
 #define TA_SLOT(j, c, v) ((j) + (v))
 
 template <class T> TA_FN T* take(char*& scratch, idx length) {
@@ -562,12 +568,12 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = 0; k < count; ++k) R::merge(total, parts[k]);
   return total;
 }
-#define TA_COPY_OUTSIDE(to, from, range, begin, end, inside)                                  \
-  if (!(inside)) {                                                                            \
-    copy_lanes((to), (from), range);                                                          \
-  } else {                                                                                    \
-    copy_lanes((to), (from), Range{range.begin, min_idx(range.end, (begin))});                \
-    copy_lanes((to), (from), Range{range.begin > (end) ? range.begin : (end), range.end});    \
+#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE)                               \
+  if (!(INSIDE)) {                                                                         \
+    copy_lanes((TO), (FROM), PART);                                                        \
+  } else {                                                                                 \
+    copy_lanes((TO), (FROM), Range{PART.begin, min_idx(PART.end, (FIRST))});               \
+    copy_lanes((TO), (FROM), Range{PART.begin > (LAST) ? PART.begin : (LAST), PART.end});  \
   }
 template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
   for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
