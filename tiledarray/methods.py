@@ -17,10 +17,10 @@ from tiledarray.runtime.device import resolve
 from tiledarray.signatures import UnsupportedDtypeError, is_numeric
 
 
-def _axis(axis: Any, ndim: int) -> int:
+def _axis(axis: Any, ndim: int, name: str | None = None) -> int:
     number = operator.index(axis)
     if not -ndim <= number < ndim:
-        raise np.exceptions.AxisError(number, ndim)
+        raise np.exceptions.AxisError(number, ndim, name)
     return number % ndim
 
 
@@ -40,9 +40,9 @@ def _is_dense(array: Any) -> bool:
     )
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _method(name: str) -> Callable[..., Any]:
     """Make a method of a reduction; NumPy does it for dtypes that no kernel knows."""
-    name = function.__name__
+    function = getattr(reductions, name)
 
     def method(self: Handle, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -51,7 +51,7 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
             return fallback.call(name, getattr(np, name), (self, *args), kwargs)
 
     method.__name__ = name
-    method.__doc__ = function.__doc__
+    method.__doc__ = f"See `numpy.{name}`."
     return method
 
 
@@ -121,7 +121,7 @@ class Shaping:
     def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
         """Return a view with two axes exchanged."""
         places = list(range(self.ndim))
-        first, second = _axis(axis1, self.ndim), _axis(axis2, self.ndim)
+        first, second = _axis(axis1, self.ndim, "axis1"), _axis(axis2, self.ndim, "axis2")
         places[first], places[second] = second, first
         return view_of(self, views.permutation(self.shape, places))
 
@@ -143,7 +143,7 @@ class Shaping:
         """Return a read-only view of a diagonal."""
         if self.ndim < 2:
             raise ValueError("diag requires an array of at least two dimensions")
-        first, second = _axis(axis1, self.ndim), _axis(axis2, self.ndim)
+        first, second = _axis(axis1, self.ndim, "axis1"), _axis(axis2, self.ndim, "axis2")
         if first == second:
             raise ValueError("axis1 and axis2 cannot be the same")
         step = views.diagonal(self.shape, offset, first, second)
@@ -251,12 +251,12 @@ class Copying:
     def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
         """Return the values limited to an interval."""
         if min is None and max is None:
-            raise ValueError("One of max or min must be given")
+            return np.positive(self, out=out, **options)
         if max is None:
             return np.maximum(self, min, out=out, **options)
         if min is None:
             return np.minimum(self, max, out=out, **options)
-        return np.minimum(np.maximum(self, min), max, out=out, **options)
+        return np.clip(self, min, max, out=out, **options)
 
     def dot(self: Any, other: Any, out: Any = None) -> Any:
         """See `numpy.dot`."""
@@ -421,19 +421,19 @@ class Methods(Shaping, Copying, Looking):
 
     __slots__ = ()
 
-    sum = _method(reductions.sum)
-    prod = _method(reductions.prod)
-    min = _method(reductions.min)
-    max = _method(reductions.max)
-    all = _method(reductions.all)
-    any = _method(reductions.any)
-    mean = _method(reductions.mean)
-    var = _method(reductions.var)
-    std = _method(reductions.std)
-    argmin = _method(reductions.argmin)
-    argmax = _method(reductions.argmax)
-    cumsum = _method(reductions.cumsum)
-    cumprod = _method(reductions.cumprod)
+    sum = _method("sum")
+    prod = _method("prod")
+    min = _method("min")
+    max = _method("max")
+    all = _method("all")
+    any = _method("any")
+    mean = _method("mean")
+    var = _method("var")
+    std = _method("std")
+    argmin = _method("argmin")
+    argmax = _method("argmax")
+    cumsum = _method("cumsum")
+    cumprod = _method("cumprod")
 
     take = _by_numpy("take")
     repeat = _by_numpy("repeat")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy._core._exceptions import _UFuncNoLoopError
 
 from tiledarray import fallback, record, views
 from tiledarray.graph import Node
@@ -123,6 +124,21 @@ def _unary(op: Elementwise) -> Method:
     return method
 
 
+def _equality(op: Elementwise, otherwise: bool) -> Method:
+    """Make ``==`` or ``!=``: what cannot be compared differs."""
+    forward = _forward(op)
+
+    def method(self: Handle, other: Any) -> Any:
+        try:
+            return forward(self, other)
+        except _UFuncNoLoopError:
+            node = self.node
+            shape = record.broadcast(node.shape, np.shape(other))
+            return wrap(record.full(shape, otherwise, np.dtype(bool), node.device))
+
+    return method
+
+
 _SHORT_POWERS = {2: "square", 1: "positive", -1: "reciprocal", 0.5: "sqrt"}
 
 
@@ -182,6 +198,8 @@ def _methods() -> dict[str, Method]:
         methods[f"__i{short}__"] = _in_place(forward, op.ufunc)
     for short, name in _COMPARISONS.items():
         methods[f"__{short}__"] = _forward(BY_NAME[name])
+    methods["__eq__"] = _equality(BY_NAME["equal"], False)
+    methods["__ne__"] = _equality(BY_NAME["not_equal"], True)
     for short, name in _UNARY.items():
         methods[f"__{short}__"] = _unary(BY_NAME[name])
     for name, method in methods.items():

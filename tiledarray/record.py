@@ -22,7 +22,6 @@ from tiledarray.recorder import (
     local,
     look,
     note_fallback,
-    track,
     user_site,
 )
 from tiledarray.signatures import (
@@ -38,8 +37,7 @@ from tiledarray.signatures import (
 __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable", "cast",
     "elementwise", "expand_dims", "fallbacks", "flush", "full", "iota", "item", "leaf", "library", "live_pending",
-    "local", "look", "note_fallback", "reduce", "reshape", "shape_text", "signature", "track",
-    "transpose", "unary", "update", "user_site", "view",
+    "local", "look", "note_fallback", "reduce", "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
 ]
 
 Operand = Any  # Node, or a Python scalar

@@ -76,9 +76,7 @@ class Recorder:
 
     def flush(self, node: Node | None = None) -> None:
         """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
-        targets = self.pending()
-        self.count = 0  # should the evaluation fail, the next op does not try again at once
-        evaluation.evaluate(targets)
+        _evaluate_apart(self.pending())
         self.reset()
         if node is not None:
             self.count = 1
@@ -103,16 +101,6 @@ local = _Local()
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 
 
-def track(handle: Any) -> None:
-    """Note that the (root) handle has got a pending node."""
-    recorder = local.recorder
-    node = handle._node
-    if recorder.count >= recorder.limit:
-        recorder.consider(node)
-    recorder.sites.append(node.site)
-    recorder.handles.append(ref(handle))
-
-
 def live_pending() -> list[Node]:
     """Return what this thread has recorded and some live handle still holds."""
     return local.recorder.pending()
@@ -121,11 +109,42 @@ def live_pending() -> list[Node]:
 def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
     recorder = local.recorder
+    wanted = [node for node in nodes if node.buffer is None]
     targets = dict.fromkeys(recorder.pending())
-    targets.update(dict.fromkeys(node for node in nodes if node.buffer is None))
+    targets.update(dict.fromkeys(wanted))
     if targets:
-        evaluation.evaluate(list(targets))
+        try:
+            evaluation.evaluate(list(targets))
+        except Exception:
+            # What fails may be something else that is pending: that is told when it is looked at.
+            if len(targets) == len(wanted):
+                raise
+            evaluation.evaluate(wanted)
+            return
     recorder.reset()
+
+
+def _evaluate_apart(targets: list[Node]) -> None:
+    """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
+
+    A failure is raised where nothing at all can be computed.
+    """
+    if not targets:
+        return
+    try:
+        evaluation.evaluate(targets)
+        return
+    except Exception:
+        if len(targets) == 1:
+            raise
+    failures = []
+    for target in targets:
+        try:
+            evaluation.evaluate([target])
+        except Exception as error:  # noqa: PERF203
+            failures.append(error)
+    if len(failures) == len(targets):
+        raise failures[0]
 
 
 def note_fallback(name: str, site: Site | None = None) -> None:

@@ -174,7 +174,10 @@ def _index(op: Reduction) -> Callable[..., Any]:
         axes = axes_of(None if axis is None else operator.index(axis), len(node.shape))
         if count_of(node.shape, axes) == 0:
             raise ValueError(f"attempt to get {op.name} of an empty sequence")
-        return _finish(record.reduce(op, node, axes), axes, keepdims, out)
+        result = record.reduce(op, node, axes)
+        if 0 in result.shape:
+            result = record.full(result.shape, 0, result.dtype, node.device)
+        return _finish(result, axes, keepdims, out)
 
     return function
 

@@ -250,6 +250,9 @@ def new_shape(shape: Shape, wanted: Sequence[int]) -> Shape:
 
 
 def _bad_reshape(size: int, wanted: Sequence[int]) -> ValueError:
-    return ValueError(
-        f"cannot reshape array of size {size} into shape {record.shape_text(tuple(wanted))}"
-    )
+    # NumPy's text drops an unknown length at the beginning and writes "newaxis" elsewhere.
+    words = [str(length) if length >= 0 else "newaxis" for length in wanted]
+    while words and words[0] == "newaxis":
+        del words[0]
+    text = ",".join(words) + ("," if len(wanted) == 1 and words else "")
+    return ValueError(f"cannot reshape array of size {size} into shape ({text})")

@@ -1,0 +1,368 @@
+"""`TiledArray` against ndarray: attributes, methods, reductions, protocols, conversions."""
+
+import copy
+import operator
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from tiledarray.array import TiledArray, from_host
+
+X = np.arange(24.0).reshape(2, 3, 4) - 7
+DTYPES = ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16"]
+
+
+def same(found, expected, **tolerance):
+    expected = np.asarray(expected)
+    assert isinstance(found, TiledArray)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    if tolerance:
+        np.testing.assert_allclose(found.numpy(), expected, **tolerance)
+    else:
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def check(function, *arrays, **tolerance):
+    """Compare what a function of arrays does: value, or exception and its text."""
+    try:
+        with np.errstate(all="ignore"):
+            expected = function(*(x.copy() for x in arrays))
+    except Exception as error:
+        with pytest.raises(type(error)) as found:
+            function(*(from_host(x) for x in arrays))
+        assert str(found.value) == str(error)
+        return
+    result = function(*(from_host(x) for x in arrays))
+    if isinstance(expected, (np.ndarray, np.generic)):
+        same(result, expected, **tolerance)
+    else:
+        assert result == expected
+
+
+# Attributes and conversions ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [
+    "shape", "dtype", "ndim", "size", "nbytes", "itemsize", "strides", "real", "imag", "T", "mT",
+])
+@pytest.mark.parametrize("dtype", ["f4", "c16", "?"])
+def test_attributes(name, dtype):
+    x = X.astype(dtype)
+    for view in (lambda a: a, lambda a: a.T, lambda a: a[:, ::-2], lambda a: a[0, 0, 0:1]):
+        check(lambda a, view=view: getattr(view(a), name), x)
+
+
+@pytest.mark.parametrize("function", [
+    bool, float, int, complex, operator.index, len, list, hash, repr, str, format,
+    lambda a: format(a, ".2f"), lambda a: a.item(), lambda a: a.item(0), lambda a: a.tolist(),
+    lambda a: a.tobytes(), lambda a: f"{a}", lambda a: round(a.real.sum(), 1).item(),
+    lambda a: [10, 20, 30][a], lambda a: "x" * a, lambda a: range(a),
+    lambda a: a == None, lambda a: a != "x", lambda a: a < None, lambda a: a in (1, 2),  # noqa: E711
+], ids=range(25))
+@pytest.mark.parametrize("value", [
+    np.zeros(0), np.zeros(1), np.ones((1, 1), int), np.ones(3), np.array(1), np.array(2.5),
+    np.array(True), np.array(1 + 2j),
+], ids=repr)
+def test_conversions(function, value):
+    if function is hash:
+        with pytest.raises(TypeError, match="unhashable type: 'TiledArray'"):
+            hash(from_host(value))
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)
+            expected = function(value.copy())
+    except Exception as error:
+        with pytest.raises(type(error)) as found:
+            function(from_host(value))
+        text = str(error).replace("numpy.ndarray", "TiledArray")
+        if "__index__" not in text and "multiply sequence" not in text:
+            assert str(found.value) == text or "not supported" in text
+        return
+    found = function(from_host(value))
+    if isinstance(expected, (np.ndarray, np.generic)):
+        assert np.asarray(found) == expected if np.size(expected) == 1 else True
+        assert np.array_equal(np.asarray(found), expected)
+    else:
+        assert found == expected
+
+
+def test_text_is_numpys():
+    for x in (X, X.astype("f4"), X > 0, np.array(1.5), np.zeros((0, 3)), np.arange(3, dtype="u1")):
+        assert repr(from_host(x)) == repr(x) and str(from_host(x)) == str(x)
+    assert str(from_host(np.array(0.1, "f4"))) == str(np.float32(0.1))
+
+
+# Methods ----------------------------------------------------------------------------------------
+
+METHODS = {
+    "reshape": lambda a: a.reshape(4, -1),
+    "reshape tuple": lambda a: a.reshape((6, 4)),
+    "reshape F": lambda a: a.reshape(4, 6, order="F"),
+    "reshape wrong": lambda a: a.reshape(5, 5),
+    "reshape wrong -1": lambda a: a.reshape(5, -1),
+    "reshape two unknown": lambda a: a.reshape(-1, -1),
+    "transpose": lambda a: a.transpose(2, 0, 1),
+    "transpose tuple": lambda a: a.transpose((1, 0, -1)),
+    "transpose repeated": lambda a: a.transpose(0, 0, 1),
+    "transpose too few": lambda a: a.transpose(0, 1),
+    "transpose out of bounds": lambda a: a.transpose(0, 1, 3),
+    "swapaxes": lambda a: a.swapaxes(0, -1),
+    "swapaxes out of bounds": lambda a: a.swapaxes(0, 3),
+    "squeeze": lambda a: a[:, :1, None].squeeze(),
+    "squeeze axis": lambda a: a[:, :1, None].squeeze(2),
+    "squeeze wrong": lambda a: a.squeeze(0),
+    "diagonal": lambda a: a.diagonal(1, 1, 2),
+    "trace": lambda a: a.trace(),
+    "astype": lambda a: a.astype("i4"),
+    "astype casting": lambda a: a.astype("i4", casting="safe"),
+    "copy": lambda a: a.copy(),
+    "conj": lambda a: (a * 1j).conj(),
+    "clip": lambda a: a.clip(-1, 5),
+    "clip low": lambda a: a.clip(min=0),
+    "clip none": lambda a: a.clip(),
+    "argsort": lambda a: (a % 5).argsort(axis=1, kind="stable"),
+    "argsort flat": lambda a: (-a).argsort(axis=None),
+    "cumsum": lambda a: a.cumsum(),
+    "cumsum axis": lambda a: a.cumsum(1),
+    "cumprod dtype": lambda a: a.astype("i2").cumprod(axis=-1),
+    "take": lambda a: a.take([1, 5]),
+    "repeat": lambda a: a.repeat(2, axis=0),
+    "round": lambda a: (a / 7).round(2),
+    "view same": lambda a: a.view(),
+    "view int": lambda a: a.view("i8"),
+    "view smaller": lambda a: a.view("f4"),
+    "view larger": lambda a: a.view("c16"),
+    "view wrong": lambda a: a[..., :3].copy().view("c16"),
+    "ptp": lambda a: np.ptp(a, axis=1),
+}
+
+
+@pytest.mark.parametrize("function", METHODS.values(), ids=METHODS.keys())
+def test_methods(function):
+    check(function, X)
+
+
+def test_methods_in_place():
+    for change in (
+        lambda a: a.sort(), lambda a: a.sort(axis=0), lambda a: a.fill(3),
+        lambda a: a[0].sort(axis=0), lambda a: a.T.fill(2), lambda a: a.put([1, 3], [5, 6]),
+    ):
+        ours, expected = from_host(-X), -X
+        change(ours)
+        change(expected)
+        same(ours, expected)
+
+
+# Reductions -------------------------------------------------------------------------------------
+
+AXES = [None, 0, 1, -1, (0, 2), (), (2, 1, 0), 3, (0, 0), -4]
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "all", "any", "mean", "var", "std"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions(name, dtype):
+    x = (X / 9).astype(dtype) if np.dtype(dtype).kind in "fc" else (X % 3).astype(dtype)
+    tolerance = {"rtol": 4e-3 if dtype == "f2" else 1e-5, "atol": 1e-3 if dtype == "f2" else 1e-6}
+    for axis in AXES:
+        check(lambda a, axis=axis: getattr(a, name)(axis=axis), x, **tolerance)
+        check(lambda a, axis=axis: getattr(a, name)(axis, keepdims=True), x, **tolerance)
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_index_reductions(name):
+    x = X % 5
+    for axis in (None, 0, 1, -1, 3):
+        check(lambda a, axis=axis: getattr(a, name)(axis), x)
+        check(lambda a, axis=axis: getattr(a, name)(axis, keepdims=True), x)
+
+
+OPTIONS = {
+    "sum dtype": lambda a, m: a.sum(dtype="f4"),
+    "sum int dtype": lambda a, m: a.sum(dtype="i4"),
+    "sum where": lambda a, m: a.sum(axis=1, where=m),
+    "sum initial": lambda a, m: a.sum(axis=0, initial=5),
+    "prod where": lambda a, m: a.prod(axis=-1, where=m),
+    "max where": lambda a, m: a.max(axis=1, where=m, initial=-3),
+    "max where alone": lambda a, m: a.max(where=m),
+    "min initial": lambda a, m: a.min(axis=0, initial=-100),
+    "all where": lambda a, m: a.all(axis=1, where=m),
+    "any where": lambda a, m: a.any(axis=1, where=m),
+    "mean where": lambda a, m: a.mean(axis=0, where=m),
+    "mean dtype": lambda a, m: a.mean(dtype="f4"),
+    "mean int": lambda a, m: a.astype(int).mean(0),
+    "var ddof": lambda a, m: a.var(axis=1, ddof=1),
+    "var correction": lambda a, m: np.var(a, axis=1, correction=1),
+    "var where": lambda a, m: a.var(axis=0, where=m),
+    "std where ddof": lambda a, m: a.std(axis=(0, 1), where=m, ddof=1, keepdims=True),
+    "var mean": lambda a, m: a.var(axis=1, mean=a.mean(axis=1, keepdims=True)),
+    "add.reduce": lambda a, m: np.add.reduce(a),
+    "maximum.reduce": lambda a, m: np.maximum.reduce(a, axis=(0, 1)),
+    "logical_or.reduce": lambda a, m: np.logical_or.reduce(a > 5, axis=None),
+    "bitwise_or.reduce": lambda a, m: np.bitwise_or.reduce(a.astype(int)),
+    "add.accumulate": lambda a, m: np.add.accumulate(a, axis=1),
+    "maximum.accumulate": lambda a, m: np.maximum.accumulate(a, axis=2),
+    "subtract.outer": lambda a, m: np.subtract.outer(a[0, 0], a[1]),
+    "add.reduceat": lambda a, m: np.add.reduceat(a, [0, 1], axis=1),
+}
+
+
+@pytest.mark.parametrize("function", OPTIONS.values(), ids=OPTIONS.keys())
+def test_reduction_options(function):
+    check(function, X, X % 2 == 0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [
+    "sum", "prod", "min", "max", "all", "any", "argmin", "argmax", "mean", "var",
+])
+@pytest.mark.filterwarnings("ignore:.*empty slice:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_empty_reductions(name):
+    for shape in ((0,), (0, 3), (3, 0)):
+        for axis in (None, 0, -1):
+            check(lambda a, axis=axis: getattr(a, name)(axis=axis), np.zeros(shape))
+
+
+def test_warnings_name_the_users_line():
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice") as caught:
+        from_host(np.zeros(0)).mean()
+    assert caught[0].filename == __file__
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom <= 0 for slice"):
+        from_host(np.zeros(1)).var(ddof=1)
+    with pytest.warns(np.exceptions.ComplexWarning):
+        from_host(np.ones(2) * 1j).astype(float)
+
+
+def test_reduction_out():
+    for dtype in ("f8", "f4"):
+        ours, expected = from_host(np.zeros(3, dtype)), np.zeros(3, dtype)
+        result = from_host(X).sum(axis=(0, 2), out=ours)
+        assert result is ours
+        X.sum(axis=(0, 2), out=expected)
+        same(ours, expected)
+    with pytest.raises(ValueError):
+        from_host(X).sum(axis=0, out=from_host(np.zeros(2)))
+
+
+def test_half_precision_accumulates_in_single():
+    x = np.full(4096, 1.0009765625, np.float16)
+    assert from_host(x).mean().item() == x.mean()
+    assert from_host(x).sum().dtype == np.float16
+
+
+# Protocols --------------------------------------------------------------------------------------
+
+UFUNC_CALLS = {
+    "out": lambda a, b: np.add(a, b, out=b),
+    "out view": lambda a, b: (np.add(a[:, 1:], 1, out=b[:, 1:]), b)[1],
+    "out casting": lambda a, b: np.add(a, 1.5, out=b.astype("f4")),
+    "out wrong casting": lambda a, b: np.add(a, 1.5, out=b.astype("i4")),
+    "out wrong shape": lambda a, b: np.add(a, b, out=b[0]),
+    "where out": lambda a, b: np.multiply(a, b, out=b, where=a > 0),
+    "dtype": lambda a, b: np.add(a, b, dtype="f4"),
+    "dtype of ints": lambda a, b: np.add(a.astype("i1"), 100, dtype="i8"),
+    "dtype refused": lambda a, b: np.add(a, b, dtype="i4"),
+    "casting": lambda a, b: np.add(a, b, dtype="i4", casting="unsafe"),
+    "casting refused": lambda a, b: np.add(a, b.astype("f4"), casting="no"),
+    "list": lambda a, b: np.add(a, [[1], [2], [3]]),
+    "reflected list": lambda a, b: [1, 2, 3, 4] - a,
+    "numpy scalar": lambda a, b: np.float32(2) * a.astype("f4"),
+    "numpy float64 scalar": lambda a, b: a.astype("f4") * np.float64(2),
+    "modf": lambda a, b: np.modf(a / 3)[1],
+    "divmod": lambda a, b: divmod(a, 3)[1],
+    "frexp": lambda a, b: np.frexp(a)[1],
+    "comparison": lambda a, b: np.greater(a, b),
+    "isfinite": lambda a, b: np.isfinite(a),
+    "in place ufunc on view": lambda a, b: np.negative(a.T, out=a.T),
+    "text": lambda a, b: a + "x",
+    "none": lambda a, b: a + None,
+}
+
+
+@pytest.mark.parametrize("function", UFUNC_CALLS.values(), ids=UFUNC_CALLS.keys())
+def test_ufunc_calls(function):
+    check(function, X, X[::-1] * 2, rtol=1e-6)
+
+
+def test_where_without_out_changes_nothing_elsewhere():
+    found = np.sqrt(from_host(X), where=X >= 0).numpy()
+    np.testing.assert_array_equal(found[X >= 0], np.sqrt(X[X >= 0]))
+
+
+def test_numpy_outputs_and_operands():
+    a, target = from_host(X), np.zeros_like(X)
+    assert np.add(a, 1, out=target) is target
+    np.testing.assert_array_equal(target, X + 1)
+    target += a
+    np.testing.assert_array_equal(target, 2 * X + 1)
+    assert type(X + a) is TiledArray and type(a + X) is TiledArray
+    same(X - a, X - X)
+
+
+def test_ufunc_at():
+    ours, expected = from_host(np.zeros(4)), np.zeros(4)
+    np.add.at(ours, [0, 0, 2], [1, 2, 3])
+    np.add.at(expected, [0, 0, 2], [1, 2, 3])
+    same(ours, expected)
+
+
+def test_other_types_keep_their_operators():
+    class Other:
+        __array_ufunc__ = None
+
+        def __radd__(self, other):
+            return "other"
+
+        __rmatmul__ = __radd__
+
+    assert from_host(X) + Other() == "other" and from_host(X) @ Other() == "other"
+
+
+def test_array_protocol_copies():
+    a = from_host(X)
+    x = np.asarray(a)
+    x[...] = 0
+    same(a, X)
+    assert np.asarray(a, dtype="f4").dtype == np.float32
+    with pytest.raises(ValueError, match="Unable to avoid copy"):
+        np.array(a, copy=False)
+    assert type(a.numpy()) is np.ndarray and a.T.numpy().flags.c_contiguous
+
+
+def test_dlpack():
+    a = from_host(X)
+    np.testing.assert_array_equal(np.from_dlpack(a), X)
+    np.testing.assert_array_equal(np.from_dlpack(a[:, ::2].T), X[:, ::2].T)
+    assert a.__dlpack_device__() == (1, 0)
+
+
+def test_copies_and_pickles():
+    a = from_host(X)
+    for made in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a[:, 1:])), a.copy()):
+        made += 1
+    same(a, X)
+    same(pickle.loads(pickle.dumps(a.T)), X.T)
+
+
+def test_functions_without_a_kernel_fall_back():
+    same(np.trim_zeros(from_host(np.array([0.0, 1, 0]))), np.array([1.0]))
+    x = np.array(["a", "b"])
+    a = from_host(x)
+    assert (a == "a").tolist() == [True, False] and repr(a) == repr(x)
+    days = from_host(np.array(["2020-01-01", "2020-01-03"], "M8[D]"))
+    assert (days[1] - days[0]).item().days == 2
+    assert days.max().item().day == 3
+
+
+def test_devices():
+    a = from_host(X)
+    assert a.to("cpu") is a and str(a.device) == "cpu" and a.to_device("cpu") is a
+
+
+def test_shape_changes_in_place():
+    a = from_host(X)
+    a.resize(2, 2)
+    same(a, np.array([[-7.0, -6], [-5, -4]]))
