@@ -131,19 +131,20 @@ def family_loops(family: str) -> list[Loop]:
 
 
 HEADERS = Path(kernels.__file__).parent
-FLAGS = (
-    "-O3 -march=native -std=c++17 -fopenmp-simd -fno-math-errno -fno-trapping-math "
-    "-ffp-contract=off -fwrapv -fno-strict-aliasing -shared -fPIC"
-).split()
+FLAGS = [
+    "-O3", "-march=native", "-std=c++17", "-fopenmp-simd", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",
+    "-shared", "-fPIC",
+]
 # The macros of each build: libmvec, scalar libm, and the device's complex functions on the host.
 VARIANTS = {
     "libmvec": ["-DTA_LIBMVEC=2"],
     "libm": ["-DTA_LIBMVEC=0"],
     "own_complex": ["-DTA_LIBMVEC=0", "-DTA_OWN_COMPLEX"],
 }
-CASES = [(family, variant) for family in FAMILIES for variant in ("libmvec", "libm")]
-CASES.append(("transcendental", "own_complex"))
-CASES.append(("arithmetic", "own_complex"))
+CASES = [(family, "libmvec") for family in FAMILIES]
+CASES += [("transcendental", "libm"), ("transcendental", "own_complex")]
+CASES += [("arithmetic", "own_complex")]
 
 ULPS = 4
 # Errors in units of the last place of the result's modulus.
@@ -398,3 +399,163 @@ def test_host_functions_equal_numpy(build, family, variant):
         if wrong.any():
             complaints.append(complaint(loop, arrays, actual, expected, wrong))
     assert not complaints, "\n".join(complaints)
+
+
+# ---- CUDA, compiled offline ----
+
+
+def nvrtc_compile(source: str, arch: str) -> str:
+    """Compile with NVRTC to a cubin and return the log."""
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-bindings")
+    try:
+        program = nvrtc.nvrtcCreateProgram(source.encode(), b"family.cu", 0, [], [])[1]
+    except RuntimeError as error:
+        pytest.skip(f"needs the NVRTC wheel: {error}")
+    options = [f"-arch={arch}", "-std=c++17", "--fmad=false", "--ptxas-options=-v",
+               f"-I{HEADERS}"]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+    log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+    nvrtc.nvrtcGetProgramLog(program, log)
+    text = log.decode()
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, text
+    return text
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_device_functions_compile_without_spills(family, arch):
+    loops = family_loops(family)
+    log = nvrtc_compile('#include "math.h"\n' + "".join(loop.device() for loop in loops), arch)
+    assert "error" not in log
+    assert "warning" not in log
+    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    assert len(spills) >= len(loops)
+    assert set(spills) == {("0", "0")}
+
+
+# ---- limits ----
+
+
+@needs_compiler
+def test_limits_and_nan(tmp_path):
+    """`lowest` and `highest` are the identities of maximum and minimum; `is_nan` of every type."""
+    source = '#include "math.h"\n'
+    for number, dtype in enumerate(DTYPES):
+        name = ctype(dtype)
+        source += (
+            f'extern "C" bool limits{number}({name}* out, const {name}* x) {{\n'
+            f"    out[0] = lowest<{name}>();\n    out[1] = highest<{name}>();\n"
+            f"    return is_nan(x[0]);\n}}\n"
+        )
+    path = tmp_path / "limits.cpp"
+    path.write_text(source)
+    command = ["g++", *FLAGS, "-iquote", str(HEADERS), str(path), "-o", str(tmp_path / "l.so")]
+    subprocess.run([*command, "-lm"], check=True, capture_output=True, text=True)
+    library = ctypes.CDLL(str(tmp_path / "l.so"))
+    for number, dtype in enumerate(DTYPES):
+        function = getattr(library, f"limits{number}")
+        function.restype = ctypes.c_bool
+        out = np.zeros(2, dtype)
+        hole = np.array([np.nan if dtype.kind in "fcV" else 1]).astype(dtype)
+        found = function(ctypes.c_void_p(out.ctypes.data), ctypes.c_void_p(hole.ctypes.data))
+        assert found == (dtype.kind in "fcV"), dtype
+        if dtype.kind in "iu":
+            assert list(out) == [np.iinfo(dtype).min, np.iinfo(dtype).max]
+        elif dtype.kind == "b":
+            assert list(out) == [False, True]
+        else:
+            assert out[0].real == -np.inf
+            assert out[1].real == np.inf
+
+
+# ---- dtypes ----
+
+
+def test_every_ufunc_has_an_op():
+    ufuncs = {value for value in vars(np).values() if isinstance(value, np.ufunc)}
+    without = {np.matmul, np.vecdot, np.matvec, np.vecmat, np.isnat}
+    assert ufuncs - without == set(BY_UFUNC) | set(OUTPUTS_BY_UFUNC)
+
+
+@pytest.mark.parametrize("op", [op for op in BY_UFUNC.values() if op.ufunc.nin == 2],
+                         ids=lambda op: op.name)
+def test_loop_dtypes_are_those_numpy_uses(op):
+    samples = [*DTYPES, int, float, complex, bool]
+    for first, second in itertools.product(samples, samples):
+        if isinstance(first, type) and isinstance(second, type):
+            continue
+        values = [kind(1) if isinstance(kind, type) else np.ones(2, kind)
+                  for kind in (first, second)]
+        try:
+            expected = op.ufunc(*values).dtype
+        except TypeError:
+            with pytest.raises(TypeError):
+                loop_dtypes(op, (first, second))
+            continue
+        assert loop_dtypes(op, (first, second))[1] == expected, (first, second)
+
+
+def test_loop_dtypes_of_outputs():
+    half = np.dtype(np.float16)
+    assert loop_dtypes(BY_NAME["frexp_mantissa"], (half,)) == ((half,), half)
+    assert loop_dtypes(BY_NAME["frexp_exponent"], (half,)) == ((half,), np.dtype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("operands", "expected"),
+    [
+        ((bool, np.dtype("f4"), float), "f4"),
+        ((np.dtype("?"), int, float), "f8"),
+        ((np.dtype("?"), np.dtype("i4"), float), "f8"),
+        ((np.dtype("?"), np.dtype("u1"), np.dtype("i1")), "i2"),
+    ],
+)
+def test_where_promotes_its_branches(operands, expected):
+    assert loop_dtypes(BY_NAME["where"], operands)[1] == np.dtype(expected)
+
+
+def test_reference_casts_broadcasts_and_keeps_zero_dimensions():
+    op = BY_NAME["add"]
+    loops, dtype = loop_dtypes(op, (np.dtype("f4"), float))
+    result = op.reference(np, np.ones(3, "f4"), 0.5, attrs=loops, shape=(2, 3), dtype=dtype)
+    assert result.shape == (2, 3)
+    assert result.dtype == np.float32
+    assert result.flags.c_contiguous
+    scalar = op.reference(np, np.ones((), "f4"), 0.5, attrs=loops, shape=(), dtype=dtype)
+    assert isinstance(scalar, np.ndarray)
+    assert scalar.shape == ()
+
+
+def test_clip_is_numpys():
+    rng = np.random.default_rng(3)
+    array, low, high = rng.choice([np.nan, np.inf, -np.inf, 0, 1, 2, -1.5], (3, 500))
+    loops, dtype = loop_dtypes(BY_NAME["clip"], (array.dtype,) * 3)
+    result = BY_NAME["clip"].reference(
+        np, array, low, high, attrs=loops, shape=array.shape, dtype=dtype
+    )
+    np.testing.assert_array_equal(result, np.clip(array, low, high))
+
+
+# ---- text ----
+
+
+def test_render_casts_operands_and_result():
+    add, half, single = BY_NAME["add"], np.dtype("f2"), np.dtype("f4")
+    assert render(add, (single, single), single, ["a", "b"]) == (
+        "cast<f32>(cast<f32>(a) + cast<f32>(b))"
+    )
+    assert render(add, (half, half), half, ["x", "y"]) == (
+        "cast<f16>(cast<f32>(cast<f16>(x)) + cast<f32>(cast<f16>(y)))"
+    )
+    assert render(BY_NAME["spacing"], (half,), half, ["v"]) == (
+        "cast<f16>(m_spacing(cast<f16>(v)))"
+    )
+
+
+def test_types_without_kernels_are_refused():
+    with pytest.raises(KeyError):
+        ctype(np.dtype(np.longdouble))
+    with pytest.raises(KeyError):
+        ctype(np.dtype("M8[s]"))
+    assert not has_kernel(np.dtype(">f4"))
+    assert has_kernel(BFLOAT16)

@@ -37,10 +37,10 @@ OUTPUTS_BY_UFUNC: dict[np.ufunc, tuple[Elementwise, ...]] = {
 }
 
 # Names, so that bfloat16 is recognised without importing ml_dtypes.
-KERNEL_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 bfloat16 float32 float64 complex64 complex128".split()
-)
+KERNEL_DTYPES = frozenset({
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+})
 
 
 def has_kernel(*dtypes: np.dtype) -> bool:
