@@ -124,6 +124,11 @@ def measure(
     floor = workload.floor(device, inputs, *rates)
     for row in rows.values():
         row.floor = floor
+    peers = [contestant.peer for contestant in contestants]
+    contestants.clear()
+    gc.collect()
+    for peer in peers:
+        peer.release()
     return list(rows.values())
 
 
@@ -152,6 +157,7 @@ def enter(
     limits: Limits,
 ) -> Contestant | None:
     """Check a peer's results and warm it up; None if it cannot run, with the reason in `row`."""
+    peer = None
     try:
         peer = kind(device)
         run = peer.build(workload)
@@ -180,6 +186,8 @@ def enter(
         row.failure = describe(error)
     finally:
         gc.collect()
+        if peer is not None and row.failure:
+            peer.release()
     return None
 
 

@@ -45,29 +45,38 @@ def reference(inputs):
 
 def build_numexpr():
     import numexpr
+    import numpy as np
 
-    deviation = f"({VOLATILITY} * sqrt(time))"
-    first = f"((log(spot / strike) + {RATE + 0.5 * VOLATILITY**2} * time) / {deviation})"
-    tail = (
-        f"(t * 0.5 * ({A1} + t * ({A2} + t * ({A3} + t * ({A4} + t * {A5})))) * exp(-0.5 * x * x))"
-    )
+    # Numbers written in the text would be float64, and everything with them.
+    numbers = {
+        "a1": A1, "a2": A2, "a3": A3, "a4": A4, "a5": A5, "half": 0.5, "slope": SLOPE,
+        "rate": RATE, "volatility": VOLATILITY, "drift": RATE + 0.5 * VOLATILITY**2,
+    }  # fmt: skip
+    numbers = {name: np.float32(value) for name, value in numbers.items()}
+    tail = "(half * t * (a1 + t * (a2 + t * (a3 + t * (a4 + t * a5)))) * exp(-half * x * x))"
 
-    def normal_of(x):
-        t = numexpr.evaluate(f"1 / (1 + {SLOPE} * abs(x))", {"x": x})
-        return numexpr.evaluate(f"where(x > 0, 1 - {tail}, {tail})", {"x": x, "t": t})
+    def evaluate(text, **values):
+        return numexpr.evaluate(text, numbers | values)
+
+    def below(x):
+        t = evaluate("1 / (1 + slope * abs(x))", x=x)
+        return evaluate(f"where(x > 0, 1 - {tail}, {tail})", x=x, t=t)
 
     def run(spot, strike, time):
-        values = {"spot": spot, "strike": strike, "time": time}
-        d1 = numexpr.evaluate(first, values)
-        d2 = numexpr.evaluate(f"d1 - {deviation}", {**values, "d1": d1})
-        values |= {"below1": normal_of(d1), "below2": normal_of(d2)}
-        call = numexpr.evaluate(
-            f"spot * below1 - strike * exp({-RATE} * time) * below2", values
+        deviation = evaluate("volatility * sqrt(time)", time=time)
+        d1 = evaluate(
+            "(log(spot / strike) + drift * time) / deviation",
+            spot=spot, strike=strike, time=time, deviation=deviation,
+        )  # fmt: skip
+        d2 = d1 - deviation
+        discounted = evaluate("strike * exp(-rate * time)", strike=strike, time=time)
+        call = evaluate(
+            "spot * below1 - discounted * below2",
+            spot=spot, discounted=discounted, below1=below(d1), below2=below(d2),
+        )  # fmt: skip
+        return call, evaluate(
+            "call - spot + discounted", call=call, spot=spot, discounted=discounted
         )
-        put = numexpr.evaluate(
-            f"call - spot + strike * exp({-RATE} * time)", {**values, "call": call}
-        )
-        return call, put
 
     return run
 

@@ -34,12 +34,15 @@ def reference(inputs):
 
 def build_numexpr():
     import numexpr
+    import numpy as np
 
-    text = f"exp({SCALE} * ((x - u) ** 2 + (y - v) ** 2 + (z - w) ** 2))"
+    scale = np.float32(SCALE)
+    text = "exp(k * ((x - u) ** 2 + (y - v) ** 2 + (z - w) ** 2))"
 
     def run(x, y, z):
-        columns = {"x": x[:, None], "y": y[:, None], "z": z[:, None]}
-        return numexpr.evaluate(f"sum({text}, axis=1)", {**columns, "u": x, "v": y, "w": z})
+        values = {"x": x[:, None], "y": y[:, None], "z": z[:, None]}
+        values |= {"u": x, "v": y, "w": z, "k": scale}
+        return numexpr.evaluate(f"sum({text}, axis=1)", values)
 
     return run
 

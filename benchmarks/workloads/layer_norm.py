@@ -30,13 +30,17 @@ def build_torch_library():
 
 def build_numexpr():
     import numexpr
+    import numpy as np
+
+    epsilon = np.float32(EPSILON)
 
     def run(x, scale, shift):
         mean = x.mean(axis=1, keepdims=True)
         centred = numexpr.evaluate("x - mean", {"x": x, "mean": mean})
         square = numexpr.evaluate("centred * centred", {"centred": centred})
-        values = {"c": centred, "v": square.mean(axis=1, keepdims=True), "a": scale, "b": shift}
-        return numexpr.evaluate(f"c / sqrt(v + {EPSILON}) * a + b", values)
+        variance = square.mean(axis=1, keepdims=True) + epsilon
+        values = {"c": centred, "v": variance, "a": scale, "b": shift}
+        return numexpr.evaluate("c / sqrt(v) * a + b", values)
 
     return run
 
