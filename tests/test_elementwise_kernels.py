@@ -404,8 +404,8 @@ def test_host_functions_equal_numpy(build, family, variant):
 # ---- CUDA, compiled offline ----
 
 
-def nvrtc_compile(source: str, arch: str) -> str:
-    """Compile with NVRTC to a cubin and return the log."""
+def nvrtc_compile(source: str, arch: str) -> tuple[bytes, str]:
+    """Compile with NVRTC and return the cubin and the log."""
     nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="needs cuda-bindings")
     try:
         program = nvrtc.nvrtcCreateProgram(source.encode(), b"family.cu", 0, [], [])[1]
@@ -418,14 +418,17 @@ def nvrtc_compile(source: str, arch: str) -> str:
     nvrtc.nvrtcGetProgramLog(program, log)
     text = log.decode()
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, text
-    return text
+    cubin = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
+    nvrtc.nvrtcGetCUBIN(program, cubin)
+    return cubin, text
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_device_functions_compile_without_spills(family, arch):
     loops = family_loops(family)
-    log = nvrtc_compile('#include "math.h"\n' + "".join(loop.device() for loop in loops), arch)
+    source = '#include "math.h"\n' + "".join(loop.device() for loop in loops)
+    _, log = nvrtc_compile(source, arch)
     assert "error" not in log
     assert "warning" not in log
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
