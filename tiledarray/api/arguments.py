@@ -1,0 +1,140 @@
+"""What the functions of the namespace do with their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from tiledarray import fallback
+from tiledarray.api.blocks import stack_nodes
+from tiledarray.api.registry import Function, NotNative
+from tiledarray.array import TiledArray
+from tiledarray.graph import Node
+from tiledarray.handle import Handle, as_node, host_array, wrap
+from tiledarray.runtime.device import resolve
+from tiledarray.signatures import Shape, is_numeric
+
+__all__ = [
+    "TiledArray", "arrays_of", "check_with_numpy", "common_dtype", "default_device",
+    "device_of", "give", "handle_of", "host", "is_numeric", "normalize_axis_index",
+    "normalize_axis_tuple", "refuse", "stand_in",
+]
+
+
+def default_device() -> Any:
+    """Return the device on which new arrays are made."""
+    return resolve()
+
+
+def device_of(*values: Any) -> Any:
+    """Return the device of the first array of ours among nested arguments, or the default."""
+    found = fallback.first_handle(values)
+    return default_device() if found is None else found.node.device
+
+
+def handle_of(value: Any, device: Any = None) -> TiledArray:
+    """Return an argument as an array of ours.
+
+    A list that holds arrays of ours is stacked without looking at them.
+
+    Raises
+    ------
+    NotNative
+        If no kernel computes with its dtype.
+    """
+    if isinstance(value, Handle):
+        if not is_numeric(value.node.dtype):
+            raise NotNative
+        return value
+    if device is None:
+        device = device_of(value)
+    return wrap(node_of(value, device))
+
+
+def node_of(value: Any, device: Any) -> Node:
+    """Return an argument as a node; lists of arrays of ours are stacked."""
+    if isinstance(value, (list, tuple)) and fallback.first_handle(value) is not None:
+        parts = [node_of(part, device) for part in value]
+        return stack_nodes(parts, 0, common_dtype(parts), device)
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(
+        value, np.ma.MaskedArray
+    ):
+        raise NotNative
+    return as_node(value, device)
+
+
+def arrays_of(*values: Any) -> list[TiledArray]:
+    """Return several arguments as arrays of ours on one device."""
+    device = device_of(*values)
+    return [handle_of(value, device) for value in values]
+
+
+def common_dtype(arrays: Iterable[Any]) -> np.dtype[Any]:
+    """Return the dtype to which arrays (or nodes) are promoted."""
+    return np.result_type(*{array.dtype for array in arrays})
+
+
+def host(value: Any) -> Any:
+    """Return an argument with NumPy arrays in place of arrays of ours: their values are needed."""
+    if isinstance(value, Handle):
+        return host_array(value)
+    if fallback.first_handle(value) is not None:
+        return fallback.to_host(value)
+    return value
+
+
+def refuse(condition: Any) -> None:
+    """Leave the call to NumPy if the condition holds."""
+    if condition:
+        raise NotNative
+
+
+def stand_in(value: Any) -> Any:
+    """Return an array of the same shape and dtype that takes no memory, for asking NumPy."""
+    if isinstance(value, (Handle, Node)):
+        return np.broadcast_to(np.zeros((), value.dtype), value.shape)
+    return value
+
+
+def check_with_numpy(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call NumPy with stand-ins, so that a bad argument raises NumPy's own error."""
+    return function(*(stand_in(value) for value in args), **kwargs)
+
+
+def give(result: TiledArray, out: Any) -> TiledArray:
+    """Store a result in ``out`` where one is given, and return what the caller gets."""
+    if out is None:
+        return result
+    if isinstance(out, tuple):
+        (out,) = out
+    if out.shape != result.shape:
+        raise ValueError(
+            f"output array has the wrong shape: expected {result.shape}, got {out.shape}"
+        )
+    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
+        raise TypeError(
+            f"Cannot cast array data from {result.dtype!r} to {out.dtype!r} according to the "
+            "rule 'same_kind'"
+        )
+    if isinstance(out, Handle):
+        out.store(result)
+    else:
+        np.copyto(out, host_array(result), casting="same_kind")
+    return out
+
+
+def shape_of(value: Any) -> Shape:
+    """Return a shape argument (an int or a sequence of them) as a tuple of non-negative ints."""
+    if type(value) is tuple and all(type(size) is int and size >= 0 for size in value):
+        return value
+    if type(value) is int and value >= 0:
+        return (value,)
+    if isinstance(value, Handle):
+        value = host_array(value)
+    elif isinstance(value, (tuple, list)):
+        value = [int(size) if isinstance(size, Handle) else size for size in value]
+    # NumPy checks it, in its own words, where no memory is taken.
+    return np.broadcast_shapes(np.empty(value, np.dtype([])).shape)

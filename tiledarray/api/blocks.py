@@ -1,0 +1,85 @@
+"""Arrays put together from blocks: each is stored straight from the kernel that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiledarray import record
+from tiledarray.graph import Node
+
+# Beyond this many regions an array is better gathered by an index.
+MOST_REGIONS = 64
+
+
+class Run(NamedTuple):
+    """Neighbouring places ``at .. at + length`` that hold elements ``start + k * step``."""
+
+    at: int
+    length: int
+    start: int
+    step: int
+
+
+def runs_of(index: np.ndarray[Any, Any]) -> list[Run]:
+    """Divide an index into runs of constant step."""
+    runs: list[Run] = []
+    at = 0
+    steps = np.diff(index)
+    changes = np.flatnonzero(np.diff(steps)) + 1
+    while at < len(index):
+        later = changes[np.searchsorted(changes, at, side="right"):]
+        end = int(later[0]) + 1 if len(later) else len(index)
+        step = int(steps[at]) if end - at > 1 else 0
+        runs.append(Run(at, end - at, int(index[at]), step))
+        at = end
+    return runs
+
+
+def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
+    """Record an array whose element at each place is the one that the runs of each axis name."""
+    shape = tuple(sum(run.length for run in axis_runs) for axis_runs in runs)
+    result = record.full(shape, 0, node.dtype, node.device)
+    for regions in product(*runs):
+        axes = tuple(-1 if run.step == 0 else axis for axis, run in enumerate(regions))
+        size = tuple(run.length for run in regions)
+        steps = tuple(run.step for run in regions)
+        part = record.view(node, axes, steps, tuple(run.start for run in regions), size)
+        result = put_block(result, part, tuple(run.at for run in regions))
+    return result
+
+
+def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
+    """Record ``old`` with ``new`` in the block that begins at ``starts``."""
+    if 0 in new.shape:
+        return old
+    ndim = len(old.shape)
+    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
+
+
+def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
+    """Record a concatenation; the shapes have been checked."""
+    if len(parts) == 1:
+        return record.cast(parts[0], dtype)
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    result = record.full(tuple(shape), 0, dtype, device)
+    starts = [0] * len(shape)
+    for part in parts:
+        result = put_block(result, record.cast(part, dtype), starts)
+        starts[axis] += part.shape[axis]
+    return result
+
+
+def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
+    """Record a stack along a new axis; shapes that differ raise as NumPy's ``array`` does."""
+    if any(part.shape != parts[0].shape for part in parts):
+        raise ValueError(
+            "setting an array element with a sequence. The requested array has an inhomogeneous "
+            f"shape after 1 dimensions. The detected shape was ({len(parts)},) + inhomogeneous "
+            "part."
+        )
+    return join_nodes([record.expand_dims(part, (axis,)) for part in parts], axis, dtype, device)

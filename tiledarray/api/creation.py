@@ -1,0 +1,551 @@
+"""Making arrays: constants and progressions are recorded, the rest is NumPy's values wrapped."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import fallback, record
+from tiledarray.api.arguments import (
+    TiledArray,
+    device_of,
+    handle_of,
+    host,
+    is_numeric,
+    node_of,
+    refuse,
+    shape_of,
+)
+from tiledarray.api.registry import implements
+from tiledarray.graph import Node
+from tiledarray.handle import Handle, wrap
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.runtime.device import resolve
+from tiledarray.runtime.dlpack import import_array
+
+__all__ = [
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy",
+    "from_dlpack", "zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like", "full",
+    "full_like", "eye", "identity", "tri", "tril", "triu", "diag", "diagflat", "diagonal",
+    "arange", "linspace", "logspace", "geomspace", "vander", "frombuffer", "fromiter",
+    "fromstring", "fromfile", "hanning", "hamming", "blackman", "bartlett", "kaiser", "meshgrid",
+    "indices", "fromfunction", "mgrid", "ogrid",
+]
+
+_WHERE = BY_NAME["where"]
+_INT64 = np.iinfo(np.int64)
+
+
+def _device(device: Any, like: Any = None) -> Any:
+    """Return the device that ``device=`` names, or that of ``like``, or the current one."""
+    if device is None:
+        return device_of(like)
+    return resolve(device)
+
+
+def _numeric(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype, or leave the call to NumPy if no kernel computes with it."""
+    found = np.dtype(dtype)
+    refuse(not is_numeric(found))
+    return found
+
+
+def filled(shape: Any, value: Any, dtype: Any, device: Any) -> TiledArray:
+    """Return an array of one Python scalar."""
+    return wrap(record.full(shape_of(shape), value, _numeric(dtype), device))
+
+
+# From data --------------------------------------------------------------------------------------
+
+
+def _from(
+    value: Any, dtype: Any, device: Any, like: Any, copy: bool | None, order: Any = None
+) -> TiledArray:
+    """Return what NumPy's ``array`` and ``asarray`` return."""
+    if isinstance(value, Handle):
+        return _from_handle(value, dtype, device, copy)
+    if copy is False:
+        raise ValueError(
+            "Unable to avoid copy while creating an array as requested: only a TiledArray can be "
+            "taken as it is"
+        )
+    target = _device(device, value if like is None else like)
+    if dtype is None:
+        if isinstance(value, (np.ndarray, np.generic, list, tuple, int, float, complex)):
+            return wrap(node_of(value, target))
+        if hasattr(value, "__dlpack_device__") and not hasattr(value, "__array__"):
+            return _imported(value, copy)
+        return wrap(node_of(np.array(value), target))
+    wanted = _numeric(dtype)
+    if fallback.first_handle(value) is not None:
+        return wrap(record.cast(node_of(value, target), wanted))
+    return wrap(node_of(np.array(value, wanted), target))
+
+
+def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> TiledArray:
+    wanted = value.dtype if dtype is None else np.dtype(dtype)
+    if device is not None:
+        value = value.to(device)
+    if wanted == value.dtype:
+        return value.copy() if copy else value
+    if copy is False:
+        raise ValueError(
+            "Unable to avoid copy while creating an array as requested: another dtype is asked for"
+        )
+    return value.astype(wanted)
+
+
+def _imported(value: Any, copy: bool | None) -> TiledArray:
+    array = import_array(value, copy)
+    device = resolve("cpu") if isinstance(array, np.ndarray) else resolve(
+        f"cuda:{array.device.id}"
+    )
+    return wrap(record.leaf(device.wrap(array, copy=True)))
+
+
+@implements(np.array)
+def array(
+    object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False,
+    ndmin: int = 0, ndmax: int = 0, like: Any = None, device: Any = None,
+) -> TiledArray:
+    refuse(ndmax)
+    result = _from(object, dtype, device, like, None if copy is None else bool(copy), order)
+    if result.ndim < ndmin:
+        result = result.reshape((1,) * (ndmin - result.ndim) + result.shape)
+    return result
+
+
+@implements(np.asarray)
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+    like: Any = None,
+) -> TiledArray:
+    return _from(a, dtype, device, like, copy, order)
+
+
+@implements(np.asanyarray)
+def asanyarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+    like: Any = None,
+) -> TiledArray:
+    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray)
+    return _from(a, dtype, device, like, copy, order)
+
+
+@implements(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> TiledArray:
+    result = _from(a, dtype, None, like, None)
+    if result.base is not None and not result.flags.c_contiguous:
+        result = result.copy()
+    return result if result.ndim else result.reshape(1)
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> TiledArray:
+    result = _from(a, dtype, None, like, None)
+    return result.T.copy().T if result.ndim > 1 else result
+
+
+@implements(np.copy)
+def copy(a: Any, order: str = "K", subok: bool = False) -> TiledArray:
+    return _from(a, None, None, None, True)
+
+
+@implements(np.from_dlpack)
+def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> TiledArray:
+    result = x.copy() if isinstance(x, Handle) else _imported(x, copy)
+    return result if device is None else result.to(device)
+
+
+# Constants --------------------------------------------------------------------------------------
+
+
+def _constant(original: Callable[..., Any], value: int) -> Callable[..., Any]:
+    def ours(
+        shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+    ) -> TiledArray:
+        return filled(shape, value, float if dtype is None else dtype, _device(device, like))
+
+    return implements(original)(ours)
+
+
+def _constant_like(original: Callable[..., Any], value: int) -> Callable[..., Any]:
+    def ours(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+        device: Any = None,
+    ) -> TiledArray:
+        return _filled_like(a, value, dtype, shape, device)
+
+    return implements(original)(ours)
+
+
+def _filled_like(a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> TiledArray:
+    like = a if isinstance(a, (Handle, np.ndarray)) else handle_of(a)
+    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray)
+    target = _device(device, a)
+    return filled(
+        like.shape if shape is None else shape, value, like.dtype if dtype is None else dtype,
+        target,
+    )
+
+
+zeros = _constant(np.zeros, 0)
+ones = _constant(np.ones, 1)
+# There is no uninitialized array: recorded, one of zeros costs nothing until it is written.
+empty = _constant(np.empty, 0)
+zeros_like = _constant_like(np.zeros_like, 0)
+ones_like = _constant_like(np.ones_like, 1)
+empty_like = _constant_like(np.empty_like, 0)
+
+
+@implements(np.full)
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
+    like: Any = None,
+) -> TiledArray:
+    target = _device(device, fill_value if like is None else like)
+    if dtype is None:
+        dtype = fill_value.dtype if isinstance(fill_value, Handle) else np.array(fill_value).dtype
+    return _full(shape_of(shape), fill_value, _numeric(dtype), target)
+
+
+@implements(np.full_like)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None, *, device: Any = None,
+) -> TiledArray:
+    result = _filled_like(a, 0, dtype, shape, device)
+    return _full(result.shape, fill_value, result.dtype, result.device)
+
+
+def _full(shape: Any, value: Any, dtype: np.dtype[Any], device: Any) -> TiledArray:
+    if not isinstance(value, Handle) and np.ndim(value) == 0:
+        # NumPy says whether the value fits, and how it is converted.
+        with np.errstate(all="ignore"):
+            sample = np.empty((), dtype)
+            np.copyto(sample, value, casting="unsafe")
+        return wrap(record.full(shape, sample.item(), dtype, device))
+    result = wrap(record.full(shape, 0, dtype, device))
+    result[...] = handle_of(value, device).astype(dtype)
+    return result
+
+
+@implements(np.eye)
+def eye(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: str = "C", *,  # noqa: N803
+    device: Any = None, like: Any = None,
+) -> TiledArray:
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    offset = operator.index(k)
+    return _where_index(
+        (rows, columns), offset, "equal", _numeric(dtype), _device(device, like)
+    )
+
+
+def _where_index(
+    shape: tuple[int, int], offset: int, relation: str, dtype: np.dtype[Any], device: Any
+) -> TiledArray:
+    """Return whether ``column - row`` is equal to, or less than, the offset."""
+    if min(shape) < 0:
+        raise ValueError("negative dimensions are not allowed")
+    row, column = _grid(shape, device)
+    shifted = record.binary(BY_NAME["add"], row, offset)
+    return wrap(record.cast(record.binary(BY_NAME[relation], column, shifted), dtype))
+
+
+def _grid(shape: tuple[int, int], device: Any) -> tuple[Node, Node]:
+    rows = record.iota(shape[0], 0, 1, np.int64, np.int64, device)
+    columns = record.iota(shape[1], 0, 1, np.int64, np.int64, device)
+    return record.expand_dims(rows, (1,)), record.expand_dims(columns, (0,))
+
+
+@implements(np.identity)
+def identity(n: Any, dtype: Any = None, *, like: Any = None) -> TiledArray:
+    return eye(n, dtype=float if dtype is None else dtype, like=like)
+
+
+@implements(np.tri)
+def tri(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None  # noqa: N803
+) -> TiledArray:
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    refuse(rows < 0 or columns < 0)
+    device = _device(None, like)
+    return _where_index((rows, columns), operator.index(k), "less_equal", _numeric(dtype), device)
+
+
+def _triangle(original: Callable[..., Any], relation: str, shift: int) -> Callable[..., Any]:
+    def ours(m: Any, k: int = 0) -> TiledArray:
+        source = handle_of(m)
+        refuse(source.ndim == 0)
+        shape = source.shape[-2:] if source.ndim > 1 else source.shape * 2
+        mask = _where_index(shape, operator.index(k) + shift, relation, np.dtype(bool),
+                            source.device)
+        zero = record.full((), 0, source.dtype, source.device)
+        return wrap(record.elementwise(_WHERE, mask.node, source.node, zero))
+
+    return implements(original)(ours)
+
+
+tril = _triangle(np.tril, "less_equal", 0)
+triu = _triangle(np.triu, "greater", -1)
+
+
+@implements(np.diag)
+def diag(v: Any, k: int = 0) -> TiledArray:
+    source = handle_of(v)
+    if source.ndim == 2:
+        return source.diagonal(k)
+    if source.ndim != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    return _on_diagonal(source, k)
+
+
+@implements(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> TiledArray:
+    return _on_diagonal(handle_of(v).reshape(-1), k)
+
+
+def _on_diagonal(source: TiledArray, k: int) -> TiledArray:
+    size = source.shape[0] + abs(k)
+    zeros_node = record.full((size, size), 0, source.dtype, source.device)
+    if source.shape[0] == 0:
+        return wrap(zeros_node)
+    starts = (max(-k, 0), max(k, 0))
+    return wrap(record.update(zeros_node, source.node, (0, 0), (1, 1), starts, source.shape))
+
+
+@implements(np.diagonal)
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TiledArray:
+    return handle_of(a).diagonal(offset, axis1, axis2)
+
+
+# Progressions -----------------------------------------------------------------------------------
+
+
+_ENDS = (int, float, np.integer, np.floating)
+
+
+@implements(np.arange)
+def arange(
+    start_or_stop: Any, /, stop: Any = None, step: Any = 1, *dtypes: Any, dtype: Any = None,
+    device: Any = None, like: Any = None,
+) -> TiledArray:
+    if dtypes:
+        (dtype,) = dtypes
+    target = _device(device, like)
+    start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
+    start, stop = _plain(start), _plain(stop)
+    step = 1 if step is None else _plain(step)
+    ends = (start, stop, step)
+    usable = all(isinstance(end, _ENDS) for end in ends) and step != 0 and all(
+        math.isfinite(end) and abs(end) < 2**62 for end in ends
+    )
+    if not usable:
+        return _wrapped(np.arange(start, stop, step, dtype=dtype), target)
+    if dtype is None:
+        dtype = np.arange(start, start, step).dtype
+        dtype = np.promote_types(dtype, np.arange(stop, stop, step).dtype)
+    return _arange(start, stop, step, _numeric(dtype), target)
+
+
+def _plain(value: Any) -> Any:
+    return host(value)[()] if isinstance(value, Handle) else value
+
+
+def _wrapped(values: Any, device: Any) -> TiledArray:
+    """Return NumPy's values as an array of ours."""
+    return wrap(node_of(values, device))
+
+
+def _arange(
+    start: Any, stop: Any, step: Any, dtype: np.dtype[Any], device: Any
+) -> TiledArray:
+    distance = stop - start
+    ratio = distance / step
+    count = math.ceil(ratio)
+    if ratio == 0 and distance != 0:  # underflow
+        count = 0 if math.copysign(1, ratio) < 0 else 1
+    count = max(count, 0)
+    refuse(dtype.kind == "b" or count > _INT64.max)
+    # NumPy rounds the first two elements to the dtype, and takes the step between them.
+    first = np.empty(2, dtype)
+    first[0] = start
+    if count > 1:
+        first[1] = start + step
+    loop = np.dtype(np.float32) if dtype == np.float16 else dtype
+    with np.errstate(all="ignore"):
+        delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
+    begin, by = first[0].item(), delta.item()
+    refuse(dtype.kind == "u" and max(begin, by) > _INT64.max)
+    return wrap(record.iota(count, begin, by, loop, dtype, device))
+
+
+@implements(np.linspace)
+def linspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: Any = None, axis: int = 0, *, device: Any = None,
+) -> Any:
+    target = _device(device, (start, stop))
+    count = operator.index(num)
+    if count < 0:
+        raise ValueError(f"Number of samples, {count}, must be non-negative.")
+    ends = (start, stop)
+    if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
+               for end in ends):
+        found = np.linspace(host(start), host(stop), count, endpoint, retstep, dtype, axis)
+        values, step = found if retstep else (found, None)
+        result = _wrapped(values, target)
+        return (result, step) if retstep else result
+    # NumPy computes with arrays of the ends, which are as strong as each other.
+    loop = np.result_type(*map(np.asarray, ends), 0.0)
+    wanted = loop if dtype is None else _numeric(dtype)
+    result, step = _linspace(start, stop, count, endpoint, loop, wanted, target)
+    return (result, step) if retstep else result
+
+
+def _linspace(
+    start: Any, stop: Any, count: int, endpoint: bool, loop: np.dtype[Any], wanted: np.dtype[Any],
+    device: Any,
+) -> tuple[TiledArray, Any]:
+    refuse(loop.kind != "f" or loop.itemsize > 8)
+    intervals = count - 1 if endpoint else count
+    with np.errstate(all="ignore"):
+        distance = np.subtract(np.asarray(stop), np.asarray(start), dtype=loop)
+        step = distance / intervals if intervals > 0 else loop.type(np.nan)
+    refuse(intervals > 0 and step == 0 and distance != 0)  # underflow
+    by = step.item() if intervals > 0 else distance.item()
+    begin = loop.type(start).item()
+    node = record.iota(count, begin, by, loop, loop, device)
+    if endpoint and count > 1:
+        # The last element is `stop` itself; said so that it fuses with what reads it.
+        place = record.iota(count, 0, 1, np.int64, np.int64, device)
+        last = record.binary(BY_NAME["equal"], place, count - 1)
+        end = record.full((), loop.type(stop).item(), loop, device)
+        node = record.elementwise(_WHERE, last, end, node)
+    if wanted.kind in "iu":
+        node = record.unary(BY_NAME["floor"], node)
+    return wrap(record.cast(node, wanted)), step
+
+
+def _by_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function whose few values NumPy computes."""
+
+    def ours(*args: Any, device: Any = None, **kwargs: Any) -> TiledArray:
+        target = _device(device, args)
+        return _wrapped(original(*host(args), **host(kwargs)), target)
+
+    return implements(original, "host")(ours)
+
+
+logspace = _by_numpy(np.logspace)
+geomspace = _by_numpy(np.geomspace)
+vander = _by_numpy(np.vander)
+frombuffer = _by_numpy(np.frombuffer)
+fromiter = _by_numpy(np.fromiter)
+fromstring = _by_numpy(np.fromstring)
+fromfile = _by_numpy(np.fromfile)
+hanning = _by_numpy(np.hanning)
+hamming = _by_numpy(np.hamming)
+blackman = _by_numpy(np.blackman)
+bartlett = _by_numpy(np.bartlett)
+kaiser = _by_numpy(np.kaiser)
+
+
+# Grids ------------------------------------------------------------------------------------------
+
+
+@implements(np.meshgrid)
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[TiledArray, ...]:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    device = device_of(*xi)
+    axes = [handle_of(x, device).reshape(-1) for x in xi]
+    places = list(range(len(axes)))
+    if indexing == "xy" and len(axes) > 1:
+        places[:2] = 1, 0
+    shape = [0] * len(axes)
+    for axis, place in zip(axes, places, strict=True):
+        shape[place] = axis.shape[0]
+    grids = []
+    for axis, place in zip(axes, places, strict=True):
+        others = tuple(other for other in range(len(axes)) if other != place)
+        node = record.expand_dims(axis.node, others)
+        grids.append(wrap(node if sparse else record.broadcast_to(node, tuple(shape))))
+    return tuple(grids)
+
+
+@implements(np.indices)
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    shape = tuple(map(operator.index, dimensions))
+    wanted = _numeric(dtype)
+    axes = [arange(size, dtype=wanted) for size in shape]
+    grids = meshgrid(*axes, sparse=sparse, indexing="ij")
+    if sparse:
+        return grids
+    if not grids:
+        return filled((0,), 0, wanted, resolve())
+    result = wrap(record.full((len(shape), *shape), 0, wanted, resolve()))
+    for place, grid in enumerate(grids):
+        result[place] = grid
+    return result
+
+
+@implements(np.fromfunction)
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
+    **kwargs: Any,
+) -> Any:
+    dimensions = tuple(map(operator.index, shape))
+    wanted = _numeric(dtype)
+    axes = [arange(size, dtype=wanted) for size in dimensions]
+    return function(*meshgrid(*axes, indexing="ij"), **kwargs)
+
+
+class _OpenGrid:
+    """`numpy.ogrid` and `numpy.mgrid`, made of `arange` and `linspace`."""
+
+    def __init__(self, sparse: bool) -> None:
+        self.sparse = sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the grid of the slices; a step ``5j`` means five points, the stop included."""
+        if not isinstance(key, tuple):
+            return self._axis(key, None)
+        if not key:
+            return np.mgrid[key]
+        dtype = np.result_type(*(_ends_dtype(part) for part in key))
+        axes = [self._axis(part, dtype) for part in key]
+        grids = meshgrid(*axes, sparse=self.sparse, indexing="ij")
+        if self.sparse:
+            return grids
+        shape = (len(grids), *grids[0].shape)
+        result = wrap(record.full(shape, 0, dtype, grids[0].device))
+        for place, grid in enumerate(grids):
+            result[place] = grid
+        return result
+
+    def _axis(self, part: slice, dtype: Any) -> TiledArray:
+        start = 0 if part.start is None else part.start
+        step = 1 if part.step is None else part.step
+        if isinstance(step, complex):
+            return linspace(start, part.stop, int(abs(step)), dtype=dtype)
+        return arange(start, part.stop, step, dtype=dtype)
+
+
+def _ends_dtype(part: slice) -> np.dtype[Any]:
+    ends = [end for end in (part.start, part.stop, part.step) if end is not None]
+    found = np.result_type(*(np.asarray(end) for end in ends if not isinstance(end, complex)))
+    return np.result_type(found, float) if isinstance(part.step, complex) else found
+
+
+mgrid = _OpenGrid(sparse=False)
+ogrid = _OpenGrid(sparse=True)

@@ -1,0 +1,360 @@
+"""Choosing, gathering and writing elements."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray import fallback, record
+from tiledarray.api import ufuncs
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    device_of,
+    give,
+    handle_of,
+    host,
+    node_of,
+    normalize_axis_index,
+    refuse,
+)
+from tiledarray.api.creation import arange
+from tiledarray.api.joining import concatenate
+from tiledarray.api.registry import implements
+from tiledarray.handle import Handle, as_operand, view_of, wrap
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.library import BY_NAME as LIBRARY
+from tiledarray.ops.library import options
+from tiledarray.runtime.device import resolve
+from tiledarray.views import Affine
+
+__all__ = [
+    "where", "nonzero", "flatnonzero", "argwhere", "select", "choose", "piecewise", "take",
+    "take_along_axis", "compress", "extract", "copyto", "putmask", "fill_diagonal", "ix_",
+    "diag_indices", "diag_indices_from", "tril_indices", "triu_indices", "unravel_index", "r_",
+    "c_",
+]
+
+_U = ufuncs.BY_NAME
+_WHERE = BY_NAME["where"]
+
+
+def _operand(value: Any, device: Any) -> Any:
+    return node_of(value, device) if isinstance(value, (list, tuple)) else as_operand(value, device)
+
+
+@implements(np.where)
+def where(condition: Any, *choices: Any) -> Any:
+    if not choices:
+        return nonzero(condition)
+    if len(choices) != 2:
+        raise ValueError("either both or neither of x and y should be given")
+    device = device_of(condition, choices)
+    mask = handle_of(condition, device).node
+    first, second = (_operand(value, device) for value in choices)
+    return wrap(record.elementwise(_WHERE, mask, first, second))
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> tuple[TiledArray, ...]:
+    array = handle_of(a)
+    if array.ndim == 0:
+        np.nonzero(np.float64(0))  # raises
+    found = array.evaluated()
+    values = getattr(found, "array", found)
+    device = array.device
+    return tuple(
+        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(values)
+    )
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> TiledArray:
+    return nonzero(handle_of(a).reshape(-1))[0]
+
+
+@implements(np.argwhere)
+def argwhere(a: Any) -> TiledArray:
+    array = handle_of(a)
+    refuse(array.ndim == 0)
+    return np.stack(nonzero(array), axis=-1)
+
+
+@implements(np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> TiledArray:
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not condlist:
+        raise ValueError("select with an empty condition list is not possible")
+    device = device_of(condlist, choicelist, default)
+    masks = [handle_of(condition, device) for condition in condlist]
+    for place, mask in enumerate(masks):
+        if mask.dtype != bool:
+            raise TypeError(
+                f"invalid entry {place} in condlist: should be boolean ndarray"
+            )
+    values = [_operand(value, device) for value in (*choicelist, default)]
+    dtype = np.result_type(*(getattr(value, "dtype", value) for value in values))
+    refuse(dtype.kind not in "biufc")
+    result = handle_of(values[-1] if not isinstance(default, Handle) else default, device)
+    result = result.astype(dtype)
+    for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
+        result = wrap(record.elementwise(_WHERE, mask.node, value, result.node))
+    return result.astype(dtype, copy=False)
+
+
+@implements(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledArray:
+    places = handle_of(a)
+    refuse(isinstance(choices, (Handle, np.ndarray)) or not len(choices))
+    refuse(places.dtype.kind not in "biu")
+    options_given = arrays_of(*choices)
+    count = len(options_given)
+    places = places.astype(np.intp)
+    if mode == "raise":
+        if bool(((places < 0) | (places >= count)).any()):
+            raise ValueError("invalid entry in choice array")
+    elif mode == "wrap":
+        places = places % count
+    elif mode == "clip":
+        places = np.clip(places, 0, count - 1)
+    else:
+        refuse(True)
+    dtype = np.result_type(*(option.dtype for option in options_given))
+    result = options_given[-1].astype(dtype)
+    for place, option in reversed(list(enumerate(options_given[:-1]))):
+        mask = (places == place).node
+        result = wrap(record.elementwise(_WHERE, mask, option.node, result.node))
+    shape = np.broadcast_shapes(places.shape, result.shape)
+    return give(wrap(record.broadcast_to(result.node, shape)), out)
+
+
+@implements(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> TiledArray:
+    array = handle_of(x)
+    if isinstance(condlist, (Handle, np.ndarray)) and np.ndim(condlist) <= 1 and array.ndim:
+        condlist = [condlist]
+    refuse(not isinstance(condlist, (list, tuple)) or not condlist)
+    if np.isscalar(condlist[0]) or (isinstance(condlist[0], list) and array.ndim):
+        refuse(True)
+    masks = [handle_of(mask, array.device).astype(bool) for mask in condlist]
+    if len(funclist) == len(masks) + 1:
+        others = masks[0]
+        for mask in masks[1:]:
+            others = others | mask
+        masks.append(~others)
+    elif len(funclist) != len(masks):
+        raise ValueError(
+            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions "
+            "are expected"
+        )
+    # Functions get only the elements of their part, so the masks are looked at.
+    result = wrap(record.full(array.shape, 0, array.dtype, array.device))
+    for mask, function in zip(masks, funclist, strict=True):
+        if not callable(function):
+            result[mask] = function
+        else:
+            chosen = array[mask]
+            if chosen.size:
+                result[mask] = function(chosen, *args, **kw)
+    return result
+
+
+# Gathering --------------------------------------------------------------------------------------
+
+
+@implements(np.take, "library")
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    device = device_of(a, indices)
+    array = handle_of(a, device)
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    axis = normalize_axis_index(axis, array.ndim)
+    places = indices if isinstance(indices, Handle) else np.asarray(indices)
+    if places.dtype.kind not in "iu":
+        refuse(places.dtype.kind != "b" and places.size != 0)
+        places = places.astype(np.intp)
+    size = array.shape[axis]
+    if mode == "clip":
+        places = np.clip(places, 0, size - 1)
+    elif mode == "wrap":
+        refuse(size == 0)
+        places = places % size
+    elif mode != "raise" or size == 0:
+        refuse(True)
+    key = (*(slice(None),) * axis, places)
+    return give(array[key], out)
+
+
+@implements(np.take_along_axis, "library")
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> TiledArray:
+    array, places = arrays_of(arr, indices)
+    if axis is None:
+        if places.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
+        array, axis = array.reshape(-1), 0
+    if places.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    axis = normalize_axis_index(axis, array.ndim)
+    if array.ndim != places.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    sizes = [list(array.shape), list(places.shape)]
+    sizes[0][axis] = sizes[1][axis] = 1
+    shape = list(np.broadcast_shapes(*map(tuple, sizes)))
+    shape[axis] = places.shape[axis]
+    nodes = (array.node, places.node)
+    return wrap(record.library(
+        LIBRARY["take_along_axis"], nodes, options(axis=axis), tuple(shape), array.dtype
+    ))
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> TiledArray:
+    mask = np.asarray(host(condition))
+    if mask.ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    return take(a, np.flatnonzero(mask), axis, out)
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> TiledArray:
+    return take(handle_of(arr).reshape(-1), flatnonzero(condition))
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+@implements(np.copyto)
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    refuse(not isinstance(dst, Handle))
+    source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)
+    kind = source.dtype if isinstance(source, Handle) else np.min_scalar_type(source)
+    if not isinstance(source, Handle):
+        np.copyto(np.empty(0, dst.dtype), source, casting)  # NumPy says whether it may be written
+    elif not np.can_cast(kind, dst.dtype, casting):
+        raise TypeError(
+            f"Cannot cast array data from {kind!r} to {dst.dtype!r} according to the rule "
+            f"'{casting}'"
+        )
+    if where is True:
+        dst[...] = source
+        return
+    mask = handle_of(where, dst.device)
+    value = source if not isinstance(source, Handle) else source.astype(dst.dtype)
+    value = handle_of(value, dst.device).astype(dst.dtype)
+    node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
+    dst.store(wrap(node))
+
+
+@implements(np.putmask)
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    refuse(not isinstance(a, Handle) or np.ndim(values) != 0)
+    holds = handle_of(mask, a.device)
+    if holds.shape != a.shape:
+        raise ValueError("putmask: mask and data must be the same size")
+    copyto(a, values, where=holds.astype(bool, copy=False))
+
+
+@implements(np.fill_diagonal)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    refuse(not isinstance(a, Handle) or wrap or np.ndim(val) != 0)
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    shape = a.shape
+    if a.ndim > 2 and len(set(shape)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    length = min(shape)
+    step = Affine((0,) * a.ndim, (1,) * a.ndim, (0,) * a.ndim, (length,))
+    view_of(a, step)[...] = val
+
+
+# Index arrays -----------------------------------------------------------------------------------
+
+
+@implements(np.ix_)
+def ix_(*args: Any) -> tuple[TiledArray, ...]:
+    results = []
+    for place, sequence in enumerate(args):
+        part = handle_of(sequence)
+        if part.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if part.size == 0:
+            part = part.astype(np.intp)
+        if part.dtype.kind == "b":
+            (part,) = nonzero(part)
+        shape = [1] * len(args)
+        shape[place] = part.shape[0]
+        results.append(part.reshape(shape))
+    return tuple(results)
+
+
+@implements(np.diag_indices)
+def diag_indices(n: Any, ndim: int = 2) -> tuple[TiledArray, ...]:
+    return (arange(operator.index(n)),) * ndim
+
+
+@implements(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> tuple[TiledArray, ...]:
+    array = handle_of(arr)
+    if array.ndim < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(array.shape)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return diag_indices(array.shape[0], array.ndim)
+
+
+def _triangle_indices(original: Callable[..., Any]) -> Callable[..., Any]:
+    def ours(n: Any, k: int = 0, m: Any = None) -> tuple[TiledArray, ...]:
+        device = resolve()
+        return tuple(
+            wrap(record.leaf(device.wrap(part, copy=True))) for part in original(n, k, m)
+        )
+
+    return implements(original, "host")(ours)
+
+
+tril_indices = _triangle_indices(np.tril_indices)
+triu_indices = _triangle_indices(np.triu_indices)
+
+
+@implements(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+    refuse(order != "C" or not isinstance(indices, Handle) or indices.ndim == 0)
+    sizes = tuple(int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    refuse(indices.dtype.kind not in "iu" or 0 in sizes)
+    total = int(np.prod(sizes, dtype=object))
+    if bool(((indices < 0) | (indices >= total)).any()):
+        np.unravel_index(host(indices), sizes)  # raises, naming the index
+    rest = indices.astype(np.intp)
+    results = []
+    for size in reversed(sizes[1:]):
+        results.append(rest % size)
+        rest = rest // size
+    return (rest, *reversed(results))
+
+
+class _Joiner:
+    """`numpy.r_` and `numpy.c_`: NumPy's rules for the slices, arrays of ours as the result."""
+
+    def __init__(self, original: Any, column: bool) -> None:
+        self._original = original
+        self._column = column
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the joined array."""
+        items = key if isinstance(key, tuple) else (key,)
+        if not self._column and all(isinstance(item, Handle) and item.ndim == 1 for item in items):
+            return concatenate(items)
+        if self._column and all(isinstance(item, Handle) and item.ndim == 1 for item in items):
+            return concatenate([item[:, None] for item in items], 1)
+        return fallback.call(
+            "c_" if self._column else "r_", self._original.__getitem__, (key,)
+        )
+
+
+r_ = _Joiner(np.r_, column=False)
+c_ = _Joiner(np.c_, column=True)
+

@@ -1,0 +1,210 @@
+"""Joining arrays, and leaving parts of them out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray import record
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    check_with_numpy,
+    common_dtype,
+    give,
+    handle_of,
+    normalize_axis_index,
+    refuse,
+)
+from tiledarray.api.blocks import MOST_REGIONS, Run, assemble, join_nodes, runs_of, stack_nodes
+from tiledarray.api.registry import implements
+from tiledarray.handle import Handle, wrap
+from tiledarray.signatures import Shape
+
+__all__ = [
+    "concatenate", "stack", "vstack", "hstack", "dstack", "column_stack", "atleast_1d",
+    "atleast_2d", "atleast_3d", "append", "insert", "delete",
+]
+
+
+def _parts(arrays: Any) -> list[TiledArray]:
+    if isinstance(arrays, Handle):
+        return [arrays[place] for place in range(len(arrays))]
+    refuse(not isinstance(arrays, (list, tuple)))
+    return arrays_of(*arrays)
+
+
+def _result_dtype(parts: Sequence[Any], dtype: Any, casting: str, out: Any) -> np.dtype[Any]:
+    found = common_dtype(parts) if dtype is None else np.dtype(dtype)
+    if out is not None:
+        refuse(dtype is not None)
+        found = out.dtype
+    for part in parts:
+        refuse(not np.can_cast(part.dtype, found, casting))
+    refuse(not found.isnative or found.kind not in "biufc")
+    return found
+
+
+def _shapes_match(shapes: Sequence[Shape], axis: int) -> bool:
+    first = shapes[0]
+    if not all(len(shape) == len(first) for shape in shapes) or not first:
+        return False
+    rest = first[:axis] + first[axis + 1:]
+    return all(shape[:axis] + shape[axis + 1:] == rest for shape in shapes)
+
+
+@implements(np.concatenate)
+def concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> TiledArray:
+    parts = _parts(arrays)
+    if axis is None:
+        parts = [part.reshape(-1) for part in parts]
+        axis = 0
+    if not parts or not _shapes_match([part.shape for part in parts], operator.index(axis)):
+        axis = _checked_axis(parts, axis)
+    axis = normalize_axis_index(axis, parts[0].ndim)
+    wanted = _result_dtype(parts, dtype, casting, out)
+    nodes = [part.node for part in parts]
+    return give(wrap(join_nodes(nodes, axis, wanted, nodes[0].device)), out)
+
+
+def _checked_axis(parts: Sequence[Any], axis: Any) -> int:
+    """Return the axis, or raise what NumPy's concatenate raises for these shapes."""
+    if parts and parts[0].ndim:
+        axis = normalize_axis_index(axis, parts[0].ndim)
+        if _shapes_match([part.shape for part in parts], axis):
+            return axis
+    check_with_numpy(lambda *samples: np.concatenate(samples, axis), *parts)
+    return axis
+
+
+@implements(np.stack)
+def stack(
+    arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> TiledArray:
+    parts = _parts(arrays)
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    if any(part.shape != parts[0].shape for part in parts):
+        raise ValueError("all input arrays must have the same shape")
+    axis = normalize_axis_index(axis, parts[0].ndim + 1)
+    wanted = _result_dtype(parts, dtype, casting, out)
+    nodes = [part.node for part in parts]
+    return give(wrap(stack_nodes(nodes, axis, wanted, nodes[0].device)), out)
+
+
+@implements(np.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> TiledArray:
+    parts = [atleast_2d(part) for part in _parts(tup)]
+    return concatenate(parts, 0, dtype=dtype, casting=casting)
+
+
+@implements(np.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> TiledArray:
+    parts = [atleast_1d(part) for part in _parts(tup)]
+    axis = 0 if parts and parts[0].ndim == 1 else 1
+    return concatenate(parts, axis, dtype=dtype, casting=casting)
+
+
+@implements(np.dstack)
+def dstack(tup: Any) -> TiledArray:
+    return concatenate([atleast_3d(part) for part in _parts(tup)], 2)
+
+
+@implements(np.column_stack)
+def column_stack(tup: Any) -> TiledArray:
+    parts = [part.reshape(-1, 1) if part.ndim < 2 else part for part in _parts(tup)]
+    return concatenate(parts, 1)
+
+
+def _at_least(function: Any, grow: Any) -> Any:
+    def ours(*arys: Any) -> Any:
+        results = [grow(array) for array in arrays_of(*arys)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return implements(function)(ours)
+
+
+def _grow_3d(array: TiledArray) -> TiledArray:
+    if array.ndim < 2:
+        return array.reshape(1, -1, 1)
+    return array[..., None] if array.ndim == 2 else array
+
+
+atleast_1d = _at_least(np.atleast_1d, lambda array: array if array.ndim else array.reshape(1))
+atleast_2d = _at_least(
+    np.atleast_2d, lambda array: array if array.ndim > 1 else array.reshape(1, -1)
+)
+atleast_3d = _at_least(np.atleast_3d, _grow_3d)
+
+
+@implements(np.append)
+def append(arr: Any, values: Any, axis: Any = None) -> TiledArray:
+    array, more = arrays_of(arr, values)
+    return concatenate((array, more), axis)
+
+
+@implements(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
+    array, new = arrays_of(arr, values)
+    # One place; NumPy's rules for several are its own.
+    refuse(not isinstance(obj, (int, np.integer)) or isinstance(obj, bool))
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    axis = normalize_axis_index(axis, array.ndim)
+    size = array.shape[axis]
+    if not -size <= obj <= size:
+        raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {size}")
+    place = int(obj) + (size if obj < 0 else 0)
+    new = new.astype(array.dtype)
+    if new.ndim < array.ndim:
+        new = new.reshape((1,) * (array.ndim - new.ndim) + new.shape)
+    new = moved_to(new, 0, axis)
+    block = (*array.shape[:axis], new.shape[axis], *array.shape[axis + 1:])
+    before = (slice(None),) * axis
+    node = record.broadcast_to(new.node, block) if _fits(new.shape, block) else None
+    refuse(node is None)
+    parts = [array[(*before, slice(place))].node, node, array[(*before, slice(place, None))].node]
+    return wrap(join_nodes(parts, axis, array.dtype, parts[0].device))
+
+
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    return all(
+        size in (1, target) for size, target in zip(shape, wanted, strict=True)
+    ) and len(shape) == len(wanted)
+
+
+def moved_to(array: TiledArray, source: int, destination: int) -> TiledArray:
+    """Return the array with one axis moved."""
+    order = [axis for axis in range(array.ndim) if axis != source]
+    order.insert(destination, source)
+    return array.transpose(order)
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> TiledArray:
+    array = handle_of(arr)
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    axis = normalize_axis_index(axis, array.ndim)
+    kept = np.delete(np.arange(array.shape[axis]), np.asarray(obj) if isinstance(obj, Handle)
+                     else obj)
+    return gather_runs(array, {axis: kept})
+
+
+def gather_runs(array: TiledArray, indices: dict[int, np.ndarray[Any, Any]]) -> TiledArray:
+    """Return the elements at the indices of some axes, put together from views."""
+    runs = [
+        runs_of(indices[axis]) if axis in indices else [Run(0, size, 0, 1)]
+        for axis, size in enumerate(array.shape)
+    ]
+    count = int(np.prod([len(axis_runs) for axis_runs in runs]))
+    if count > MOST_REGIONS:
+        for axis, index in indices.items():
+            array = array[(*(slice(None),) * axis, index)]
+        return array
+    return wrap(assemble(array.node, runs))

@@ -1,0 +1,284 @@
+"""Functions of each element alone that are no ufuncs: recorded as a few ops, fused like one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import record
+from tiledarray.api import ufuncs
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    device_of,
+    give,
+    handle_of,
+    host,
+    node_of,
+    refuse,
+)
+from tiledarray.api.registry import implements
+from tiledarray.graph import Node
+from tiledarray.handle import SCALARS, Handle, as_operand, wrap
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.signatures import broadcast
+
+__all__ = [
+    "round", "around", "fix", "clip", "nan_to_num", "real", "imag", "angle", "isreal",
+    "iscomplex", "isrealobj", "iscomplexobj", "real_if_close", "isposinf", "isneginf", "sinc",
+    "isclose", "allclose", "array_equal", "array_equiv",
+]
+
+_U = ufuncs.BY_NAME
+_NO_VALUE = np._NoValue
+
+
+# Rounding and limits ----------------------------------------------------------------------------
+
+
+def _round(a: Any, decimals: Any = 0, out: Any = None) -> TiledArray:
+    array = handle_of(a)
+    decimals = int(decimals)
+    kind = array.dtype.kind
+    if kind == "b":
+        refuse(decimals != 0)
+        return give(array.astype(np.float16), out)
+    if kind in "iu":
+        refuse(decimals < 0)
+        return give(array.copy(), out)
+    if decimals == 0:
+        return give(_U["rint"](array), out)
+    # NumPy scales by a power of ten held as float64 and rounds to the array's dtype each time.
+    refuse(kind == "c" or abs(decimals) > 22)
+    factor = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return give(_U["rint"](array * factor) / factor, out)
+    return give(_U["rint"](array / factor) * factor, out)
+
+
+round = implements(np.round)(_round)
+around = implements(np.around)(_round)
+
+
+@implements(np.fix)
+def fix(x: Any, out: Any = None) -> TiledArray:
+    array = handle_of(x)
+    return give(_U["trunc"](array), out)
+
+
+@implements(np.clip)
+def clip(
+    a: Any, a_min: Any = _NO_VALUE, a_max: Any = _NO_VALUE, out: Any = None, *,
+    min: Any = _NO_VALUE, max: Any = _NO_VALUE, **kwargs: Any,
+) -> TiledArray:
+    if a_min is _NO_VALUE and a_max is _NO_VALUE:
+        a_min = None if min is _NO_VALUE else min
+        a_max = None if max is _NO_VALUE else max
+    elif a_min is _NO_VALUE or a_max is _NO_VALUE:
+        missing = "a_min" if a_min is _NO_VALUE else "a_max"
+        raise TypeError(f"clip() missing 1 required positional argument: '{missing}'")
+    elif min is not _NO_VALUE or max is not _NO_VALUE:
+        raise ValueError(
+            "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is "
+            "forbidden."
+        )
+    refuse(kwargs)
+    device = device_of(a, a_min, a_max)
+    array = handle_of(a, device)
+    if a_min is None and a_max is None:
+        return give(_U["positive"](array), out)
+    if out is not None:
+        limited = array if a_min is None else _U["maximum"](array, a_min)
+        return _U["positive"](limited if a_max is None else _U["minimum"](limited, a_max), out=out)
+    low, high = (limit if limit is None else _limit(limit, device) for limit in (a_min, a_max))
+    node = array.node
+    _check_limits(node, low, high)
+    if low is None:
+        return wrap(record.binary(BY_NAME["minimum"], node, high))
+    if high is None:
+        return wrap(record.binary(BY_NAME["maximum"], node, low))
+    return wrap(record.elementwise(BY_NAME["clip"], node, low, high))
+
+
+def _limit(value: Any, device: Any) -> Any:
+    return node_of(value, device) if isinstance(value, (list, tuple)) else as_operand(value, device)
+
+
+def _check_limits(node: Node, *limits: Any) -> None:
+    """Leave ints that the dtype cannot hold to NumPy, which raises or widens."""
+    if node.dtype.kind in "iu":
+        info = np.iinfo(node.dtype)
+        for limit in limits:
+            refuse(type(limit) is int and not info.min <= limit <= info.max)
+
+
+@implements(np.nan_to_num)
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> TiledArray:
+    array = handle_of(x)
+    if array.dtype.kind == "c":
+        refuse(not copy)
+        parts = (nan_to_num(part, True, nan, posinf, neginf) for part in (array.real, array.imag))
+        return wrap(record.binary(BY_NAME["make_complex"], *(part.node for part in parts)))
+    if array.dtype.kind == "f":
+        limits = np.finfo(array.dtype)
+        high = limits.max if posinf is None else posinf
+        low = limits.min if neginf is None else neginf
+        dtype = array.dtype
+        result = _choose(array != array, nan, array, dtype)
+        result = _choose(array == np.inf, high, result, dtype)
+        result = _choose(array == -np.inf, low, result, dtype)
+    else:
+        result = array.copy()
+    if copy:
+        return result
+    array.store(result)
+    return array
+
+
+def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -> TiledArray:
+    """Return ``first`` where the condition holds; of the dtype of ``second``."""
+    if not isinstance(first, Handle):
+        first = wrap(node_of(np.asarray(host(first)).astype(dtype), second.device))
+    return wrap(record.elementwise(
+        BY_NAME["where"], condition.node, first.astype(dtype).node, second.node
+    ))
+
+
+# Parts of complex numbers -----------------------------------------------------------------------
+
+
+@implements(np.real)
+def real(val: Any) -> TiledArray:
+    return handle_of(val).real
+
+
+@implements(np.imag)
+def imag(val: Any) -> TiledArray:
+    return handle_of(val).imag
+
+
+@implements(np.angle)
+def angle(z: Any, deg: bool = False) -> TiledArray:
+    array = handle_of(z)
+    if array.dtype.kind == "c":
+        result = _U["arctan2"](array.imag, array.real)
+    else:
+        refuse(array.dtype.kind == "b")
+        result = _U["arctan2"](array * 0, array)
+    return result * (180 / np.pi) if deg else result
+
+
+@implements(np.isreal)
+def isreal(x: Any) -> TiledArray:
+    return handle_of(x).imag == 0
+
+
+@implements(np.iscomplex)
+def iscomplex(x: Any) -> TiledArray:
+    return handle_of(x).imag != 0
+
+
+@implements(np.isrealobj)
+def isrealobj(x: Any) -> bool:
+    return not iscomplexobj(x)
+
+
+@implements(np.iscomplexobj)
+def iscomplexobj(x: Any) -> bool:
+    return bool(x.dtype.kind == "c") if isinstance(x, Handle) else np.iscomplexobj(host(x))
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> TiledArray:
+    array = handle_of(a)
+    if array.dtype.kind != "c":
+        return array
+    bound = tol * np.finfo(array.dtype).eps if tol > 1 else tol
+    return array.real if bool((abs(array.imag) < bound).all()) else array
+
+
+def _infinite(original: Callable[..., Any], bound: float) -> Callable[..., Any]:
+    def ours(x: Any, out: Any = None) -> TiledArray:
+        array = handle_of(x)
+        if array.dtype.kind == "c":
+            raise TypeError(
+                f"This operation is not supported for {array.dtype} values because it would be "
+                "ambiguous."
+            )
+        return give(_U["isinf"](array) & _U["equal"](_U["signbit"](array), bound < 0), out)
+
+    return implements(original)(ours)
+
+
+isposinf = _infinite(np.isposinf, np.inf)
+isneginf = _infinite(np.isneginf, -np.inf)
+
+
+# Special functions --------------------------------------------------------------------------------
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> TiledArray:
+    array = handle_of(x)
+    y = np.pi * array
+    # As NumPy: zero is replaced by something so small that sin(y) / y is one.
+    tiny = np.finfo(y.dtype).eps if y.dtype.kind in "fc" else 1e-20
+    y = wrap(record.elementwise(BY_NAME["where"], y.node, y.node, as_operand(
+        y.dtype.type(tiny), y.device)))
+    return _U["sin"](y) / y
+
+
+# Comparisons with a tolerance -----------------------------------------------------------------
+
+
+@implements(np.isclose)
+def isclose(
+    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> TiledArray:
+    x = a if type(a) in SCALARS else handle_of(a, device_of(a, b))
+    y = b if type(b) in SCALARS else handle_of(b, device_of(a, b))
+    if not isinstance(x, Handle):
+        x, y = arrays_of(x, y)
+    if type(y) is int or (isinstance(y, Handle) and y.dtype.kind in "iub"):
+        # So that abs(the least int) and unsigned differences come out right.
+        y = float(y) if type(y) is int else y.astype(np.result_type(y.dtype, 1.0))
+    close = _U["less_equal"](abs(x - y), atol + rtol * abs(y))
+    result = close & _U["isfinite"](y) | _U["equal"](x, y)
+    if equal_nan:
+        result = result | (_U["isnan"](x) & _U["isnan"](y))
+    return result
+
+
+@implements(np.allclose)
+def allclose(
+    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> bool:
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+@implements(np.array_equal)
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    try:
+        x, y = arrays_of(a1, a2)
+    except (ValueError, TypeError):
+        return False
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = same | ((x != x) & (y != y))
+    return bool(same.all())
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> bool:
+    try:
+        x, y = arrays_of(a1, a2)
+        broadcast(x.shape, y.shape)
+    except (ValueError, TypeError):
+        return False
+    return bool((x == y).all())

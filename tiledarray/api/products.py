@@ -1,0 +1,296 @@
+"""Products of vectors and matrices: NumPy's shape rules here, the work in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray import record, reductions
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    check_with_numpy,
+    common_dtype,
+    give,
+    handle_of,
+    host,
+    normalize_axis_index,
+    refuse,
+)
+from tiledarray.api.registry import KINDS, implements
+from tiledarray.handle import wrap
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.library import BY_NAME as LIBRARY
+from tiledarray.ops.library import options
+from tiledarray.protocols import UFUNCS
+from tiledarray.signatures import Shape
+
+__all__ = [
+    "dot", "vdot", "inner", "outer", "kron", "tensordot", "einsum", "inexact",
+]
+
+
+def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
+    """Record a product of the arrays' common dtype."""
+    dtype = common_dtype(arrays)
+    nodes = [record.cast(array.node, dtype) for array in arrays]
+    return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
+
+
+def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
+    """Return the shape of a matrix product, ``None`` if there is none."""
+    if not left or not right:
+        return None
+    rows = left[-2:-1]
+    columns = right[-1:] if len(right) > 1 else ()
+    inner = right[-2] if len(right) > 1 else right[0]
+    if left[-1] != inner:
+        return None
+    try:
+        batch = np.broadcast_shapes(left[:-2], right[:-2])
+    except ValueError:
+        return None
+    return (*batch, *rows, *columns)
+
+
+def matmul_of(left: Any, right: Any) -> TiledArray:
+    """Record a matrix product."""
+    arrays = arrays_of(left, right)
+    shape = _matmul_shape(arrays[0].shape, arrays[1].shape)
+    if shape is None:
+        check_with_numpy(np.matmul, *arrays)  # raises
+        raise ValueError(f"matmul: {arrays[0].shape} and {arrays[1].shape} do not match")
+    return _product("matmul", arrays, shape)
+
+
+def _vector_product(ufunc: np.ufunc, cores: tuple[int, int]) -> Callable[..., Any]:
+    """Make `vecdot`, `matvec` or `vecmat`, whose operands end with that many core axes."""
+
+    def ours(left: Any, right: Any) -> TiledArray:
+        arrays = arrays_of(left, right)
+        shapes = [array.shape for array in arrays]
+        fits = all(len(shape) >= core for shape, core in zip(shapes, cores, strict=True))
+        if fits:
+            inner = shapes[0][-1], shapes[1][-1] if cores[1] == 1 else shapes[1][-2]
+            fits = inner[0] == inner[1]
+        if not fits:
+            check_with_numpy(ufunc, *arrays)
+        batch = np.broadcast_shapes(shapes[0][:-cores[0]], shapes[1][:-cores[1]])
+        tail = shapes[0][-2:-1] if cores[0] == 2 else shapes[1][-1:] if cores[1] == 2 else ()
+        return _product(ufunc.__name__, arrays, (*batch, *tail))
+
+    return ours
+
+
+def _divided_parts(first: str, second: str) -> Callable[..., Any]:
+    """Make a ufunc of two results out of two ops."""
+
+    def ours(value: Any) -> tuple[TiledArray, TiledArray]:
+        node = handle_of(value).node
+        return wrap(record.unary(BY_NAME[first], node)), wrap(record.unary(BY_NAME[second], node))
+
+    return ours
+
+
+UFUNCS.update({
+    np.matmul: matmul_of,
+    np.vecdot: _vector_product(np.vecdot, (1, 1)),
+    np.matvec: _vector_product(np.matvec, (2, 1)),
+    np.vecmat: _vector_product(np.vecmat, (1, 2)),
+    np.modf: _divided_parts("modf_fraction", "modf_integer"),
+    np.frexp: _divided_parts("frexp_mantissa", "frexp_exponent"),
+})
+KINDS.update({name: "library" for name in ("matmul", "vecdot", "matvec", "vecmat")})
+
+
+@implements(np.dot, "library")
+def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
+    left, right = arrays_of(a, b)
+    if left.ndim == 0 or right.ndim == 0:
+        return give(left * right, out)
+    if left.ndim <= 2 and right.ndim <= 2:
+        shape = _matmul_shape(left.shape, right.shape)
+        name = "matmul"
+    else:
+        inner = right.shape[-2] if right.ndim > 1 else right.shape[-1]
+        rest = (*right.shape[:-2], right.shape[-1]) if right.ndim > 1 else ()
+        shape = (*left.shape[:-1], *rest) if left.shape[-1] == inner else None
+        name = "dot"
+    if shape is None:
+        check_with_numpy(np.dot, left, right)
+    return give(_product(name, (left, right), shape or ()), out)
+
+
+@implements(np.vdot, "library")
+def vdot(a: Any, b: Any, /) -> TiledArray:
+    left, right = (array.reshape(-1) for array in arrays_of(a, b))
+    if left.shape != right.shape:
+        check_with_numpy(np.vdot, left, right)
+    return _product("matmul", (left.conj(), right), ())
+
+
+@implements(np.inner, "library")
+def inner(a: Any, b: Any, /) -> TiledArray:
+    left, right = arrays_of(a, b)
+    if left.ndim == 0 or right.ndim == 0:
+        return left * right
+    if left.shape[-1] != right.shape[-1]:
+        check_with_numpy(np.inner, left, right)
+    return _product("inner", (left, right), (*left.shape[:-1], *right.shape[:-1]))
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> TiledArray:
+    left, right = (array.reshape(-1) for array in arrays_of(a, b))
+    return give(left[:, None] * right[None, :], out)
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> TiledArray:
+    left, right = arrays_of(a, b)
+    ndim = max(left.ndim, right.ndim)
+    shapes = [(1,) * (ndim - part.ndim) + part.shape for part in (left, right)]
+    pairs = [tuple(x for size in shapes[0] for x in (size, 1)),
+             tuple(x for size in shapes[1] for x in (1, size))]
+    product = left.reshape(pairs[0]) * right.reshape(pairs[1])
+    return wrap(record.reshape(
+        product.node, tuple(m * n for m, n in zip(*shapes, strict=True))
+    ))
+
+
+@implements(np.tensordot, "library")
+def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
+    left, right = arrays_of(a, b)
+    axes = host(axes)
+    if np.ndim(axes) == 0 and not isinstance(axes, (tuple, list)):
+        count = int(axes)
+        pairs = list(range(left.ndim - count, left.ndim)), list(range(count))
+    else:
+        pairs = tuple(
+            [int(axis) for axis in part] if isinstance(part, (tuple, list, np.ndarray))
+            else [int(part)] for part in axes
+        )  # type: ignore[assignment]
+    matches = len(pairs[0]) == len(pairs[1])
+    for first, second in zip(*pairs, strict=False):
+        matches = matches and -left.ndim <= first < left.ndim and -right.ndim <= second < right.ndim
+        matches = matches and left.shape[first] == right.shape[second]
+    if not matches:
+        check_with_numpy(lambda x, y: np.tensordot(x, y, axes), left, right)
+        raise ValueError("shape-mismatch for sum")
+    reduced_left = [axis % left.ndim for axis in pairs[0]]
+    reduced_right = [axis % right.ndim for axis in pairs[1]]
+    kept_left = [axis for axis in range(left.ndim) if axis not in reduced_left]
+    kept_right = [axis for axis in range(right.ndim) if axis not in reduced_right]
+    size = int(np.prod([left.shape[axis] for axis in reduced_left], dtype=int))
+    rows = tuple(left.shape[axis] for axis in kept_left)
+    columns = tuple(right.shape[axis] for axis in kept_right)
+    flat = (
+        left.transpose(kept_left + reduced_left).reshape(int(np.prod(rows, dtype=int)), size),
+        right.transpose(reduced_right + kept_right).reshape(size, int(np.prod(columns, dtype=int))),
+    )
+    product = _product("matmul", flat, (flat[0].shape[0], flat[1].shape[1]))
+    return wrap(record.reshape(product.node, rows + columns))
+
+
+@implements(np.einsum, "library")
+def einsum(
+    *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
+) -> TiledArray:
+    refuse(kwargs or not operands or not isinstance(operands[0], str))
+    subscripts, *values = operands
+    arrays = arrays_of(*values)
+    dtype = common_dtype(arrays) if arrays else np.dtype(float)
+    # Checks and the shape are NumPy's, of stand-ins that take no memory and little time.
+    shape = _einsum_shape(subscripts, tuple(array.shape for array in arrays))
+    nodes = [record.cast(array.node, dtype) for array in arrays]
+    plan: Any = optimize if isinstance(optimize, (bool, str)) else True
+    attrs = options(subscripts=subscripts, optimize=plan or len(nodes) > 2)
+    return give(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
+
+
+def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:
+    text = subscripts.replace(" ", "")
+    terms, arrow, result = text.partition("->")
+    names = terms.split(",")
+    sizes: dict[str, int] = {}
+    spare: Shape = ()
+    refuse(len(names) != len(shapes))
+    for name, shape in zip(names, shapes, strict=True):
+        letters = name.replace("...", ".")
+        dots = len(shape) - len(letters) + 1 if "." in letters else 0
+        refuse(dots < 0 or ("." not in letters and len(letters) != len(shape)))
+        place = letters.find(".") if "." in letters else len(letters)
+        named = shape[:place] + shape[place + dots:]
+        if dots:
+            try:
+                spare = np.broadcast_shapes(spare, shape[place:place + dots])
+            except ValueError:
+                refuse(True)
+        for letter, size in zip(letters.replace(".", ""), named, strict=True):
+            known = sizes.setdefault(letter, size)
+            refuse(known != size and 1 not in (known, size))
+            sizes[letter] = max(known, size) if 0 not in (known, size) else 0
+    if not arrow:
+        counted = terms.replace(".", "").replace(",", "")
+        result = "..." * bool("." in terms) + "".join(
+            letter for letter in sorted(set(counted)) if counted.count(letter) == 1
+        )
+    refuse(not set(result.replace(".", "")) <= set(sizes))
+    refuse(len(set(result.replace(".", ""))) != len(result.replace(".", "")))
+    refuse(bool(spare) and "." not in result)
+    before, dots_text, after = result.partition("...")
+    middle = spare if dots_text else ()
+    return (*(sizes[x] for x in before), *middle, *(sizes[x] for x in after))
+
+
+# Norms ------------------------------------------------------------------------------------------
+
+
+def inexact(array: TiledArray) -> TiledArray:
+    """Return the array as floating point."""
+    return array if array.dtype.kind in "fc" else array.astype(float)
+
+
+def squares(array: TiledArray) -> TiledArray:
+    """Return the squared absolute values, real."""
+    if array.dtype.kind == "c":
+        return array.real * array.real + array.imag * array.imag
+    return array * array
+
+
+def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> TiledArray:
+    """Return the norm of vectors along the axes, by NumPy's formulas."""
+    if order is None or order == 2:
+        return np.sqrt(reductions.sum(squares(array), axis=axis, keepdims=keepdims))
+    if order == np.inf:
+        return reductions.max(abs(array), axis=axis, keepdims=keepdims)
+    if order == -np.inf:
+        return reductions.min(abs(array), axis=axis, keepdims=keepdims)
+    if order == 0:
+        real = array.dtype.type(0).real.dtype
+        return reductions.sum((array != 0).astype(real), axis=axis, keepdims=keepdims)
+    if order == 1:
+        return reductions.sum(abs(array), axis=axis, keepdims=keepdims)
+    if isinstance(order, str):
+        raise ValueError(f"Invalid norm order '{order}' for vectors")
+    powers = reductions.sum(abs(array) ** order, axis=axis, keepdims=keepdims)
+    return powers ** np.reciprocal(order, dtype=powers.dtype).item()
+
+
+def matrix_norm_of(
+    array: TiledArray, order: Any, axes: tuple[int, int], keepdims: bool
+) -> TiledArray:
+    """Return the norm of matrices; those of singular values are NumPy's."""
+    row, column = (normalize_axis_index(axis, array.ndim) for axis in axes)
+    if row == column:
+        raise ValueError("Duplicate axes given.")
+    if order in (None, "fro", "f"):
+        return np.sqrt(reductions.sum(squares(array), axis=(row, column), keepdims=keepdims))
+    refuse(order not in (1, -1, np.inf, -np.inf))
+    summed, other = (row, column) if abs(order) == 1 else (column, row)
+    totals = reductions.sum(abs(array), axis=summed, keepdims=True)
+    extremum = reductions.max if order > 0 else reductions.min
+    result = extremum(totals, axis=other, keepdims=True)
+    return result if keepdims else result.squeeze((summed, other))

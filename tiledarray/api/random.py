@@ -1,0 +1,92 @@
+"""`numpy.random`: NumPy draws the values, so that a seed means what it means there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import fallback
+from tiledarray.api.arguments import default_device
+from tiledarray.api.fallback import namespace_getattr, written_back, wrapped
+from tiledarray.api.registry import KINDS
+
+# What returns no values drawn, or returns something other than arrays.
+_AS_THEY_ARE = frozenset(("bit_generator", "spawn", "bytes", "get_state", "seed", "set_state"))
+_numpy = np.random
+
+
+def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function whose arrays are ours."""
+
+    @functools.wraps(function)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        found = fallback.first_handle((args, kwargs))
+        if found is None:
+            return wrapped(function(*args, **kwargs), default_device())
+        return written_back(f"random.{name}", function, args, kwargs)
+
+    return ours
+
+
+def _with_arrays_of_ours(base: type) -> Callable[[type], type]:
+    """Let the drawing methods of a generator class return arrays of ours."""
+
+    def decorate(made: type) -> type:
+        for name in dir(base):
+            if not name.startswith("_") and name not in _AS_THEY_ARE:
+                setattr(made, name, _drawing(name, getattr(base, name)))
+        return made
+
+    return decorate
+
+
+@_with_arrays_of_ours(_numpy.Generator)
+class Generator(_numpy.Generator):
+    """NumPy's generator of random numbers, which fills arrays of ours."""
+
+    __doc__ = _numpy.Generator.__doc__
+
+
+@_with_arrays_of_ours(_numpy.RandomState)
+class RandomState(_numpy.RandomState):
+    """NumPy's legacy generator of random numbers, which fills arrays of ours."""
+
+    __doc__ = _numpy.RandomState.__doc__
+
+
+@functools.wraps(_numpy.default_rng)
+def default_rng(seed: Any = None) -> Generator:
+    if isinstance(seed, Generator):
+        return seed
+    found = _numpy.default_rng(fallback.to_host(seed))
+    return Generator(found.bit_generator)
+
+
+def _legacy() -> dict[str, Callable[..., Any]]:
+    """Return the functions of the module's own hidden generator."""
+    found = {}
+    for name in dir(_numpy):
+        function = getattr(_numpy, name)
+        if name.startswith("_") or isinstance(function, type) or not callable(function):
+            continue
+        if name not in _AS_THEY_ARE and name not in ("default_rng", "test") and not name.endswith(
+            "bit_generator"
+        ):
+            found[name] = _drawing(name, function)
+    return found
+
+
+_LEGACY = _legacy()
+KINDS.update({f"random.{name}": "host" for name in (*_LEGACY, "default_rng")})
+_other = namespace_getattr(_numpy, __name__)
+
+
+def __getattr__(name: str) -> Any:
+    return _LEGACY[name] if name in _LEGACY else _other(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*dir(_numpy), "Generator", "RandomState", "default_rng"})

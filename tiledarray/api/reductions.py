@@ -1,0 +1,281 @@
+"""Reductions: what `tiledarray.reductions` does, under NumPy's names, and those built on it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import record, reductions
+from tiledarray.api import ufuncs
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    give,
+    handle_of,
+    normalize_axis_index,
+    normalize_axis_tuple,
+    refuse,
+)
+from tiledarray.api.registry import implements
+from tiledarray.handle import Handle, wrap
+from tiledarray.ops.elementwise import BY_NAME
+
+__all__ = [
+    "sum", "prod", "min", "max", "amin", "amax", "all", "any", "mean", "std", "var", "ptp",
+    "cumsum", "cumprod", "argmin", "argmax", "count_nonzero", "cumulative_sum", "cumulative_prod",
+    "average", "nansum", "nanprod", "nancumsum", "nancumprod", "nanmin", "nanmax", "nanmean",
+    "nanvar", "nanstd", "trace",
+]
+
+_U = ufuncs.BY_NAME
+_NO_VALUE = np._NoValue
+
+
+def _thin(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    def ours(a: Any, *args: Any, **kwargs: Any) -> TiledArray:
+        refuse("mean" in kwargs and not isinstance(kwargs["mean"], Handle))
+        return function(handle_of(a), *args, **kwargs)
+
+    return implements(original)(ours)
+
+
+sum = _thin(np.sum, reductions.sum)
+prod = _thin(np.prod, reductions.prod)
+min = _thin(np.min, reductions.min)
+max = _thin(np.max, reductions.max)
+amin = _thin(np.amin, reductions.min)
+amax = _thin(np.amax, reductions.max)
+all = _thin(np.all, reductions.all)
+any = _thin(np.any, reductions.any)
+mean = _thin(np.mean, reductions.mean)
+std = _thin(np.std, reductions.std)
+var = _thin(np.var, reductions.var)
+ptp = _thin(np.ptp, reductions.ptp)
+cumsum = _thin(np.cumsum, reductions.cumsum)
+cumprod = _thin(np.cumprod, reductions.cumprod)
+
+
+def _index(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    def ours(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> TiledArray:
+        return function(handle_of(a), axis, out, keepdims is not _NO_VALUE and keepdims)
+
+    return implements(original)(ours)
+
+
+argmin = _index(np.argmin, reductions.argmin)
+argmax = _index(np.argmax, reductions.argmax)
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> TiledArray:
+    array = handle_of(a)
+    holds = array if array.dtype.kind == "b" else array.astype(bool)
+    return reductions.sum(holds, axis=axis, dtype=np.intp, keepdims=keepdims)
+
+
+def _cumulative(original: Callable[..., Any], running: Any, start: int) -> Callable[..., Any]:
+    def ours(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
+        include_initial: bool = False,
+    ) -> TiledArray:
+        array = handle_of(x)
+        if array.ndim == 0:
+            array = array.reshape(1)
+        if axis is None:
+            if array.ndim != 1:
+                raise ValueError("For arrays which have more than one dimension ``axis`` argument "
+                                 "is required.")
+            axis = 0
+        refuse(include_initial and out is not None)
+        result = running(array, axis=axis, dtype=dtype, out=out)
+        if not include_initial:
+            return result
+        axis = normalize_axis_index(axis, array.ndim)
+        shape = (*array.shape[:axis], array.shape[axis] + 1, *array.shape[axis + 1:])
+        longer = wrap(record.full(shape, start, result.dtype, result.device))
+        longer[(*(slice(None),) * axis, slice(1, None))] = result
+        return longer
+
+    return implements(original)(ours)
+
+
+cumulative_sum = _cumulative(np.cumulative_sum, reductions.cumsum, 0)
+cumulative_prod = _cumulative(np.cumulative_prod, reductions.cumprod, 1)
+
+
+@implements(np.average)
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
+    keepdims: Any = False,
+) -> Any:
+    keepdims = keepdims is not _NO_VALUE and keepdims
+    if weights is None:
+        array = handle_of(a)
+        result = reductions.mean(array, axis=axis, keepdims=keepdims)
+        count = array.size // (result.size or 1)
+        scale = wrap(record.full((), float(count), result.dtype, result.device))
+    else:
+        array, weight = arrays_of(a, weights)
+        weight = _spread_weights(array, weight, axis)
+        kind = np.result_type(array.dtype, weight.dtype)
+        if array.dtype.kind in "iub":
+            kind = np.result_type(kind, np.float64)
+        scale = reductions.sum(weight, axis=axis, dtype=kind, keepdims=keepdims)
+        if bool((scale == 0.0).any()):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        total = reductions.sum(
+            _U["multiply"](array, weight, dtype=kind), axis=axis, keepdims=keepdims
+        )
+        result = total / scale
+    if not returned:
+        return result
+    return result, wrap(record.broadcast_to(scale.node, result.shape))
+
+
+def _spread_weights(array: TiledArray, weights: TiledArray, axis: Any) -> TiledArray:
+    """Return the weights in the shape of the array."""
+    if weights.shape == array.shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = normalize_axis_tuple(axis, array.ndim, argname="axis")
+    if weights.shape != tuple(array.shape[place] for place in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified "
+                         "axis.")
+    ordered = weights.transpose(tuple(int(place) for place in np.argsort(axes)))
+    kept = tuple(size if place in axes else 1 for place, size in enumerate(array.shape))
+    return ordered.reshape(kept)
+
+
+# Without NaNs -----------------------------------------------------------------------------------
+
+
+def _without_nans(array: TiledArray, filling: float) -> tuple[TiledArray, TiledArray]:
+    """Return the array with NaNs replaced, and where they were."""
+    missing = array != array
+    node = record.elementwise(BY_NAME["where"], missing.node, filling, array.node)
+    return wrap(node), missing
+
+
+def _nan_total(
+    original: Callable[..., Any], function: Callable[..., Any], filling: float
+) -> Callable[..., Any]:
+    def ours(a: Any, *args: Any, **kwargs: Any) -> TiledArray:
+        array = handle_of(a)
+        if array.dtype.kind in "fc":
+            array, _ = _without_nans(array, filling)
+        return function(array, *args, **kwargs)
+
+    return implements(original)(ours)
+
+
+nansum = _nan_total(np.nansum, reductions.sum, 0.0)
+nanprod = _nan_total(np.nanprod, reductions.prod, 1.0)
+nancumsum = _nan_total(np.nancumsum, reductions.cumsum, 0.0)
+nancumprod = _nan_total(np.nancumprod, reductions.cumprod, 1.0)
+
+
+def _nan_extremum(
+    original: Callable[..., Any], function: Callable[..., Any], filling: float
+) -> Callable[..., Any]:
+    def ours(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
+        initial: Any = _NO_VALUE, where: Any = True,
+    ) -> TiledArray:
+        array = handle_of(a)
+        keepdims = keepdims is not _NO_VALUE and keepdims
+        where = True if where is _NO_VALUE else where
+        if array.dtype.kind != "f":
+            refuse(array.dtype.kind == "c")
+            return function(array, axis, out, keepdims, initial, where)
+        filled, missing = _without_nans(array, filling)
+        result = function(filled, axis, None, keepdims, initial, where)
+        nothing = reductions.all(missing, axis=axis, keepdims=keepdims)
+        if initial is _NO_VALUE:
+            # NumPy warns of slices without numbers; that would need the values now.
+            result = wrap(record.elementwise(
+                BY_NAME["where"], nothing.node, np.nan, result.node
+            ))
+        return give(result, out)
+
+    return implements(original)(ours)
+
+
+nanmin = _nan_extremum(np.nanmin, reductions.min, np.inf)
+nanmax = _nan_extremum(np.nanmax, reductions.max, -np.inf)
+
+
+@implements(np.nanmean)
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+    where: Any = True,
+) -> TiledArray:
+    array = handle_of(a)
+    keepdims = keepdims is not _NO_VALUE and keepdims
+    if array.dtype.kind not in "fc":
+        return reductions.mean(array, axis, dtype, out, keepdims, where)
+    refuse(where is not True and where is not _NO_VALUE)
+    filled, missing = _without_nans(array, 0.0)
+    kind = array.dtype if dtype is None else np.dtype(dtype)
+    count = reductions.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
+    total = reductions.sum(filled, axis=axis, dtype=kind, keepdims=keepdims)
+    return give((total / count).astype(kind), out)
+
+
+def _nan_variance(
+    a: Any, axis: Any, dtype: Any, ddof: float, keepdims: Any
+) -> TiledArray:
+    array = handle_of(a)
+    kind = array.dtype if dtype is None else np.dtype(dtype)
+    refuse(array.dtype.kind not in "fc" or kind.kind not in "fc")
+    keepdims = keepdims is not _NO_VALUE and keepdims
+    filled, missing = _without_nans(array.astype(kind, copy=False), 0.0)
+    present = ~missing
+    count = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=True)
+    centre = (reductions.sum(filled, axis=axis, keepdims=True) / count).astype(kind)
+    centred, _ = _without_nans(
+        wrap(record.elementwise(
+            BY_NAME["where"], missing.node, 0.0, (filled - centre).node
+        )), 0.0
+    )
+    squared = centred * centred if kind.kind == "f" else (
+        centred.real * centred.real + centred.imag * centred.imag
+    )
+    total = reductions.sum(squared, axis=axis, keepdims=keepdims)
+    degrees = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims) - ddof
+    result = (total / degrees).astype(squared.dtype)
+    return wrap(record.elementwise(
+        BY_NAME["where"], (degrees <= 0).node, np.nan, result.node
+    ))
+
+
+@implements(np.nanvar)
+def nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+    keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> TiledArray:
+    refuse(where is not True or mean is not _NO_VALUE)
+    ddof = ddof if correction is _NO_VALUE else correction
+    return give(_nan_variance(a, axis, dtype, ddof, keepdims), out)
+
+
+@implements(np.nanstd)
+def nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+    keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> TiledArray:
+    refuse(where is not True or mean is not _NO_VALUE)
+    ddof = ddof if correction is _NO_VALUE else correction
+    return give(_U["sqrt"](_nan_variance(a, axis, dtype, ddof, keepdims)), out)
+
+
+@implements(np.trace)
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+) -> TiledArray:
+    return handle_of(a).trace(operator.index(offset), axis1, axis2, dtype, out)

@@ -1,0 +1,62 @@
+"""Which of NumPy's functions are ours, and how each does its work.
+
+`implements` enters a function in the table by which NumPy's own functions, called with arrays of
+ours, find it; gives it NumPy's name and documentation; and hands the call to NumPy itself where
+the function says, by raising `NotNative`, that it cannot do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tiledarray import fallback
+from tiledarray.protocols import FUNCTIONS
+from tiledarray.signatures import UnsupportedDtypeError
+
+Function = Callable[..., Any]
+Kind = Literal["native", "library", "host"]
+
+# Public name ("linalg.solve") -> how it works.  "native": recorded ops that fuse; "library": a
+# recorded node that is a kernel of its own; "host": NumPy makes the values, known to be enough.
+KINDS: dict[str, Kind] = {}
+
+
+class NotNative(Exception):  # noqa: N818  (it is a decision, no error)
+    """NumPy itself has to do this call."""
+
+
+def public_name(original: Function) -> str:
+    """Return the name of a NumPy function below ``numpy.``."""
+    module = (getattr(original, "__module__", None) or "numpy").removeprefix("numpy")
+    return f"{module}.{original.__name__}".lstrip(".")
+
+
+def implements(original: Function, kind: Kind = "native") -> Callable[[Function], Function]:
+    """Make a function stand for one of NumPy's.
+
+    Parameters
+    ----------
+    original : callable
+        NumPy's function: its name and documentation are taken over.
+    kind : {"native", "library", "host"}
+        See `KINDS`.
+    """
+    name = public_name(original)
+
+    def decorate(function: Function) -> Function:
+        def public(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except (NotNative, UnsupportedDtypeError):
+                return fallback.call(name, original, args, kwargs)
+
+        public.__name__ = public.__qualname__ = original.__name__
+        public.__doc__ = original.__doc__
+        public.__module__ = function.__module__
+        public.__wrapped__ = original  # type: ignore[attr-defined]  # so that help shows it
+        KINDS[name] = kind
+        FUNCTIONS[original] = public
+        return public
+
+    return decorate

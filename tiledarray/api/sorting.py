@@ -1,0 +1,267 @@
+"""Sorting, searching, counting, order statistics: library calls, most of them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import record, reductions
+from tiledarray.api.arguments import (
+    TiledArray,
+    arrays_of,
+    check_with_numpy,
+    give,
+    handle_of,
+    host,
+    normalize_axis_index,
+    normalize_axis_tuple,
+    refuse,
+)
+from tiledarray.api.registry import implements
+from tiledarray.handle import wrap
+from tiledarray.ops import indexing as ops
+from tiledarray.ops.library import BY_NAME as LIBRARY
+from tiledarray.ops.library import options
+
+__all__ = [
+    "sort", "argsort", "partition", "argpartition", "lexsort", "sort_complex", "searchsorted",
+    "digitize", "median", "nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile",
+    "bincount", "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "cov",
+    "corrcoef",
+]
+
+_NO_VALUE = np._NoValue
+
+
+def _along(a: Any, axis: Any) -> tuple[TiledArray, int]:
+    """Return an array and its axis; flattened where the axis is None."""
+    array = handle_of(a)
+    if axis is None:
+        return array.reshape(-1), 0
+    if array.ndim == 0:
+        raise np.exceptions.AxisError(operator.index(axis), 0)
+    return array, normalize_axis_index(axis, array.ndim)
+
+
+def _order(op: Any, dtype: Any) -> Callable[..., Any]:
+    def ours(
+        a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    ) -> TiledArray:
+        refuse(order is not None)
+        array, axis = _along(a, axis)
+        if kind is not None and stable is not None:
+            raise ValueError("`kind` and `stable` parameters can't be provided at the same time. "
+                             "Use only one of them.")
+        if kind is not None:
+            np.sort(np.empty(0), kind=kind)
+        attrs = (axis, "stable" if stable else kind)
+        result = dtype or array.dtype
+        return wrap(record.library(op, (array.node,), attrs, array.shape, result))
+
+    return ours
+
+
+sort = implements(np.sort, "library")(_order(ops.sort, None))
+argsort = implements(np.argsort, "library")(_order(ops.argsort, np.dtype(np.intp)))
+
+
+def _divide(name: str, dtype: Any) -> Callable[..., Any]:
+    def ours(
+        a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
+    ) -> TiledArray:
+        refuse(order is not None or kind != "introselect")
+        array, axis = _along(a, axis)
+        places = tuple(np.atleast_1d(host(kth)).tolist())
+        check_with_numpy(getattr(np, name), np.empty(array.shape[axis]), places)
+        attrs = options(axis=axis, kth=places if len(places) != 1 else places[0])
+        result = dtype or array.dtype
+        return wrap(record.library(LIBRARY[name], (array.node,), attrs, array.shape, result))
+
+    return ours
+
+
+partition = implements(np.partition, "library")(_divide("partition", None))
+argpartition = implements(np.argpartition, "library")(
+    _divide("argpartition", np.dtype(np.intp))
+)
+
+
+@implements(np.lexsort, "library")
+def lexsort(keys: Any, axis: int = -1) -> TiledArray:
+    columns = arrays_of(*keys)
+    refuse(not columns or any(column.shape != columns[0].shape for column in columns))
+    refuse(columns[0].ndim == 0)
+    axis = normalize_axis_index(axis, columns[0].ndim)
+    nodes = [column.node for column in columns]
+    return wrap(record.library(
+        LIBRARY["lexsort"], nodes, options(axis=axis), columns[0].shape, np.intp
+    ))
+
+
+@implements(np.sort_complex, "library")
+def sort_complex(a: Any) -> TiledArray:
+    array = sort(a)
+    if array.dtype.kind == "c":
+        return array
+    return array.astype(np.complex64 if array.dtype.char in "bhBH" else np.complex128)
+
+
+@implements(np.searchsorted, "library")
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> TiledArray:
+    array, values = arrays_of(a, v)
+    refuse(side not in ("left", "right"))
+    if array.ndim != 1:
+        raise ValueError("object too deep for desired array")
+    if sorter is not None:
+        array = array[handle_of(sorter)]
+    nodes = (array.node, values.node)
+    return wrap(record.library(
+        LIBRARY["searchsorted"], nodes, options(side=side), values.shape, np.intp
+    ))
+
+
+@implements(np.digitize, "library")
+def digitize(x: Any, bins: Any, right: bool = False) -> TiledArray:
+    values, edges = arrays_of(x, bins)
+    refuse(values.dtype.kind == "c" or edges.ndim != 1)
+    # NumPy checks the order of the edges at once.
+    order = np.asarray(host(edges))
+    steps = np.diff(order)
+    if not ((steps >= 0).all() or (steps <= 0).all()):
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    if order.size > 1 and order[0] > order[-1]:
+        return len(order) - searchsorted(edges[::-1], values, "left" if not right else "right")
+    return searchsorted(edges, values, "left" if right else "right")
+
+
+# Order statistics -------------------------------------------------------------------------------
+
+
+def _reduced_shape(array: TiledArray, axis: Any, keepdims: Any) -> tuple[Any, tuple[int, ...]]:
+    if axis is None:
+        axes: Any = tuple(range(array.ndim))
+    else:
+        axes = normalize_axis_tuple(axis, array.ndim)
+    shape = tuple(
+        1 if place in axes else size
+        for place, size in enumerate(array.shape) if keepdims or place not in axes
+    )
+    return (None if axis is None else axes if len(axes) > 1 else axes[0]), shape
+
+
+def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
+    name = original.__name__
+
+    def ours(
+        a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+        keepdims: Any = False,
+    ) -> TiledArray:
+        array = handle_of(a)
+        refuse(array.size == 0)  # NumPy warns
+        keepdims = keepdims is not _NO_VALUE and bool(keepdims)
+        axis, shape = _reduced_shape(array, axis, keepdims)
+        dtype = original(np.zeros(1, array.dtype)).dtype
+        node = record.library(
+            LIBRARY[name], (array.node,), options(axis=axis, keepdims=keepdims), shape, dtype
+        )
+        return give(wrap(node), out)
+
+    return implements(original, "library")(ours)
+
+
+median = _middle(np.median)
+nanmedian = _middle(np.nanmedian)
+
+
+def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
+    name = original.__name__
+
+    def ours(
+        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+        method: str = "linear", keepdims: Any = False, *, weights: Any = None,
+    ) -> TiledArray:
+        array = handle_of(a)
+        wanted = np.asarray(host(q))
+        refuse(weights is not None or array.size == 0 or wanted.dtype.kind not in "fiu")
+        refuse(array.dtype.kind not in "iuf" or wanted.ndim > 1 or method not in _METHODS)
+        if wanted.size and not ((wanted >= 0).all() and (wanted <= most).all()):
+            original([0.0], wanted)  # raises, in NumPy's words
+        keepdims = keepdims is not _NO_VALUE and bool(keepdims)
+        axis, shape = _reduced_shape(array, axis, keepdims)
+        points: Any = tuple(wanted.tolist()) if wanted.ndim else wanted.item()
+        # A q with a dtype of its own is strong; a Python number, or a list, is not.
+        strong = q if hasattr(q, "dtype") else points
+        refuse(hasattr(q, "dtype") and wanted.dtype != np.float64)
+        dtype = np.asarray(original(np.zeros(1, array.dtype), strong, method=method)).dtype
+        attrs = options(q=points, axis=axis, method=method, keepdims=keepdims)
+        refuse(hasattr(q, "dtype") and array.dtype.kind == "f" and array.dtype.itemsize < 8)
+        node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
+        return give(wrap(node), out)
+
+    return implements(original, "library")(ours)
+
+
+_METHODS = frozenset((
+    "linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf",
+    "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased",
+    "normal_unbiased",
+))
+quantile = _quantiles(np.quantile, 1)
+percentile = _quantiles(np.percentile, 100)
+nanquantile = _quantiles(np.nanquantile, 1)
+nanpercentile = _quantiles(np.nanpercentile, 100)
+
+
+# Counting: the shapes or the checks depend on values, so these look ------------------------------
+
+
+def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function that looks at its arguments: NumPy's, on the host."""
+
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        refuse(True)
+
+    return implements(original, "host")(ours)
+
+
+bincount = _looking(np.bincount)
+histogram = _looking(np.histogram)
+histogram2d = _looking(np.histogram2d)
+histogramdd = _looking(np.histogramdd)
+histogram_bin_edges = _looking(np.histogram_bin_edges)
+
+
+@implements(np.cov)
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
+    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+) -> TiledArray:
+    refuse(y is not None or fweights is not None or aweights is not None)
+    refuse(dtype is not None or (ddof is not None and ddof != int(ddof)))
+    array = handle_of(m)
+    refuse(array.ndim != 2 or 0 in array.shape)
+    rows = array if rowvar or array.shape[0] == 1 else array.T
+    rows = rows.astype(np.result_type(array.dtype, np.float64))
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    factor = rows.shape[1] - ddof
+    refuse(factor <= 0)
+    rows = rows - reductions.mean(rows, axis=1, keepdims=True)
+    return (np.dot(rows, rows.T.conj()) / factor).squeeze()
+
+
+@implements(np.corrcoef)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> TiledArray:
+    refuse(y is not None or dtype is not None)
+    matrix = cov(x, rowvar=rowvar)
+    refuse(matrix.ndim != 2)
+    spread = np.sqrt(matrix.diagonal().real)
+    result = matrix / spread[:, None] / spread[None, :]
+    if result.dtype.kind == "c":
+        limited = np.empty_like(result)
+        limited.real = np.clip(result.real, -1, 1)
+        limited.imag = np.clip(result.imag, -1, 1)
+        return limited
+    return np.clip(result, -1, 1)

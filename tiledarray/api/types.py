@@ -1,0 +1,56 @@
+"""`ndarray` and `ufunc` as classes that NumPy's objects and ours both are instances of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiledarray.api.creation import filled
+from tiledarray.api.ufuncs import UFunc
+from tiledarray.array import TiledArray
+from tiledarray.runtime.device import resolve
+
+
+class _ArrayType(type(np.ndarray)):
+    """Makes ``isinstance(x, ndarray)`` true for both kinds of array."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is ndarray:
+            return isinstance(instance, (np.ndarray, TiledArray))
+        return type.__instancecheck__(cls, instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is ndarray:
+            return issubclass(subclass, (np.ndarray, TiledArray))
+        return type.__subclasscheck__(cls, subclass)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not ndarray:
+            return super().__call__(*args, **kwargs)
+        if len(args) + len(kwargs) <= 2 and set(kwargs) <= {"shape", "dtype"}:
+            shape, dtype = (*args, *kwargs.values(), float)[:2]
+            return filled(kwargs.get("shape", shape), 0, kwargs.get("dtype", dtype), resolve())
+        return np.ndarray(*args, **kwargs)
+
+
+class ndarray(np.ndarray, metaclass=_ArrayType):  # noqa: N801  NumPy's name
+    """An array: `TiledArray`, or NumPy's own.
+
+    Called, it makes a new array of ours; given a buffer, one of NumPy's.  A class derived from it
+    is a NumPy array.
+    """
+
+
+class _UFuncType(type):
+    """Makes ``isinstance(f, ufunc)`` true for both kinds of ufunc."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, (np.ufunc, UFunc))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, (np.ufunc, UFunc))
+
+
+class ufunc(metaclass=_UFuncType):  # noqa: N801  NumPy's name
+    """A ufunc: one of ours, or one of NumPy's."""

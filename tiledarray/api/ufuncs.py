@@ -1,0 +1,210 @@
+"""NumPy's ufuncs, lazy: one callable object each, made from the table of ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiledarray import fallback
+from tiledarray.api.arguments import device_of, node_of
+from tiledarray.handle import SCALARS, Handle, wrap
+from tiledarray.ops.elementwise import BY_UFUNC
+from tiledarray.ops.op import Elementwise
+from tiledarray.protocols import array_ufunc
+from tiledarray.record import binary, unary
+from tiledarray.signatures import UnsupportedDtypeError
+
+# Computed by several ops or by one library node instead of one op; recorded all the same.
+COMPOSED = frozenset(
+    (np.divmod, np.modf, np.frexp, np.matmul, np.vecdot, np.matvec, np.vecmat)
+)
+
+
+class UFunc:
+    """One of NumPy's ufuncs, which records instead of computing.
+
+    It takes what NumPy's takes: arrays of either kind, scalars, lists; ``out``, ``where``,
+    ``dtype``, ``casting``.  Called with Python and NumPy scalars alone it computes at once, as
+    NumPy does, and returns a NumPy scalar.
+    """
+
+    def __init__(self, original: np.ufunc) -> None:
+        self._original = original
+        self.__name__ = self.__qualname__ = original.__name__
+        self.__doc__ = original.__doc__
+        self._op: Elementwise | None = BY_UFUNC.get(original)
+
+    nin = property(lambda self: self._original.nin)
+    nout = property(lambda self: self._original.nout)
+    nargs = property(lambda self: self._original.nargs)
+    ntypes = property(lambda self: self._original.ntypes)
+    types = property(lambda self: self._original.types)
+    identity = property(lambda self: self._original.identity)
+    signature = property(lambda self: self._original.signature)
+
+    @property
+    def native(self) -> bool:
+        """Whether kernels compute it."""
+        return self._op is not None or self._original in COMPOSED
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Record the ufunc, applied to the arguments."""
+        return self._apply(args, kwargs)
+
+    def _apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        original = self._original
+        out = kwargs.pop("out", None)
+        if len(args) > original.nin:
+            args, out = args[: original.nin], args[original.nin:]
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        leading = fallback.first_handle((args, out, kwargs.get("where")))
+        if leading is None and all(isinstance(value, _PLAIN) for value in args):
+            return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
+        device = device_of(leading)
+        try:
+            operands = tuple(_operand(value, device) for value in args)
+        except UnsupportedDtypeError:
+            if out is not None:
+                kwargs["out"] = out
+            return fallback.call(self.__name__, original, args, kwargs)
+        if leading is None:
+            leading = fallback.first_handle(operands)
+        result = array_ufunc(leading, original, "__call__", *operands, out=out, **kwargs)
+        if result is NotImplemented:  # another library's array is among them: NumPy asks it
+            return original(*args, **kwargs)
+        return result
+
+    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+               keepdims: bool = False, **options: Any) -> Any:
+        """Reduce over axes; see `numpy.ufunc.reduce`."""
+        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, **options}
+        return self._method("reduce", (array,), given, out)
+
+    def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Accumulate along an axis; see `numpy.ufunc.accumulate`."""
+        return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype}, out)
+
+    def reduceat(self, array: Any, indices: Any, axis: Any = 0, dtype: Any = None,
+                 out: Any = None) -> Any:
+        """Reduce over stretches of an axis; see `numpy.ufunc.reduceat`."""
+        return self._method("reduceat", (array, indices), {"axis": axis, "dtype": dtype}, out)
+
+    def outer(self, left: Any, right: Any, /, **kwargs: Any) -> Any:
+        """Apply to all pairs; see `numpy.ufunc.outer`."""
+        out = kwargs.pop("out", None)
+        return self._method("outer", (left, right), kwargs, out)
+
+    def at(self, array: Any, indices: Any, *operands: Any) -> None:
+        """Apply in place at indices, repeated ones included; see `numpy.ufunc.at`."""
+        if isinstance(array, Handle):
+            array_ufunc(array, self._original, "at", array, indices, *operands)
+        else:
+            self._original.at(*fallback.to_host((array, indices, *operands)))
+
+    def _method(
+        self, method: str, arrays: tuple[Any, ...], options: dict[str, Any], out: Any
+    ) -> Any:
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        function = getattr(self._original, method)
+        leading = fallback.first_handle((arrays, out))
+        if self._op is not None and method != "reduceat":
+            try:
+                device = device_of(leading)
+                arrays = tuple(_operand(value, device) for value in arrays)
+                leading = fallback.first_handle((arrays, out))
+            except UnsupportedDtypeError:
+                leading = None
+            if leading is not None:
+                return array_ufunc(leading, self._original, method, *arrays, out=out, **options)
+        if out is not None:
+            options = {**options, "out": out}
+        return fallback.call(f"{self.__name__}.{method}", function, arrays, options)
+
+    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the dtypes of the loop; see `numpy.ufunc.resolve_dtypes`."""
+        return self._original.resolve_dtypes(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.__name__}'>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ufunc_of, (self._original,)
+
+
+class _Unary(UFunc):
+    """A ufunc of one operand: the short way for an array of ours."""
+
+    _op: Elementwise
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], Handle):
+            array = args[0]
+            try:
+                return wrap(unary(self._op, array._node if array._base is None else array.node))
+            except UnsupportedDtypeError:
+                return fallback.call(self.__name__, self._original, args)
+        return self._apply(args, kwargs)
+
+
+class _Binary(UFunc):
+    """A ufunc of two operands: the short way for arrays of ours and Python scalars."""
+
+    _op: Elementwise
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) != 2 or kwargs:
+            return self._apply(args, kwargs)
+        left, right = args
+        if isinstance(left, Handle):
+            left = left._node if left._base is None else left.node
+            if isinstance(right, Handle):
+                right = right._node if right._base is None else right.node
+            elif type(right) not in SCALARS:
+                return self._apply(args, kwargs)
+        elif isinstance(right, Handle) and type(left) in SCALARS:
+            right = right.node
+        else:
+            return self._apply(args, kwargs)
+        try:
+            return wrap(binary(self._op, left, right))
+        except UnsupportedDtypeError:
+            return fallback.call(self.__name__, self._original, args)
+
+
+_PLAIN = (bool, int, float, complex, np.generic)
+
+
+def _operand(value: Any, device: Any) -> Any:
+    """Return an operand as `array_ufunc` takes it: an array of ours, or a scalar."""
+    if isinstance(value, (Handle, *_PLAIN)):
+        return value
+    return wrap(node_of(value, device))
+
+
+def _make(original: np.ufunc) -> UFunc:
+    if original in BY_UFUNC and original.nout == 1 and original.nin <= 2:
+        return _Unary(original) if original.nin == 1 else _Binary(original)
+    return UFunc(original)
+
+
+def _all_ufuncs() -> dict[str, UFunc]:
+    """Return every ufunc of NumPy's namespace by its names there; aliases are one object."""
+    made: dict[np.ufunc, UFunc] = {}
+    names = {}
+    for name, original in vars(np).items():
+        if isinstance(original, np.ufunc) and not name.startswith("_"):
+            if original not in made:
+                made[original] = _make(original)
+            names[name] = made[original]
+    return names
+
+
+BY_NAME: dict[str, UFunc] = _all_ufuncs()
+
+
+def ufunc_of(original: np.ufunc) -> UFunc:
+    """Return ours for one of NumPy's ufuncs."""
+    return BY_NAME[original.__name__]
