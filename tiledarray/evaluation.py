@@ -30,6 +30,7 @@ from tiledarray.runtime.device import Device
 
 PLANS_REMEMBERED = 1024
 COMPILE_SECONDS = 0.4
+SMALL_SECONDS = 0.002
 REFERENCE_BYTES_PER_SECOND = 3e9
 REFERENCE_FLOPS_PER_SECOND = 2e9
 AMPLE_BYTES = 1 << 28
@@ -131,11 +132,14 @@ def _decide(executable: Executable, traced: Trace) -> bool:
     if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
         executable.compile()
         return True
-    if executable.compiling is not None or not _compiling_is_quicker(executable, traced):
+    executable.met += 1
+    seconds, much_memory = _reference_cost(executable, traced)
+    if not executable.queued and (seconds > COMPILE_SECONDS or much_memory):
+        executable.compile()
+        return True
+    if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
         executable.compile_in_background()
-        return False
-    executable.compile()
-    return True
+    return False
 
 
 def _warn(message: str) -> None:
@@ -144,8 +148,8 @@ def _warn(message: str) -> None:
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
 
 
-def _compiling_is_quicker(executable: Executable, traced: Trace) -> bool:
-    """Whether op by op would take longer than compiling, or far more memory."""
+def _reference_cost(executable: Executable, traced: Trace) -> tuple[float, bool]:
+    """Seconds that op by op would take, roughly, and whether it needs far more memory."""
     moved = flops = largest = 0
     for node in traced.nodes:
         if node.buffer is not None or isinstance(node.op, (Leaf, Library, Item)):
@@ -160,7 +164,7 @@ def _compiling_is_quicker(executable: Executable, traced: Trace) -> bool:
         largest = max(largest, size * node.dtype.itemsize)
     seconds = moved / REFERENCE_BYTES_PER_SECOND + flops / REFERENCE_FLOPS_PER_SECOND
     least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
-    return seconds > COMPILE_SECONDS or largest > max(AMPLE_BYTES, 2 * least)
+    return seconds, largest > max(AMPLE_BYTES, 2 * least)
 
 
 def _nbytes(node: Node) -> int:

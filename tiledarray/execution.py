@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import queue
 import struct
 import threading
 from collections import Counter
@@ -180,7 +181,24 @@ class CudaLaunch:
 
 Launch = HostLaunch | CudaLaunch
 _compiled: dict[tuple[str, str], Any] = {}
-_compile_lock = threading.Lock()
+_queue: queue.SimpleQueue[Executable] = queue.SimpleQueue()
+_compilers: list[threading.Thread] = []
+
+
+def _compile_later(executable: Executable) -> None:
+    _queue.put(executable)
+    if not _compilers or not _compilers[-1].is_alive():  # none yet, or this is a forked child
+        _compilers.append(threading.Thread(target=_compile_queued, daemon=True))
+        _compilers[-1].start()
+
+
+def _compile_queued() -> None:
+    while True:
+        executable = _queue.get()
+        try:
+            executable.compile()
+        except Exception as error:  # kept; whoever evaluates next warns of it
+            executable.failure = error
 
 
 class Executable:
@@ -203,7 +221,8 @@ class Executable:
         self.launches: dict[Kernel, Launch] = {}
         self.ready = not plan.kernels
         self.failure: BaseException | None = None
-        self.compiling: threading.Thread | None = None
+        self.queued = False
+        self.met = 0
         self._releases = _releases(plan)
 
     # ---- compiling -----------------------------------------------------------------------
@@ -248,16 +267,10 @@ class Executable:
             return list(executor.map(lambda pair: cuda.compile_source(*pair, arch), missing))
 
     def compile_in_background(self) -> None:
-        """Start compiling in a thread of its own."""
-        if self.compiling is None:
-            self.compiling = threading.Thread(target=self._background, daemon=True)
-            self.compiling.start()
-
-    def _background(self) -> None:
-        try:
-            self.compile()
-        except Exception as error:  # kept, and raised or warned about by whoever evaluates next
-            self.failure = error
+        """Queue the plan for the compiling thread."""
+        if not self.queued:
+            self.queued = True
+            _compile_later(self)
 
     def _launch(self, kernel: Kernel, program: Program) -> Launch:
         binding = Binding.of(program.slots, self.plan.memory)

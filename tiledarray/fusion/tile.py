@@ -13,6 +13,9 @@ VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
 SPLIT = 1 << 16
+SHORT_LANES = 16
+SHORT_ROWS = 64
+LONG_LANES = 256
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -89,17 +92,44 @@ def _nest(group: Group, accesses: list[Strided]) -> tuple[Axis, ...]:
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
     lane = max(axes, key=lambda axis: (_unit_weight(axis, accesses), axis))
-    lane_reduced = lane in group.reduced
-    rows = [axis for axis in axes if axis != lane and axis not in group.reduced]
-    steps = [axis for axis in axes if axis != lane and axis in group.reduced]
-    merged_lane = [lane]
-    for others in ((steps if lane_reduced else rows),):
-        while others and _mergeable(others[-1], merged_lane[0], group.shape, merged_lane, accesses):
-            merged_lane.insert(0, others.pop())
+    run = _lane_run(group, axes, lane, accesses)
+    other = _longer_lane(group, axes, run, accesses)
+    if other != lane:
+        lane, run = other, _lane_run(group, axes, other, accesses)
+    rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
+    steps = [axis for axis in axes if axis not in run and axis in group.reduced]
     return (
         *_merged(rows, group.shape, "row", accesses), *_merged(steps, group.shape, "step", accesses),
-        Axis(prod(group.shape[a] for a in merged_lane), "lane", lane_reduced, tuple(merged_lane)),
+        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run)),
     )
+
+
+def _lane_run(group: Group, axes: list[int], lane: int, accesses: list[Strided]) -> list[int]:
+    """The axes that merge into one lane axis with ``lane`` the innermost."""
+    run = [lane]
+    others = [axis for axis in axes
+              if axis < lane and (axis in group.reduced) == (lane in group.reduced)]
+    while others and _mergeable(others[-1], run[0], group.shape, run, accesses):
+        run.insert(0, others.pop())
+    return run
+
+
+def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[Strided]) -> int:
+    """Another axis to walk with lanes, where the natural ones are too few to fill them.
+
+    A short row is better reduced by one lane than by all of them together.
+    """
+    lane = run[-1]
+    if lane in group.reduced:
+        reduced = prod(group.shape[axis] for axis in axes if axis in group.reduced)
+        enough = reduced > SHORT_ROWS
+    else:
+        enough = prod(group.shape[axis] for axis in run) >= SHORT_LANES
+    if enough:
+        return lane
+    others = [axis for axis in axes if axis not in group.reduced and axis not in run
+              and group.shape[axis] >= LONG_LANES]
+    return max(others, key=lambda axis: (_unit_weight(axis, accesses), axis), default=lane)
 
 
 def _unit_weight(axis: int, accesses: list[Strided]) -> int:

@@ -76,6 +76,14 @@ TA_FN f64 settled(const Compensated& x) {
 TA_FN c128 settled(const CompensatedComplex& x) { return c128{settled(x.re), settled(x.im)}; }
 template <class T> TA_FN T settled(const T& x) { return x; }
 
+// What V lanes of a reduction accumulate.
+template <class R, int V> struct LaneArray {
+  typename R::Lane lane[V];
+  TA_MEMBER void reset(int v) { lane[v] = R::lane(); }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
+};
+
 template <class T> struct Sum {
   using Lane = typename LaneOf<T>::type;
   using Total = typename SumTotal<Lane>::type;
@@ -158,7 +166,7 @@ template <class T, class Order> struct ArgExtreme {
   TA_MEMBER static Lane lane() { return Lane{Order::template worst<X>(), -1}; }
   TA_MEMBER static Total total() { return lane(); }
   TA_MEMBER static bool ahead(const X& x, const X& best) {
-    return Order::better(x, best) || (is_nan(x) && !is_nan(best));
+    return Order::better(x, best) | (is_nan(x) & !is_nan(best));
   }
   TA_MEMBER static void add(Lane& lane, const T& value, idx at) {
     const X x = cast<X>(value);
@@ -174,6 +182,25 @@ template <class T, class Order> struct ArgExtreme {
   }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.at); }
 };
+#ifndef __CUDACC__
+// On the host lanes lie field by field, so that loops over them are vector loops.
+template <class T, class Order, int V> struct LaneArray<ArgExtreme<T, Order>, V> {
+  using R = ArgExtreme<T, Order>;
+  typename R::X x[V];
+  i64 at[V];
+  TA_MEMBER void reset(int v) {
+    x[v] = R::lane().x;
+    at[v] = -1;
+  }
+  TA_MEMBER void add(int v, const T& value, idx place) {
+    const typename R::X y = cast<typename R::X>(value);
+    const bool better = (at[v] < 0) | R::ahead(y, x[v]);
+    x[v] = better ? y : x[v];
+    at[v] = better ? i64(place) : at[v];
+  }
+  TA_MEMBER typename R::Lane get(int v) const { return {x[v], at[v]}; }
+};
+#endif
 template <class T> using ArgMax = ArgExtreme<T, Upward>;
 template <class T> using ArgMin = ArgExtreme<T, Downward>;
 
@@ -219,9 +246,8 @@ template <class T> struct Deviation {
     lane.count += Real(1);
   }
   TA_MEMBER static void absorb(Total& total, const Lane& lane) {
-    if (lane.count == Real(0)) return;
     const W sum = cast<W>(lane.sum);
-    const f64 count = lane.count, inverse = 1.0 / count;
+    const f64 count = lane.count, inverse = count == 0.0 ? 0.0 : 1.0 / count;
     const W offset = scaled(sum, inverse);
     f64 squares = f64(lane.squares) - squared(sum) * inverse;
     squares = squares < 0.0 ? 0.0 : squares;
@@ -233,19 +259,38 @@ template <class T> struct Deviation {
     return sum;
   }
   TA_MEMBER static void merge(Total& total, const Total& other) {
-    if (other.count == 0.0) return;
-    if (total.count == 0.0) {
-      total = other;
-      return;
-    }
-    const f64 count = total.count + other.count, share = other.count / count;
+    const f64 count = total.count + other.count;
+    const f64 share = count == 0.0 ? 0.0 : other.count / count;
     const W gap = m_subtract(other.mean, total.mean);
+    const f64 between = squared(gap) * total.count * share;
     total.mean = add_wide(total.mean, scaled(gap, share));
-    total.squares += other.squares + squared(gap) * total.count * share;
+    total.squares += other.squares + (total.count == 0.0 || other.count == 0.0 ? 0.0 : between);
     total.count = count;
   }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.squares); }
 };
+
+#ifndef __CUDACC__
+template <class T, int V> struct LaneArray<Deviation<T>, V> {
+  using R = Deviation<T>;
+  using X = typename R::X;
+  X shift[V], sum[V];
+  typename R::Real squares[V], count[V];
+  TA_MEMBER void reset(int v) {
+    shift[v] = sum[v] = X{};
+    squares[v] = count[v] = 0;
+  }
+  TA_MEMBER void add(int v, const T& value, idx) {
+    const X x = cast<X>(value);
+    shift[v] = count[v] == 0 ? x : shift[v];
+    const X d = m_subtract(x, shift[v]);
+    accumulate(sum[v], d);
+    squares[v] += squared(d);
+    count[v] += 1;
+  }
+  TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], count[v]}; }
+};
+#endif
 
 enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total
 
@@ -519,35 +564,45 @@ TA_FN void steps(Range range, Body body, Flush flush) {
 }
 
 template <class R, int V> struct RowAccumulator {
-  typename R::Lane lane[V];
+  LaneArray<R, V> lane;
   typename R::Total total;
   TA_MEMBER RowAccumulator() {
     total = R::total();
-    for (int v = 0; v < V; ++v) lane[v] = R::lane();
+    for (int v = 0; v < V; ++v) lane.reset(v);
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
-  TA_MEMBER void flush() {
-    for (int v = 0; v < V; ++v) {
-      R::absorb(total, lane[v]);
-      lane[v] = R::lane();
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  TA_MEMBER void flush() {  // lanes pairwise: vector work, and the accuracy of a tree
+    typename R::Total part[V];
+    _Pragma("omp simd") for (int v = 0; v < V; ++v) {
+      part[v] = R::total();
+      R::absorb(part[v], lane.get(v));
+      lane.reset(v);
+    }
+    fold<V / 2>(part);
+    R::merge(total, part[0]);
+  }
+  template <int N> TA_MEMBER void fold(typename R::Total* part) {
+    if constexpr (N > 0) {
+      _Pragma("omp simd") for (int v = 0; v < N; ++v) R::merge(part[v], part[v + N]);
+      fold<N / 2>(part);
     }
   }
   template <int TX> TA_MEMBER typename R::Total finish() { return total; }
 };
 template <class R, int V> struct ColumnAccumulator {
-  typename R::Lane lane[V];
+  LaneArray<R, V> lane;
   typename R::Total total[V];
   TA_MEMBER ColumnAccumulator() {
     for (int v = 0; v < V; ++v) {
-      lane[v] = R::lane();
+      lane.reset(v);
       total[v] = R::total();
     }
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {
-    for (int v = 0; v < V; ++v) {
-      R::absorb(total[v], lane[v]);
-      lane[v] = R::lane();
+    _Pragma("omp simd") for (int v = 0; v < V; ++v) {
+      R::absorb(total[v], lane.get(v));
+      lane.reset(v);
     }
   }
   template <int TX, int TY> TA_MEMBER void finish() {}
