@@ -12,11 +12,12 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 from tiledarray import config
-from tiledarray.errors import TiledArrayWarning
-from tiledarray.execution import Executable, counters
+from tiledarray.errors import CompilerError, TiledArrayWarning
+from tiledarray.execution import Executable, counters, spent
 from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.trace import Trace, trace
@@ -64,7 +65,11 @@ def _evaluate(targets: list[Node], device: Device) -> None:
         _run(executable, traced, targets)
     else:
         counters["op by op"] += 1
+        started = perf_counter()
         run_reference(traced.nodes, targets)
+        spent["op by op"] += perf_counter() - started
+        for node in targets:
+            node.buffer.plan = executable
 
 
 # ---- plans ---------------------------------------------------------------------------------
@@ -78,8 +83,11 @@ def executable_for(traced: Trace, device: Device) -> Executable:
     if found is not None:
         return found
     counters["plans made"] += 1
+    started = perf_counter()
     plan = passes.plan(traced.signature, donatable, target_of(device), check=config.verify)
     found = _executables[key] = Executable(plan, device)
+    found.sites, found.params = [node.site for node in traced.nodes], traced.params
+    spent["planning"] += perf_counter() - started
     while len(_executables) > PLANS_REMEMBERED:
         _executables.popitem(last=False)
     return found
@@ -127,24 +135,35 @@ def _decide(executable: Executable, traced: Trace) -> bool:
         _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
         return False
     if executable.failure is not None:
-        _warn(f"tiledarray runs op by op: {executable.failure}")
-        return False
+        return _do_without(executable.failure)
     if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
-        executable.compile()
-        return True
+        return _compile(executable)
     executable.met += 1
     seconds, much_memory = _reference_cost(executable, traced)
     if not executable.queued and (seconds > COMPILE_SECONDS or much_memory):
-        executable.compile()
-        return True
+        return _compile(executable)
     if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
         executable.compile_in_background()
     return False
 
 
-def _warn(message: str) -> None:
-    if message not in _warned:
-        _warned.add(message)
+def _compile(executable: Executable) -> bool:
+    try:
+        executable.compile()
+    except (CompilerError, OSError) as error:
+        executable.failure = error
+        return _do_without(error)
+    return True
+
+
+def _do_without(failure: BaseException) -> bool:
+    _warn(f"tiledarray runs op by op what does not compile: {failure}", once="compile")
+    return False
+
+
+def _warn(message: str, once: str = "") -> None:
+    if (once or message) not in _warned:
+        _warned.add(once or message)
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
 
 

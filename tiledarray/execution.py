@@ -6,10 +6,11 @@ import ctypes
 import queue
 import struct
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from tiledarray import config
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import ONE, Affine, Param, Terms, Value, through_view
-from tiledarray.fusion.plan import Allocate, Call, Copy, Kernel, Plan
+from tiledarray.fusion.plan import Allocate, Call, Copy, Kernel, Plan, Step
+from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
 from tiledarray.kernels.program import Program, Slot, print_kernel
 from tiledarray.ops.movement import strided_view
@@ -26,6 +28,8 @@ from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
 
 counters: Counter[str] = Counter()
+spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
+observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 _FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q"}
 _MASK = (1 << 64) - 1
 
@@ -210,6 +214,8 @@ class Executable:
     device : Device
     launches : dict
         The compiled form of each `Kernel`; empty until `compile` has run.
+    sites, params : list
+        Where the entries of the signature were recorded and the scalars, at the first evaluation.
     """
 
     def __init__(self, plan: Plan, device: Device) -> None:
@@ -219,6 +225,8 @@ class Executable:
             kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
         }
         self.launches: dict[Kernel, Launch] = {}
+        self.sites: list[Site | None] = []
+        self.params: list[Any] = []
         self.ready = not plan.kernels
         self.failure: BaseException | None = None
         self.queued = False
@@ -246,7 +254,9 @@ class Executable:
         """Compile what is missing, and prepare the launches."""
         missing = self.missing()
         if missing:
+            started = perf_counter()
             self._compile(missing)
+            spent["compiling"] += perf_counter() - started
         for kernel, program in self.programs.items():
             self.launches[kernel] = self._launch(kernel, program)
         self.ready = True
@@ -289,12 +299,13 @@ class Executable:
             done: Callable[[Value, Any], None]) -> list[Any]:
         """Run the steps; return the outputs' buffers.
 
-        ``done(value, buffer)`` is called for every update as soon as its step has run, so that
-        nothing is applied twice should a later step fail.
+        ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
+        has run, so that nothing is applied twice should a later step fail.
         """
         memory = self.plan.memory
         buffers: dict[Value, Any] = dict(leaves)
         for number, step in enumerate(self.plan.steps):
+            started = perf_counter() if observers else 0.0
             if isinstance(step, Kernel):
                 self._run_kernel(step, buffers, params, done)
             elif isinstance(step, Call):
@@ -304,10 +315,18 @@ class Executable:
             else:
                 assert isinstance(step, Allocate)
                 self._allocate(step.value, buffers)
+            if observers:
+                self._report(step, started)
             for value in self._releases[number]:
                 buffers.pop(value, None)
         counters["launches"] += len(self.launches)
         return [self._output(value, buffers, memory) for value in self.plan.outputs]
+
+    def _report(self, step: Step, started: float) -> None:
+        self.device.synchronize()
+        elapsed = perf_counter() - started
+        for observer in observers:
+            observer(self, step, elapsed)
 
     def _allocate(self, value: Value, buffers: dict[Value, Any]) -> Buffer:
         base = self.plan.memory[value]
@@ -324,8 +343,9 @@ class Executable:
             self.launches[kernel](self, buffers, params)
         for store in kernel.stores:
             value = store.access.value
-            if self.plan.memory[value] is not value:
-                done(value, buffers[self.plan.memory[value]])
+            base = self.plan.memory[value]
+            if base is not value and isinstance(base.op, Leaf):
+                done(value, buffers[base])
 
     def _copy(self, step: Copy, buffers: dict[Value, Any]) -> None:
         target = self._allocate(step.target, buffers)

@@ -176,7 +176,7 @@ class Plan:
     fired : dict
         Rewrite rules that fired, and how often.
     origin : dict
-        For each update, the number of its entry in the signature.
+        For each value, the number of the entry in the signature that it was made for.
     refusals : list of str
         Why sinks did not share a kernel.
     """

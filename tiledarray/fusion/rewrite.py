@@ -227,6 +227,7 @@ def rewrite(signature: tuple[Any, ...]) -> tuple[Builder, list[Value]]:
     builder = Builder()
     made: list[Value] = []
     for number, entry in enumerate(entries):
+        before = len(builder.values)
         if entry[0] is None:
             value = Value(len(builder.values), movement.leaf, number, (), entry[1], entry[2])
             builder.values.append(value)
@@ -239,6 +240,7 @@ def rewrite(signature: tuple[Any, ...]) -> tuple[Builder, list[Value]]:
             value = builder.make(op, attrs, args, shape, dtype)
         if uses[number] > 1:
             builder.shared.add(value.number)
+        builder.origin.update((new, number) for new in builder.values[before:])
         if entry[0] is movement.update:
             builder.origin[value] = number
         made.append(value)
