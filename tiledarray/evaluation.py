@@ -55,7 +55,11 @@ def evaluate(targets: Sequence[Node]) -> None:
             if node.buffer is None:
                 by_device.setdefault(node.device, []).append(node)
         for device, nodes in by_device.items():
-            _evaluate(nodes, device)
+            if device.kind == "cuda":
+                with device.active():
+                    _evaluate(nodes, device)
+            else:
+                _evaluate(nodes, device)
 
 
 def _evaluate(targets: list[Node], device: Device) -> None:

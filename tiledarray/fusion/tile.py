@@ -224,28 +224,24 @@ def _tile_host(kernel: Kernel) -> None:
         if _shared_between_rows(kernel):
             schedule.unroll = 4
         schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
-        _split(kernel, SPLIT, rows // schedule.row_tile)
+        _split(kernel, SPLIT, 512 // max(8, -(-rows // schedule.row_tile)))
     else:
         schedule.width = 256 if lane >= 256 else 64 if lane >= 64 else 16
         schedule.lane_tile = schedule.width
         blocks = rows * -(-lane // schedule.lane_tile)
-        _split(kernel, SPLIT // min(lane, schedule.width), blocks)
+        _split(kernel, SPLIT // min(lane, schedule.width), 512 // max(8, blocks))
     _count_blocks(schedule)
 
 
-def _split(kernel: Kernel, piece: int, blocks: int) -> None:
-    """Share long reductions between blocks where there are few of them."""
+def _split(kernel: Kernel, piece: int, most: int) -> None:
+    """Share a long reduction between at most ``most`` blocks, each with at least ``piece``."""
     schedule = kernel.schedule
+    full = any(store.sink.level == "full" for store in kernel.stores)
+    if kernel.group.phases != 1 or (full and schedule.form == "column"):
+        return
     axis = _split_axis(schedule)
-    if kernel.group.phases > 1 or any(store.sink.level == "full" for store in kernel.stores
-                                      if schedule.form == "column"):
-        return
-    if any(store.sink.level == "full" for store in kernel.stores) and schedule.unroll > 1:
-        return
-    if blocks < 64 and kernel.group.phases == 1:
-        rest = prod(a.size for a in schedule.axes if a.reduced and a is not axis)
-        wanted = -(-axis.size * rest // piece)
-        schedule.splits = max(1, min(axis.size, wanted, 512 // max(1, blocks)))
+    rest = prod(a.size for a in schedule.axes if a.reduced and a is not axis)
+    schedule.splits = max(1, min(axis.size, -(-axis.size * rest // piece), most))
 
 
 def _split_axis(schedule: Schedule) -> Axis:
@@ -284,16 +280,18 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         schedule.chunks = -(-lane // (tx * width))
         blocks = -(-rows // schedule.row_tile)
         if blocks < 4 * target.workers:
-            _split(kernel, max(4096, schedule.lane.size * blocks // (8 * target.workers)), 0)
+            _split(kernel, 4096, 8 * target.workers // blocks)
+            if schedule.splits > 1:
+                schedule.threads = (256, 1)
+                schedule.row_tile = schedule.unroll
+                schedule.chunks = 1
     else:
         tx = _power(-(-lane // width), 8, 64)
         schedule.threads = (tx, 256 // tx)
         schedule.lane_tile = tx * width
         blocks = rows * -(-lane // schedule.lane_tile)
         if blocks < 8 * target.workers:
-            steps = prod(a.size for a in schedule.axes if a.role == "step")
-            wanted = max(1, -(-8 * target.workers // blocks))
-            _split(kernel, max(1, max(8 * 256 // tx, steps // wanted)), 0)
+            _split(kernel, 8 * 256 // tx, 16 * target.workers // blocks)
     _count_blocks(schedule)
 
 
