@@ -14,7 +14,6 @@ from tiledarray.handle import (
     SCALARS,
     Handle,
     as_node,
-    as_operand,
     fitting,
     host_array,
     use_class,
@@ -246,7 +245,7 @@ class TiledArray(Methods, Handle):
 
     def _put_by_mask(self, key: tuple[Any, ...], value: Any) -> bool:
         """Write one value where a mask over the leading axes holds, as a `where`."""
-        if len(key) != 1 or getattr(key[0], "dtype", None) != bool:
+        if len(key) != 1 or not indexing.is_mask(key[0]):
             return False
         if type(value) not in SCALARS and np.ndim(value) != 0:
             return False

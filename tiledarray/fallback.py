@@ -71,11 +71,9 @@ def call(name: str, function: Callable[..., Any], args: Any, kwargs: Any = None)
 
 def _into(out: Any, results: Any) -> Any:
     """Store results that NumPy wrote into copies of ``out``, and return ``out``."""
-    if not isinstance(out, tuple):
-        out.store(np.asarray(results)) if isinstance(out, Handle) else None
-        return out
+    targets = out if isinstance(out, tuple) else (out,)
     parts = results if isinstance(results, tuple) else (results,)
-    for target, part in zip(out, parts, strict=True):
+    for target, part in zip(targets, parts, strict=True):
         if isinstance(target, Handle):
             target.store(np.asarray(part))
-    return out[0] if len(out) == 1 else out
+    return targets[0] if len(targets) == 1 else targets

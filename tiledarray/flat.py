@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tiledarray import views
+import numpy as np
+
+from tiledarray import fallback, views
 from tiledarray.handle import Handle, view_of, wrap
 
 
@@ -48,11 +50,12 @@ class FlatIterator:
         line = self._line()
         if isinstance(value, Handle):
             value = wrap(value.node).reshape(-1)
-        size = line[key].size
-        length = len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 1
-        if length not in (1, size) and length:
+        elif np.ndim(value):
+            value = np.ravel(value)
+        length, size = np.size(value), line[key].size
+        if length not in (0, 1, size):
             # NumPy's flat iterator repeats or cuts what it is given.
-            value = wrap(line.node)[:0].tolist() if not size else _repeated(value, size)
+            value = np.resize(fallback.to_host(value), size)
         line[key] = value
 
     def copy(self) -> Any:
@@ -61,10 +64,3 @@ class FlatIterator:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self._line().__array__(dtype, copy)
-
-
-def _repeated(value: Any, size: int) -> Any:
-    """Return the first ``size`` elements of the value, repeated as often as needed."""
-    import numpy as np
-
-    return np.resize(np.asarray(value), size)

@@ -63,8 +63,7 @@ def is_basic(key: tuple[Any, ...]) -> bool:
             return False
         if getattr(item, "ndim", 0) or not hasattr(item, "__index__"):
             return False
-        dtype = getattr(item, "dtype", None)
-        if dtype is not None and dtype.kind == "b":
+        if is_mask(item):
             return False
     return True
 
@@ -113,12 +112,17 @@ def _position(item: Any, axis: int, size: int) -> int:
     return position + size if position < 0 else position
 
 
+def is_mask(item: Any) -> bool:
+    """Whether an item of an index is a boolean array."""
+    dtype = getattr(item, "dtype", None)
+    return dtype is not None and dtype.kind == "b"
+
+
 def _dimensions(item: Any) -> int:
     """Return how many axes an item of an index uses up."""
     if item is None:
         return 0
-    dtype = getattr(item, "dtype", None)
-    return item.ndim if dtype is not None and dtype.kind == "b" else 1
+    return int(item.ndim) if is_mask(item) else 1
 
 
 def _expand(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
@@ -188,16 +192,15 @@ def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any
     items: list[Any] = []
     axis = 0
     for item in key:
+        if is_mask(item):
+            if item.ndim:
+                check_mask(item.shape, shape, axis)
+                items.extend(nonzero(item))
+                axis += item.ndim
+            else:
+                items.append(_Lone(bool(item)))
+            continue
         dtype = getattr(item, "dtype", None)
-        if dtype is not None and dtype.kind == "b" and item.ndim:
-            check_mask(item.shape, shape, axis)
-            items.extend(nonzero(item))
-            axis += item.ndim
-            continue
-        if dtype is not None and dtype.kind == "b":
-            # A 0-d boolean adds an axis of length one or zero; it uses up none.
-            items.append(_Lone(bool(item)))
-            continue
         if dtype is not None and dtype.kind not in "iu" and item.ndim:
             raise IndexError("arrays used as indices must be of integer (or boolean) type")
         items.append(item)
@@ -206,6 +209,8 @@ def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any
 
 
 class _Lone(NamedTuple):
+    """A 0-d boolean: it adds an axis of length one or zero, and uses up none."""
+
     value: bool
 
 
@@ -242,7 +247,6 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             apart = True
         previous = True
         if type(item) is _Lone:
-            # Written as a new axis, indexed once or not at all.
             raise NotImplementedError("a 0-d boolean index")
         template.append("at")
         if getattr(item, "ndim", 0):

@@ -35,9 +35,10 @@ from tiledarray.signatures import (
 )
 
 __all__ = [
-    "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable", "cast",
-    "elementwise", "expand_dims", "fallbacks", "flush", "full", "iota", "item", "leaf", "library", "live_pending",
-    "local", "look", "note_fallback", "reduce", "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
+    "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
+    "cast", "elementwise", "expand_dims", "fallbacks", "flush", "full", "iota", "item", "leaf",
+    "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape", "shape_text",
+    "signature", "transpose", "unary", "update", "user_site", "view",
 ]
 
 Operand = Any  # Node, or a Python scalar
@@ -164,7 +165,9 @@ def cast(node: Node, dtype: Any) -> Node:
     return _new(selection.cast, (node,), (node.dtype,), node.shape, dtype, node.device)
 
 
-def _new(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any) -> Node:
+def _new(
+    op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
+) -> Node:
     local.recorder.count += 1
     return Node(op, inputs, attrs, shape, np.dtype(dtype), device, _site())
 

@@ -13,10 +13,8 @@ import threading
 from collections import Counter
 from types import FrameType
 from typing import Any
-from weakref import ref
 
-from tiledarray import evaluation
-from tiledarray import config
+from tiledarray import config, evaluation
 from tiledarray.graph import Node, Site
 
 _PACKAGE = "tiledarray"
@@ -60,14 +58,15 @@ class Recorder:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
         if not self.sites:
             self._begin_at(node)
-        elif self.count >= 4 * self.cut:
-            self.flush(node)
-        elif node.site == self.anchor and call_path() == self.anchor_path:
+        elif self.count >= 4 * self.cut or self._comes_round(node):
             self.flush(node)
         elif not self.waiting:
             self.waiting = True
             if self.anchor not in self.sites[1:]:  # it stood before the loop
                 self._begin_at(node)
+
+    def _comes_round(self, node: Node) -> bool:
+        return node.site == self.anchor and call_path() == self.anchor_path
 
     def _begin_at(self, node: Node) -> None:
         self.anchor = node.site
@@ -141,7 +140,7 @@ def _evaluate_apart(targets: list[Node]) -> None:
     for target in targets:
         try:
             evaluation.evaluate([target])
-        except Exception as error:  # noqa: PERF203
+        except Exception as error:
             failures.append(error)
     if len(failures) == len(targets):
         raise failures[0]

@@ -193,7 +193,7 @@ argmax = _index(ops.argmax)
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    """Range of the values: maximum minus minimum."""
+    """Return the range of the values: maximum minus minimum."""
     high = max(a, axis=axis, keepdims=keepdims)
     low = min(a, axis=axis, keepdims=keepdims)
     result = record.binary(BY_NAME["subtract"], high.node, low.node)
@@ -249,7 +249,7 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     where: Any = True,
 ) -> Any:
-    """Arithmetic mean."""
+    """Return the arithmetic mean."""
     node = _node(a)
     axes = axes_of(axis, len(node.shape))
     accumulate, result = _moment_dtypes(node, dtype)
@@ -305,7 +305,7 @@ def var(
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
     correction: Any = _NO_VALUE,
 ) -> Any:
-    """Variance."""
+    """Return the variance."""
     if correction is not _NO_VALUE:
         ddof = correction
     node, axes = _variance(a, axis, dtype, ddof, where, mean)
@@ -317,7 +317,7 @@ def std(
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
     correction: Any = _NO_VALUE,
 ) -> Any:
-    """Standard deviation."""
+    """Return the standard deviation."""
     if correction is not _NO_VALUE:
         ddof = correction
     node, axes = _variance(a, axis, dtype, ddof, where, mean)
