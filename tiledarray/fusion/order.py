@@ -14,7 +14,7 @@ from tiledarray.fusion.tile import tile
 from tiledarray.ops.movement import empty
 from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
 
-UpdateChoice = dict[Value, str]
+UpdateChoice = dict[Value, tuple[str, str]]
 
 
 def order(grouper: Grouper, donatable: frozenset[int], target: Target,
@@ -36,7 +36,7 @@ def order(grouper: Grouper, donatable: frozenset[int], target: Target,
     memory = _memory(grouper.values, choices)
     return Plan(
         steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
-        last_use=_last_use(steps, memory), fired=fired, origin=origin,
+        last_use=_last_use(steps, memory), fired=fired, origin=origin, updates=choices,
         refusals=[text for group in groups for text in group.refusals],
     )
 
@@ -74,7 +74,7 @@ def library_operand(arg: Value) -> Value:
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
                     donatable: frozenset[int]) -> UpdateChoice:
-    """For each update: ``"in place"``, ``"border"`` (copied beside the region) or ``"copy"``."""
+    """For each update: ``"in place"``, ``"border"`` (copied beside the region) or ``"copy"``; why."""
     choices: UpdateChoice = {}
     for group in grouper.groups:
         for sink in group.sinks:
@@ -88,7 +88,7 @@ def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs
 def _update_choice(
     grouper: Grouper, group: Group, sink: Sink, readers: dict[Value, list[Group]],
     outputs: set[Value], donatable: frozenset[int],
-) -> str:
+) -> tuple[str, str]:
     old = storage(sink.value.args[0])
     owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
     others = [reader for reader in readers[old] if reader is not group]
@@ -106,15 +106,20 @@ def _update_choice(
         for other in grouper.groups:
             if group.number in grouper.ancestors[other.number]:
                 grouper.ancestors[other.number] |= grouper.ancestors[group.number]
-        return "in place"
+        return "in place", "the old value is dead"
+    reason = (
+        "something else holds the old value" if not owned
+        else "it reads the old value at other places" if not aligned
+        else "what needs the old value comes later"
+    )
     axes, steps, _ = sink.value.attrs
     followed = [axis for axis in axes if axis >= 0]
     straight = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
     if straight and len(set(followed)) == len(followed) and sink.value.shape:
-        return "border"
+        return "border", reason
     if not aligned:
         raise MustStore(sink.value.args[1])
-    return "copy"
+    return "copy", reason
 
 
 class MustStore(Exception):
@@ -157,7 +162,7 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
     kernel = place(tile(group, target), target)
     steps: list[Step] = [kernel]
     for sink in group.sinks:
-        choice = choices.get(sink.value)
+        choice, _ = choices.get(sink.value, ("", ""))
         if choice == "border":
             kernel.border = _border(sink)
             kernel.bytes_moved += 2 * (sink.value.nbytes - kernel.stores[0].access.value.dtype.itemsize
@@ -192,7 +197,7 @@ def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
     for value in values:
         if isinstance(value.op, Reshape):
             memory[value] = memory[storage(value)]
-        elif choices.get(value) == "in place":
+        elif value in choices and choices[value][0] == "in place":
             memory[value] = memory[storage(value.args[0])]
         else:
             memory[value] = value

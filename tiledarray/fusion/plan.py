@@ -179,6 +179,8 @@ class Plan:
         For each value, the number of the entry in the signature that it was made for.
     refusals : list of str
         Why sinks did not share a kernel.
+    updates : dict
+        For each update, ``"in place"``, ``"border"`` or ``"copy"``, and why.
     """
 
     steps: list[Step]
@@ -189,6 +191,7 @@ class Plan:
     fired: dict[str, int]
     origin: dict[Value, int]
     refusals: list[str]
+    updates: dict[Value, tuple[str, str]]
 
     @property
     def kernels(self) -> list[Kernel]:
