@@ -95,8 +95,9 @@ def energy(np, masses, x, y, z, velocities):
     dx = x[None, :] - x[:, None]
     dy = y[None, :] - y[:, None]
     dz = z[None, :] - z[:, None]
-    distance = np.sqrt(dx * dx + dy * dy + dz * dz + SOFTENING**2)
-    pairs = (masses[None, :] / distance).sum(axis=1) - masses / SOFTENING
+    square = dx * dx + dy * dy + dz * dz
+    inverse = np.where(square > 0, 1 / np.sqrt(square + SOFTENING**2), 0)  # no pair with itself
+    pairs = (masses[None, :] * inverse).sum(axis=1)
     kinetic = 0.5 * (masses * (velocities * velocities).sum(axis=0)).sum()
     return kinetic - 0.5 * GRAVITY * (masses * pairs).sum()
 
