@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import inspect
 import os
 import pkgutil
 import re
@@ -54,9 +53,12 @@ def test_python_block_runs(document, line, text, tmp_path):
 
 def own_examples(module):
     """Return the module's doctests, without those that came with a docstring of NumPy's."""
-    source = inspect.getsource(module)
-    found = doctest.DocTestFinder().find(module)
-    return [test for test in found if all(e.source.splitlines()[0] in source for e in test.examples)]
+    source = Path(module.__file__).read_text()
+    return [
+        test
+        for test in doctest.DocTestFinder().find(module)
+        if all(example.source.splitlines()[0] in source for example in test.examples)
+    ]
 
 
 @pytest.mark.parametrize("name", modules())
