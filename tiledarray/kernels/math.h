@@ -34,7 +34,12 @@
     ATTRIBUTE float NAME##f(float, float) noexcept;
 extern "C" {
 TA_DECLARE_1(TA_VECTOR_1, exp) TA_DECLARE_1(TA_VECTOR_1, log)
-TA_DECLARE_1(TA_VECTOR_1, sin) TA_DECLARE_1(TA_VECTOR_1, cos)
+// Under names of our own, else g++ joins sine and cosine of one argument into a call that does
+// not vectorise.
+TA_VECTOR_1 double host_sin(double) noexcept __asm__("sin");
+TA_VECTOR_1 float host_sinf(float) noexcept __asm__("sinf");
+TA_VECTOR_1 double host_cos(double) noexcept __asm__("cos");
+TA_VECTOR_1 float host_cosf(float) noexcept __asm__("cosf");
 TA_DECLARE_2(TA_VECTOR_1, pow)
 TA_DECLARE_1(TA_VECTOR_2, exp2) TA_DECLARE_1(TA_VECTOR_2, expm1)
 TA_DECLARE_1(TA_VECTOR_2, log2) TA_DECLARE_1(TA_VECTOR_2, log10) TA_DECLARE_1(TA_VECTOR_2, log1p)
@@ -64,7 +69,12 @@ TA_SCALAR float ldexpf(float, int) noexcept;
 TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
 TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
 TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
-TA_FORWARD_1(m_sin, sin) TA_FORWARD_1(m_cos, cos) TA_FORWARD_1(m_tan, tan)
+#if TA_DEVICE
+TA_FORWARD_1(m_sin, sin) TA_FORWARD_1(m_cos, cos)
+#else
+TA_FORWARD_1(m_sin, host_sin) TA_FORWARD_1(m_cos, host_cos)
+#endif
+TA_FORWARD_1(m_tan, tan)
 TA_FORWARD_1(m_arcsin, asin) TA_FORWARD_1(m_arccos, acos) TA_FORWARD_1(m_arctan, atan)
 TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh) TA_FORWARD_1(m_tanh, tanh)
 TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arctanh, atanh)
@@ -140,9 +150,7 @@ template <class H> TA_FN H nextafter_half(H x, H y) {
     u16 next = next_bits((u16)x, (u16)y, a == b, b > a);
     return (a != a) | (b != b) ? cast<H>(a + b) : (H)next;
 }
-TA_FN f16 m_nextafter(f16 x, f16 y) {  // of two zeros NumPy returns the first here
-    return widen(x) == widen(y) ? x : nextafter_half(x, y);
-}
+TA_FN f16 m_nextafter(f16 x, f16 y) { return nextafter_half(x, y); }
 TA_FN bf16 m_nextafter(bf16 x, bf16 y) { return nextafter_half(x, y); }
 
 // Distance to the neighbour further from zero; for float16 to the one above, as in NumPy.
@@ -346,7 +354,9 @@ template <class T> TA_FN T m_fmin(T x, T y) {
 // Both sides are evaluated before (a load under a condition does not vectorise), and the
 // condition is read as a byte (nor does g++ 12 vectorise loads of bools otherwise).
 template <class T> TA_FN T m_where(bool condition, T x, T y) {
-    return bool_byte(condition) != 0 ? x : y;
+    if constexpr (is_bool<T>)
+        return (bool_byte(condition) != 0 ? bool_byte(x) : bool_byte(y)) != 0;
+    else return bool_byte(condition) != 0 ? x : y;
 }
 
 // ---- logic: on bytes, because g++ 12 does not vectorise it on bools that were loaded ----

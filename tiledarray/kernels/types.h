@@ -5,6 +5,12 @@
 // rounds the result, as NumPy does.
 #pragma once
 
+// g++ would move a const call that only one arm of a select needs into a branch, and the loop
+// around it would stay scalar.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
+#pragma GCC optimize("no-tree-sink")
+#endif
+
 #ifdef __CUDACC_RTC__
 #define TA_DEVICE 1
 #define TA_FN __device__ __forceinline__

@@ -50,7 +50,7 @@ def ufunc(
     def reference(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
         with np.errstate(all="ignore"):
             result = getattr(xp, numpy_name)(*in_loop_dtypes(xp, inputs, attrs))
-        return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
+            return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
     op = Elementwise(name or numpy_name, reference, spread(expression), cost, function)
     if output:
@@ -75,7 +75,7 @@ def plain(
     def reference(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
         with np.errstate(all="ignore"):
             result = compute(xp, *in_loop_dtypes(xp, inputs, attrs), dtype=dtype)
-        return shaped(xp, result, shape, dtype)
+            return shaped(xp, result, shape, dtype)
 
     op = Elementwise(name, reference, spread(expression), cost)
     _rule_of[op] = rule
