@@ -30,7 +30,7 @@ class Handle:
     _node: Node
     _base: Handle | None
     _steps: tuple[Step, ...]
-    _root: Node
+    _root: Node | None
 
     @property
     def node(self) -> Node:
@@ -123,13 +123,10 @@ def view_of(handle: Handle, step: Step) -> Any:
     if handle._base is None:
         result._base = handle
         result._steps = (step,)
-        root = handle._node
     else:
         result._base = handle.origin()
         result._steps = views.extend(handle._steps, step)
-        root = result._base._node
-    result._root = root
-    result._node = views.read(root, result._steps)
+    result._root = None
     return result
 
 

@@ -191,7 +191,7 @@ class Copying:
         return wrap(self.node)
 
     def astype(
-        self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+        self: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
         copy: bool = True, device: Any = None,
     ) -> Any:
         """Return the array with another dtype; itself if ``copy=False`` and nothing changes."""
@@ -271,7 +271,7 @@ class Copying:
         array.ravel()[self.size:] = 0
         self._node = record.leaf(self.device.wrap(array, copy=True))
 
-    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
         """Write at places of the flattened array."""
         array = host_array(self).copy()
         array.put(fallback.to_host(indices), fallback.to_host(values), mode)

@@ -25,7 +25,8 @@ def _leaves_to_other(self: Handle, other: Any) -> bool:
     kind = type(other)
     protocol = getattr(kind, "__array_ufunc__", _ABSENT)
     if protocol is _ABSENT:
-        return bool(getattr(kind, "__array_priority__", -1.0) > self.__array_priority__)
+        own = getattr(self, "__array_priority__", 0.0)
+        return bool(getattr(kind, "__array_priority__", -1.0) > own)
     return protocol is None
 
 
@@ -40,7 +41,13 @@ def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool
             pass
     elif _leaves_to_other(self, other):
         return NotImplemented
-    return op.ufunc(other, self) if reflected else op.ufunc(self, other)
+    ufunc: Any = op.ufunc
+    return ufunc(other, self) if reflected else ufunc(self, other)
+
+
+def _by_numpy(op: Elementwise, *operands: Any) -> Any:
+    ufunc: Any = op.ufunc
+    return fallback.call(op.name, ufunc, operands)
 
 
 def _forward(op: Elementwise) -> Method:
@@ -55,7 +62,7 @@ def _forward(op: Elementwise) -> Method:
         try:
             return wrap(binary(op, left, right))
         except UnsupportedDtypeError:
-            return fallback.call(op.name, op.ufunc, (self, other))
+            return _by_numpy(op, self, other)
 
     return method
 
@@ -67,12 +74,12 @@ def _reflected(op: Elementwise) -> Method:
         try:
             return wrap(binary(op, other, self.node))
         except UnsupportedDtypeError:
-            return fallback.call(op.name, op.ufunc, (other, self))
+            return _by_numpy(op, other, self)
 
     return method
 
 
-def _in_place(forward: Method, ufunc: np.ufunc) -> Method:
+def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
         result = forward(self, other)
         if result is NotImplemented or (self._base is None and not self._node.shape):
@@ -119,7 +126,7 @@ def _unary(op: Elementwise) -> Method:
         try:
             return wrap(unary(op, self._node if self._base is None else self.node))
         except UnsupportedDtypeError:
-            return fallback.call(op.name, op.ufunc, (self,))
+            return _by_numpy(op, self)
 
     return method
 
@@ -148,7 +155,7 @@ def _power() -> Method:
 
     def method(self: Handle, other: Any) -> Any:
         if type(other) in (int, float) and other in short:
-            kind = self.dtype.kind
+            kind = self.node.dtype.kind
             if kind in "fc" or (kind in "biu" and other == 2 and type(other) is int):
                 return short[other](self)
         return general(self, other)
@@ -156,19 +163,19 @@ def _power() -> Method:
     return method
 
 
-def _matmul(self: Handle, other: Any) -> Any:
+def _matmul(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.matmul(self, other)
 
 
-def _matmul_reflected(self: Handle, other: Any) -> Any:
+def _matmul_reflected(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.matmul(other, self)
 
 
-def _divmod(self: Handle, other: Any) -> Any:
+def _divmod(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.divmod(self, other)
 
 
-def _divmod_reflected(self: Handle, other: Any) -> Any:
+def _divmod_reflected(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.divmod(other, self)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.graph import Node, Site
 from tiledarray.ops import movement, selection
-from tiledarray.ops.op import Library, Op, Reduction
+from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recorder import (
     fallbacks,
     live_pending,
@@ -73,14 +73,14 @@ def _one_device(nodes: Sequence[Node]) -> Any:
 # Elementwise -----------------------------------------------------------------------------------
 
 
-def unary(op: Op, node: Node) -> Node:
+def unary(op: Elementwise, node: Node) -> Node:
     """Record an elementwise op of one node."""
     entry = find_signature((op, node.dtype)) or signature(op, node.dtype)
     local.recorder.count += 1
     return Node(op, (node,), entry.loop, node.shape, entry.dtype, node.device, _site())
 
 
-def binary(op: Op, left: Operand, right: Operand) -> Node:
+def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
     """Record an elementwise op of two operands, at least one of them a node."""
     if type(left) is Node:
         if type(right) is Node:
@@ -118,7 +118,7 @@ def binary(op: Op, left: Operand, right: Operand) -> Node:
 
 
 def _compare_beyond(
-    op: Op, node: Node, value: Any, error: OverflowError, *, reflected: bool
+    op: Elementwise, node: Node, value: Any, error: OverflowError, *, reflected: bool
 ) -> Node:
     answer = compares_beyond(op, value, node.dtype, reflected=reflected)
     if answer is None:
@@ -126,7 +126,7 @@ def _compare_beyond(
     return full(node.shape, answer, np.dtype(bool), node.device)
 
 
-def elementwise(op: Op, *operands: Operand) -> Node:
+def elementwise(op: Elementwise, *operands: Operand) -> Node:
     """Record an elementwise op.
 
     Parameters

@@ -75,7 +75,7 @@ def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
             f"instead of {shape_text(node.shape)}"
         )
     if isinstance(out, Handle):
-        out.assign(record.cast(node, out.dtype))
+        out.assign(record.cast(node, out.node.dtype))
     else:
         out[...] = wrap(node)
     return out
@@ -139,7 +139,7 @@ def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., A
                 )
             node = _masked(node, where, initial)
         kept = [size for place, size in enumerate(node.shape) if place not in axes]
-        if count_of(node.shape, axes) == 0 and math.prod(kept):
+        if count_of(node.shape, axes) == 0 and 0 not in kept:
             if not known:
                 raise ValueError(
                     f"zero-size array to reduction operation {name} which has no identity"
@@ -347,7 +347,7 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
 cumsum = _running(library.cumsum, ops.sum)
 cumprod = _running(library.cumprod, ops.prod)
 
-RUNNING = {np.add: cumsum, np.multiply: cumprod}
+RUNNING: dict[np.ufunc, Callable[..., Any]] = {np.add: cumsum, np.multiply: cumprod}
 BY_UFUNC: dict[np.ufunc, Callable[..., Any]] = {
     np.add: sum, np.multiply: prod, np.minimum: min, np.maximum: max,
     np.logical_and: all, np.logical_or: any,

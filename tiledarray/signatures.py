@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.ops import elementwise
-from tiledarray.ops.op import Op
+from tiledarray.ops.op import Elementwise
 
 Shape = tuple[int, ...]
 Key = Any
@@ -47,7 +47,7 @@ class Signature(NamedTuple):
 
     loop: tuple[np.dtype[Any], ...]
     dtype: np.dtype[Any]
-    converters: tuple[Callable[[Any], Any] | None, ...]
+    converters: tuple[Any, ...]
 
 
 @lru_cache(maxsize=256)
@@ -60,7 +60,7 @@ _signatures: dict[tuple[Any, ...], Signature] = {}
 find_signature = _signatures.get
 
 
-def signature(op: Op, *keys: Key) -> Signature:
+def signature(op: Elementwise, *keys: Key) -> Signature:
     """Return the signature of an op for these operands.
 
     Raises
@@ -84,13 +84,14 @@ def signature(op: Op, *keys: Key) -> Signature:
     return found
 
 
-def _resolve(op: Op, keys: tuple[Key, ...]) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
-    ufunc = getattr(op, "ufunc", None)
-    if ufunc is not None:
+def _resolve(
+    op: Elementwise, keys: tuple[Key, ...]
+) -> tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]:
+    if op.ufunc is not None:
         # The call raises what NumPy raises, in NumPy's words; the samples are empty.
         samples = [key(1) if isinstance(key, type) else np.empty(0, key) for key in keys]
         with np.errstate(all="ignore"):
-            ufunc(*samples)
+            op.ufunc(*samples)
     loop, dtype = elementwise.loop_dtypes(op, keys)
     return tuple(loop), dtype
 
@@ -117,7 +118,9 @@ def _converter(loop: np.dtype[Any], *, exponent: bool) -> Callable[[Any], Any]:
     return checked
 
 
-def compares_beyond(op: Op, value: Any, dtype: np.dtype[Any], *, reflected: bool) -> bool | None:
+def compares_beyond(
+    op: Elementwise, value: Any, dtype: np.dtype[Any], *, reflected: bool
+) -> bool | None:
     """Return the answer of comparing integers of ``dtype`` with an int they cannot hold.
 
     ``None`` if this is no such comparison.
