@@ -36,7 +36,7 @@ REFERENCE_BYTES_PER_SECOND = 3e9
 REFERENCE_FLOPS_PER_SECOND = 2e9
 AMPLE_BYTES = 1 << 28
 
-_lock = threading.RLock()
+lock = threading.RLock()
 _executables: OrderedDict[Any, Executable] = OrderedDict()
 _warned: set[str] = set()
 
@@ -49,7 +49,7 @@ def evaluate(targets: Sequence[Node]) -> None:
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
-    with _lock:
+    with lock:
         by_device: dict[Any, list[Node]] = {}
         for node in targets:
             if node.buffer is None:
