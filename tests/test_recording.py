@@ -247,3 +247,27 @@ def test_arrays_of_different_devices_are_refused():
     b.node.device = type("Elsewhere", (), {"__str__": lambda self: "cuda:7"})()
     with pytest.raises(ValueError, match=r"different devices, cpu and cuda:7.*x\.to\('cpu'\)"):
         a + b
+
+
+def test_what_fails_does_not_hold_up_the_rest():
+    a = from_host(np.arange(3.0))
+    bad = a[from_host(np.array([5])) * 1]
+    good = a + 1
+    assert good.tolist() == [1, 2, 3]
+    with pytest.raises(IndexError):
+        bad.tolist()
+    assert (good * 2).tolist() == [2, 4, 6]
+    with pytest.raises(IndexError):
+        bad.tolist()
+
+
+def test_a_failure_at_a_cut_is_raised_once():
+    with config.override(cut=5):
+        local.recorder.reset()
+        a = from_host(np.arange(3.0))
+        bad = a[from_host(np.array([5])) * 1]
+        kept = [bad]
+        x = a
+        for _ in range(40):
+            x = x + 1
+        assert x.tolist() == [40, 41, 42] and kept

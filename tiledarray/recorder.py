@@ -75,8 +75,9 @@ class Recorder:
 
     def flush(self, node: Node | None = None) -> None:
         """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
-        _evaluate_apart(self.pending())
-        self.reset()
+        targets = self.pending()
+        self.reset()  # what fails now is not tried again until it is looked at
+        _evaluate_apart(targets)
         if node is not None:
             self.count = 1
             self._begin_at(node)
@@ -111,16 +112,16 @@ def look(nodes: list[Node]) -> None:
     wanted = [node for node in nodes if node.buffer is None]
     targets = dict.fromkeys(recorder.pending())
     targets.update(dict.fromkeys(wanted))
-    if targets:
-        try:
-            evaluation.evaluate(list(targets))
-        except Exception:
-            # What fails may be something else that is pending: that is told when it is looked at.
-            if len(targets) == len(wanted):
-                raise
-            evaluation.evaluate(wanted)
-            return
     recorder.reset()
+    if not targets:
+        return
+    try:
+        evaluation.evaluate(list(targets))
+    except Exception:
+        # What fails may be something else that is pending: that is told when it is looked at.
+        if len(targets) == len(wanted):
+            raise
+        evaluation.evaluate(wanted)
 
 
 def _evaluate_apart(targets: list[Node]) -> None:
