@@ -333,14 +333,9 @@ _ENDS = (int, float, np.integer, np.floating)
 
 
 @implements(np.arange)
-def arange(
-    start_or_stop: Any, /, stop: Any = None, step: Any = 1, *dtypes: Any, dtype: Any = None,
-    device: Any = None, like: Any = None,
-) -> TiledArray:
-    if dtypes:
-        (dtype,) = dtypes
+def arange(*limits: Any, device: Any = None, like: Any = None, **named: Any) -> TiledArray:
     target = _device(device, like)
-    start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
+    start, stop, step, dtype = _limits(*limits, **named)
     start, stop = _plain(start), _plain(stop)
     step = 1 if step is None else _plain(step)
     ends = (start, stop, step)
@@ -353,6 +348,17 @@ def arange(
         dtype = np.arange(start, start, step).dtype
         dtype = np.promote_types(dtype, np.arange(stop, stop, step).dtype)
     return _arange(start, stop, step, _numeric(dtype), target)
+
+
+def _limits(
+    start: Any = None, stop: Any = None, step: Any = 1, dtype: Any = None
+) -> tuple[Any, Any, Any, Any]:
+    """Return start, stop, step and dtype: one limit alone is the stop."""
+    if stop is None:
+        start, stop = 0, start
+    if stop is None:
+        raise TypeError("arange() requires stop to be specified.")
+    return 0 if start is None else start, stop, step, dtype
 
 
 def _plain(value: Any) -> Any:
@@ -375,8 +381,9 @@ def _arange(
     count = max(count, 0)
     refuse(dtype.kind == "b" or count > _INT64.max)
     # NumPy rounds the first two elements to the dtype, and takes the step between them.
-    first = np.empty(2, dtype)
-    first[0] = start
+    first = np.zeros(2, dtype)
+    if count > 0:
+        first[0] = start
     if count > 1:
         first[1] = start + step
     loop = np.dtype(np.float32) if dtype == np.float16 else dtype
@@ -403,8 +410,7 @@ def linspace(
         values, step = found if retstep else (found, None)
         result = _wrapped(values, target)
         return (result, step) if retstep else result
-    # NumPy computes with arrays of the ends, which are as strong as each other.
-    loop = np.result_type(*map(np.asarray, ends), 0.0)
+    loop = np.linspace(start, stop, 0).dtype
     wanted = loop if dtype is None else _numeric(dtype)
     result, step = _linspace(start, stop, count, endpoint, loop, wanted, target)
     return (result, step) if retstep else result

@@ -42,7 +42,9 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
     array = handle_of(a)
     if copy:
         array = array.copy()
-    result = array.reshape(host(shape), order=order)
+    wanted = host(shape)
+    wanted = tuple(wanted) if isinstance(wanted, np.ndarray) and wanted.ndim else wanted
+    result = array.reshape(wanted, order=order)
     if copy is False and result.base is None and result is not array:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     return result

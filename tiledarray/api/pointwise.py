@@ -168,7 +168,8 @@ def angle(z: Any, deg: bool = False) -> TiledArray:
         result = _U["arctan2"](array.imag, array.real)
     else:
         refuse(array.dtype.kind == "b")
-        result = _U["arctan2"](array * 0, array)
+        zero = wrap(record.full((), 0, array.dtype, array.device))
+        result = _U["arctan2"](zero, array)
     return result * (180 / np.pi) if deg else result
 
 

@@ -1,0 +1,141 @@
+"""Creation functions against NumPy's."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tiledarray
+from tests.strategies import DTYPES, agree, agree_on, arrays, same
+
+VALUES = {
+    "a": numpy.arange(12.0).reshape(3, 4),
+    "v": numpy.arange(5),
+    "c": numpy.array([1 + 2j, 3j]),
+    "m": numpy.array([True, False, True]),
+}
+EXPRESSIONS = [
+    "np.array([1, 2, 3])", "np.array([[1, 2.5], [3, 4]])", "np.array(5)", "np.array(2.5)",
+    "np.array([True])", "np.array(1j)", "np.array([])", "np.array(a, dtype='f')",
+    "np.array(a, ndmin=3)", "np.array([a, a])", "np.array([a[0, 0], 2.0])", "np.array([1, a[0]])",
+    "np.array([[1, 2], [3]])", "np.array(v, dtype=complex)", "np.array(['a', 'bc'])",
+    "np.array([1, None])", "np.array('2020-01-01', dtype='M8[D]')", "np.array([v.sum(), 2])",
+    "np.asarray(a)", "np.asarray([1, 2], float)", "np.asanyarray(v)", "np.ascontiguousarray(a.T)",
+    "np.ascontiguousarray(3.0)", "np.asfortranarray(a)", "np.copy(a)", "np.asarray(v, dtype='i1')",
+    "np.asarray_chkfinite(a)", "np.asarray_chkfinite([np.nan])",
+    "np.zeros(3)", "np.zeros((2, 3), int)", "np.zeros(())", "np.ones([2, 2], 'f')", "np.zeros(-1)",
+    "np.zeros((2, -3))", "np.zeros(2.5)", "np.zeros('a')", "np.zeros(3, 'U2')", "np.ones(0)",
+    "np.zeros(np.int64(3))", "np.zeros((np.int8(2), 2))", "np.empty(3).shape", "np.zeros(v)",
+    "np.full(3, 7)", "np.full((2, 2), 1.5)", "np.full(3, 7, 'f')", "np.full((2, 3), [1, 2, 3])",
+    "np.full(2, a[0, 1])", "np.full(2, True)", "np.full(2, 1j)", "np.full(2, 'ab')",
+    "np.full(2, np.float32(3))", "np.full(3, 300, 'B')", "np.full(2, 2.5, int)",
+    "np.full((2, 2), [1, 2, 3])", "np.full(2, np.nan)", "np.full(2, 2**70)",
+    "np.zeros_like(a)", "np.ones_like(v, float)", "np.full_like(v, 2.7)", "np.full_like(a, 2)",
+    "np.zeros_like([1, 2])", "np.ones_like(a, shape=(2,))", "np.zeros_like(3.0)",
+    "np.full_like(v, np.nan)", "np.empty_like(a).shape", "np.full_like(a, [1, 2, 3, 4])",
+    "np.arange(5)", "np.arange(5.0)", "np.arange(1, 8, 2)", "np.arange(0, 1, 0.1)",
+    "np.arange(10, 0, -3)", "np.arange(5, dtype='f')", "np.arange(5, dtype='e')",
+    "np.arange(0, 5, dtype='B')", "np.arange(0.5, 5, dtype=int)", "np.arange(3, 0)",
+    "np.arange(0)", "np.arange(0, 5, 0)", "np.arange(np.nan)", "np.arange(np.inf)",
+    "np.arange(1j, 5)", "np.arange(np.float32(3))", "np.arange(np.int8(3))",
+    "np.arange(np.int8(1), np.int16(9))", "np.arange(2**63, 2**63 + 3)", "np.arange('a')",
+    "np.arange(-0.5, 3, 0.7)", "np.arange(3, dtype=bool)", "np.arange(2, dtype=bool)",
+    "np.arange(0, 1, 1e-3)[-1]", "np.arange(1e-3, 5e-3, 1e-3)", "np.arange(3, dtype=complex)",
+    "np.arange(v[3])", "np.arange(start=2, stop=5)", "np.arange(5, step=2)", "np.arange()",
+    "np.arange('2020-01', '2020-05', dtype='M8[M]')", "np.arange(4, None, 1)",
+    "np.linspace(0, 1)", "np.linspace(0, 1, 5)", "np.linspace(-1, 0, 7)", "np.linspace(2, 2, 3)",
+    "np.linspace(0, 10, 5, endpoint=False)", "np.linspace(0, 10, 5, dtype=int)",
+    "np.linspace(0, 1, 5, retstep=True)", "np.linspace(0, 1, 1)", "np.linspace(0, 1, 0)",
+    "np.linspace(0, 1, -1)", "np.linspace(0, 1, 2.5)", "np.linspace(0, 1, 4, dtype='f')",
+    "np.linspace(np.float32(0), np.float32(1), 7)", "np.linspace(v, 3, 4)", "np.linspace(0, 1j, 4)",
+    "np.linspace([0, 1], [2, 5], 3, axis=1)", "np.linspace(-3.5, 3.5, 7, dtype='i')",
+    "np.linspace(np.float32(0), 1, 5)", "np.linspace(1, 1, 1, retstep=True)",
+    "np.linspace(0, 5e-324, 3)", "np.linspace(5, 0, 11)", "np.linspace(0, np.inf, 3)",
+    "np.logspace(0, 3, 4)", "np.geomspace(1, 1000, 4)", "np.logspace(0, 1, 3, base=2)",
+    "np.eye(3)", "np.eye(2, 4)", "np.eye(3, k=1)", "np.eye(3, 4, -1, int)", "np.eye(0)",
+    "np.eye(-1)", "np.eye(2.5)", "np.identity(3)", "np.identity(2, int)", "np.eye(3, k=7)",
+    "np.diag(a)", "np.diag(v)", "np.diag(v, 1)", "np.diag(v, -2)", "np.diag(a, 1)", "np.diag(3)",
+    "np.diagflat(a)", "np.diagflat([[1, 2], [3, 4]], 1)", "np.diag(a[None])", "np.diag([])",
+    "np.tri(3)", "np.tri(3, 4, 1)", "np.tri(2, 5, -1, bool)", "np.tril(a)", "np.tril(a, 1)",
+    "np.triu(a)", "np.triu(a, -1)", "np.triu(v)", "np.tril(np.array([a, a]))", "np.triu(m)",
+    "np.tri(-1)", "np.tril(3)",
+    "np.vander(v)", "np.vander(v, 3, increasing=True)",
+    "np.meshgrid(v, a[0])", "np.meshgrid(v, a[0], indexing='ij')", "np.meshgrid(v, a[0], sparse=True)",
+    "np.meshgrid(v)", "np.meshgrid(v, [1, 2], [3])", "np.meshgrid(v, indexing='x')", "np.meshgrid()",
+    "np.mgrid[0:3]", "np.mgrid[0:3, 1:5:2]", "np.mgrid[0:1:4j]", "np.mgrid[-1:1:3j, 0:2]",
+    "np.ogrid[0:3, 0:2]", "np.ogrid[-1:1:5j]", "np.mgrid[0:2.5, :3]", "np.ogrid[0:1:0.25]",
+    "np.mgrid[0:5:-1]", "np.mgrid[:3, :2, :4]", "np.ogrid[0:2, 0:1:3j]",
+    "np.indices((2, 3))", "np.indices((2,), dtype=float)", "np.indices((2, 3), sparse=True)",
+    "np.indices(())", "np.fromfunction(lambda i, j: i * 2 + j, (2, 3))",
+    "np.fromfunction(lambda i: i > 1, (4,), dtype=int)",
+    "np.frombuffer(b'abcdefgh', 'i4')", "np.fromiter(range(4), float)", "np.fromstring('1 2', sep=' ')",
+    "np.hanning(5)", "np.kaiser(4, 2.0)", "np.hamming(0)",
+    "np.from_dlpack(v)", "np.diagonal(a)", "np.diagonal(a, 1)", "np.diagonal(v)",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_as_numpy(expression: str) -> None:
+    agree_on(expression, ulps=1, **VALUES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(-50, 50) | st.floats(-50, 50), st.integers(-50, 50) | st.floats(-50, 50),
+    st.sampled_from([1, 2, -1, -3, 0.1, 0.7, -0.3, 1e-2]),
+    st.sampled_from([None, *DTYPES[1:]]),
+)
+def test_arange(start: float, stop: float, step: float, dtype: str | None) -> None:
+    agree("arange", start, stop, step, dtype=dtype, ulps=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.floats(-1e6, 1e6) | st.integers(-9, 9), st.floats(-1e6, 1e6) | st.integers(-9, 9),
+    st.integers(0, 40), st.booleans(), st.sampled_from([None, "f", "d", "i", "e"]),
+)
+def test_linspace(start: float, stop: float, num: int, endpoint: bool, dtype: str | None) -> None:
+    agree("linspace", start, stop, num, endpoint, dtype=dtype, ulps=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(), st.sampled_from([None, *DTYPES]))
+def test_from_arrays(array: numpy.ndarray, dtype: str | None) -> None:
+    agree("array", array, dtype)
+    same(numpy.asarray(tiledarray.asarray(array)), array)
+    agree("zeros_like", array, dtype)
+    agree("full_like", array, 3, dtype)
+    agree("tril", array, 0)
+    agree("triu", array, 1)
+
+
+def test_array_copies_and_asarray_does_not() -> None:
+    source = tiledarray.arange(3.0)
+    copied, taken = tiledarray.array(source), tiledarray.asarray(source)
+    source[0] = 7
+    assert copied[0] == 0
+    assert taken is source
+
+
+def test_device_and_like() -> None:
+    cpu = tiledarray.zeros(2, device="cpu").device
+    assert tiledarray.ones(2, like=tiledarray.zeros(1)).device is cpu
+    with pytest.raises(tiledarray.errors.DeviceNotFound):
+        tiledarray.zeros(2, device="moon")
+    with pytest.raises(ValueError, match="copy"):
+        tiledarray.asarray(numpy.zeros(2), copy=False)
+
+
+def test_constants_and_progressions_are_recorded() -> None:
+    for made in (tiledarray.zeros(4), tiledarray.arange(4), tiledarray.linspace(0, 1, 4),
+                 tiledarray.eye(3), tiledarray.meshgrid([1, 2], [3])[0]):
+        assert made.node.pending
+
+
+def test_list_of_arrays_is_stacked_without_looking() -> None:
+    array = tiledarray.arange(4.0)
+    joined = tiledarray.array([array.sum(), array.mean(), 1.0])
+    assert joined.node.pending
+    assert joined.tolist() == [6.0, 1.5, 1.0]
