@@ -24,6 +24,7 @@ from tiledarray.fusion.trace import Trace, trace
 from tiledarray.graph import Node, location
 from tiledarray.kernels import cuda, host
 from tiledarray.kernels.reference import compute
+from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import update
 from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
 from tiledarray.runtime.buffer import Buffer
@@ -64,6 +65,9 @@ def evaluate(targets: Sequence[Node]) -> None:
 
 def _evaluate(targets: list[Node], device: Device) -> None:
     traced = trace(targets)
+    if not all(map(has_kernel, dict.fromkeys(node.dtype for node in traced.nodes))):
+        run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
+        return
     executable = executable_for(traced, device)
     if executable.ready or _decide(executable, traced):
         _run(executable, traced, targets)

@@ -31,7 +31,21 @@ counters: Counter[str] = Counter()
 spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 _FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q"}
-_MASK = (1 << 64) - 1
+_PARAM_FORMATS = {"f32": "f4x", "f64": "d", "i32": "i4x", "i64": "Q"}
+
+
+def _wrapped(scalar: Any) -> int:
+    return int(scalar) & (1 << 64) - 1
+
+
+def _single(scalar: Any) -> float:
+    """A float that fits in float32; what is too large for it has become an infinity."""
+    return float(np.float32(scalar))
+
+
+_PACKED: dict[str, Any] = {
+    "f32": _single, "f64": float, "i32": int, "i64": _wrapped, "c128": complex,
+}
 
 
 def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
@@ -91,11 +105,11 @@ class Binding:
                 self.offsets.append((place, slot.number, slot.offset))
         elif slot.kind == "param":
             assert slot.param is not None
-            self.params.append((place, slot.number, slot.param))
-            if slot.param is complex:
+            self.params.append((place, slot.number, _PACKED[slot.ctype]))
+            if slot.ctype == "c128":
                 self.template.append(0.0)
                 return "dd"
-            return "d" if slot.param is float else "Q"
+            return _PARAM_FORMATS[slot.ctype]
         elif slot.kind == "scratch":
             self.scratch.append((place, slot.number))
         else:
@@ -113,12 +127,10 @@ class Binding:
             fields[place] = number + evaluated_terms(terms, params)
         for place, number, kind in self.params:
             scalar = params[number]
-            if kind is float:
-                fields[place] = scalar
-            elif kind is complex:
+            if kind is complex:
                 fields[place], fields[place + 1] = scalar.real, scalar.imag
             else:
-                fields[place] = int(scalar) & _MASK
+                fields[place] = kind(scalar)
         for place, size in self.scratch:
             fields[place] = workspace(size)
         for place, size in self.counters:

@@ -176,7 +176,7 @@ class Grouper:
             if arg in seen:
                 continue
             seen.add(arg)
-            if arg in self.stored or isinstance(arg.op, (Leaf, Reduction, Item)):
+            if arg in self.stored or isinstance(arg.op, (Leaf, Reduction, Item, Library)):
                 yield storage(arg)
             else:
                 stack.extend(elementwise_args(arg))
@@ -304,7 +304,7 @@ class Grouper:
             return cell
         if isinstance(value.op, Reduction) and value in group.members:
             return self._reduced(value, index, group)
-        if value in self.stored or isinstance(value.op, (Leaf, Reduction, Reshape, Item)):
+        if value in self.stored or isinstance(value.op, (Leaf, Reduction, Reshape, Item, Library)):
             return self._load(value, index, group, key)
         return self._compute(value, index, group)
 

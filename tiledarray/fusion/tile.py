@@ -12,6 +12,7 @@ from tiledarray.fusion.target import Target
 VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
+DEVICE_TILE = 1 << 12
 SPLIT = 1 << 16
 SHORT_LANES = 16
 SHORT_ROWS = 64
@@ -228,8 +229,8 @@ def _tile_host(kernel: Kernel) -> None:
     else:
         schedule.width = 256 if lane >= 256 else 64 if lane >= 64 else 16
         schedule.lane_tile = schedule.width
-        blocks = rows * -(-lane // schedule.lane_tile)
-        _split(kernel, SPLIT // min(lane, schedule.width), 512 // max(8, blocks))
+        blocks = max(1, rows * -(-lane // schedule.lane_tile))
+        _split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
     _count_blocks(schedule)
 
 
@@ -269,7 +270,7 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         ty = 8 if _has_transposed(kernel) else 256 // tx
         schedule.threads = (tx, ty)
         schedule.lane_tile = tx * width
-        schedule.row_tile = 32 if _has_transposed(kernel) else ty
+        schedule.row_tile = 32 if _has_transposed(kernel) else max(ty, DEVICE_TILE // (tx * width))
     elif schedule.form == "row":
         if _shared_between_rows(kernel):
             schedule.unroll = 8
@@ -277,8 +278,8 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         tx = _power(-(-lane // (width * per_thread)), 32, 512 if kernel.group.phases > 1 else 256)
         schedule.threads = (tx, 1 if tx > 32 else 4)
         schedule.row_tile = schedule.threads[1] * schedule.unroll
-        schedule.chunks = -(-lane // (tx * width))
-        blocks = -(-rows // schedule.row_tile)
+        schedule.chunks = max(1, -(-lane // (tx * width)))
+        blocks = max(1, -(-rows // schedule.row_tile))
         if blocks < 4 * target.workers:
             _split(kernel, 4096, 8 * target.workers // blocks)
             if schedule.splits > 1:
@@ -289,7 +290,7 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         tx = _power(-(-lane // width), 8, 64)
         schedule.threads = (tx, 256 // tx)
         schedule.lane_tile = tx * width
-        blocks = rows * -(-lane // schedule.lane_tile)
+        blocks = max(1, rows * -(-lane // schedule.lane_tile))
         if blocks < 8 * target.workers:
             _split(kernel, 8 * 256 // tx, 16 * target.workers // blocks)
     _count_blocks(schedule)
@@ -310,7 +311,6 @@ def _vector_width(kernel: Kernel) -> int:
     if not unit:
         return 1
     width = min(VECTOR_BYTES // access.value.dtype.itemsize for access in unit)
-    width = min(width, 8)
     others = [axis.size for axis in schedule.axes[:-1]]
     for access in unit:
         parts = [stride for stride, n in zip(access.strides, others, strict=False) if n > 1]

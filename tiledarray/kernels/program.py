@@ -23,6 +23,7 @@ from tiledarray.ops.op import Elementwise
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 BORDER_TILE = 8192
+NARROW_BYTES = (1 << 31) - (1 << 24)  # 32-bit indices may overshoot an array by a tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,12 @@ class Printer:
         """Print the kernel."""
         self._blocks()
         tx, ty = self.schedule.threads
-        wide = any(_reach(a) >= 1 << 31 for a in self._accesses())
+        wide = any(_reach(a) >= NARROW_BYTES for a in self._accesses())
         index = "int" if self.device and not wide else "long long"
+        # Every field takes 8 bytes, whatever the width of indices.
         fields = " ".join(
-            f"{slot.ctype} {slot.name};" if not slot.ctype.endswith("*")
-            else f"{slot.ctype} {slot.name};" for slot in self.slots.values()
+            f"alignas(8) {'idx' if slot.kind == 'size' else slot.ctype} {slot.name};"
+            for slot in self.slots.values()
         )
         head = [
             f"using idx = {index};",
@@ -143,7 +145,8 @@ class Printer:
                        self.schedule.scratch_bytes)
 
     def _accesses(self) -> list[Strided]:
-        return [*self.kernel.loads.values(), *(s.access for s in self.kernel.stores)]
+        return [*self.kernel.loads.values(), *(s.access for s in self.kernel.stores),
+                *self.kernel.positions.values()]
 
     def _blocks(self) -> None:
         schedule = self.schedule
@@ -164,7 +167,7 @@ class Printer:
         tile = -(-schedule.row_tile // self.unroll)
         self.put(f"const Range rows = piece(t, {self.size('row_tile', tile)}, "
                  f"{self.size('row_groups', groups)});")
-        with self.block("TA_ROWS(row, rows)"):
+        with self.block(f"{'TA_EVERY_ROW' if self.form == 'column' else 'TA_ROWS'}(row, rows)"):
             self._row()
 
     def _extent(self, axis: int) -> str:
@@ -197,23 +200,25 @@ class Printer:
 
     def name(self, cell: Cell, u: int = 0) -> str:
         """Name of a cell's value for row ``u``."""
-        if cell.kind == "param":
-            return self._param(cell)
         if cell in self.arrays:
             return f"x{cell.number}[v]"
         suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
         return f"c{cell.number}{suffix}"
 
-    def _param(self, cell: Cell) -> str:
+    def operand(self, cell: Cell, loop: np.dtype[Any], u: int = 0) -> str:
+        """Name of an operand; a scalar arrives as the loop's type, so the kernel casts nothing."""
+        if cell.kind != "param":
+            return self.name(cell, u)
         param: Any = cell.value
         if not isinstance(param, Param):
             return f"i64({param or 0})"
         if param.kind is complex:
-            name = f"f{param.index}"
-            self.arg(Slot("param", name, "c128", number=param.index, param=complex))
-            return f"a.{name}"
-        kind = "f64" if param.kind is float else "i64"
-        return self.arg(Slot("param", f"f{param.index}", kind, number=param.index,
+            kind = "c128"
+        elif param.kind is float:
+            kind = "f32" if loop.kind == "f" and loop.itemsize <= 4 else "f64"
+        else:
+            kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
+        return self.arg(Slot("param", f"{kind}_{param.index}", kind, number=param.index,
                              param=param.kind))
 
     def _row(self) -> None:
@@ -282,10 +287,12 @@ class Printer:
             return self._load(cell, u, lanes)
         if cell.kind == "iota":
             return self._iota(cell, u, lanes)
-        names = [self.name(arg, u) for arg in cell.args]
-        if isinstance(cell.value.op, Elementwise):
-            return render(cell.value.op, cell.value.attrs, cell.dtype, names)
-        return f"cast<{ctype(cell.dtype)}>({names[0]})"
+        op = cell.value.op
+        if isinstance(op, Elementwise):
+            names = [self.operand(arg, loop, u)
+                     for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
+            return render(op, cell.value.attrs, cell.dtype, names)
+        return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
 
     def _lane_offset(self, name: str, access: Strided) -> str:
         """Element offset along steps and lanes from the row's pointer."""
@@ -327,7 +334,7 @@ class Printer:
         access = self.kernel.loads[cell]
         loop = ctype(cell.value.attrs[0])
         place = self._place(f"t{cell.number}", access, u, lanes)
-        start, step = (self.name(arg) for arg in cell.args)
+        start, step = (self.operand(arg, cell.value.attrs[0]) for arg in cell.args)
         return (f"cast<{ctype(cell.dtype)}>(m_add(m_multiply(cast<{loop}>({place}), "
                 f"cast<{loop}>({step})), cast<{loop}>({start})))")
 

@@ -19,6 +19,8 @@ struct Range {
 
 TA_FN idx min_idx(idx x, idx y) { return x < y ? x : y; }
 
+#define TA_EVERY_ROW(row, range) for (idx row = range.begin; row < range.end; ++row)
+
 // Part `k` of [0, n) cut into pieces of `size`.
 TA_FN Range piece(idx k, idx size, idx n) { return Range{k * size, min_idx(k * size + size, n)}; }
 
