@@ -140,7 +140,7 @@ FLAGS = [
 VARIANTS = {
     "libmvec": ["-DTA_LIBMVEC=2"],
     "libm": ["-DTA_LIBMVEC=0"],
-    "own_complex": ["-DTA_LIBMVEC=0", "-DTA_OWN_COMPLEX"],
+    "own_complex": ["-DTA_LIBMVEC=0", "-DTA_OWN_COMPLEX", "-DTA_OWN_TRIGONOMETRY"],
 }
 CASES = [(family, "libmvec") for family in FAMILIES]
 CASES += [("transcendental", "libm"), ("transcendental", "own_complex")]

@@ -91,7 +91,8 @@ template <class R> TA_FN Complex<R> scaled_exp(R x, R a, R b) {
 // Without branches, so that it vectorises.
 template <class R> TA_FN Complex<R> exp(Complex<R> z) {
     R whole = m_exp(z.re), half = m_exp(z.re * (R)0.5);
-    R cosine = m_cos(z.im), sine = m_sin(z.im);
+    R sine, cosine;
+    m_sine_cosine(z.im, sine, cosine);
     R first = whole == infinity<R>() ? half : whole;
     R second = whole == infinity<R>() ? half : (R)1;
     R im = z.im == 0 ? z.im : first * sine * second;
@@ -146,7 +147,8 @@ template <class R> TA_FN Complex<R> sinh(Complex<R> z) {
         return {quiet_nan<R>(), quiet_nan<R>()};
     }
     if (z.re != z.re) return {z.re, z.re};
-    R sine = m_sin(z.im), cosine = m_cos(z.im);
+    R sine, cosine;
+    m_sine_cosine(z.im, sine, cosine);
     R limit = sizeof(R) == 4 ? (R)80 : (R)700;
     if (m_abs(z.re) < limit) return {m_sinh(z.re) * cosine, m_cosh(z.re) * sine};
     R sign = m_copysign((R)0.5, z.re);
@@ -160,14 +162,17 @@ template <class R> TA_FN Complex<R> cosh(Complex<R> z) {
         return {quiet_nan<R>(), quiet_nan<R>()};
     }
     if (z.re != z.re) return {z.re, z.re};
-    R sine = m_sin(z.im), cosine = m_cos(z.im);
+    R sine, cosine;
+    m_sine_cosine(z.im, sine, cosine);
     R limit = sizeof(R) == 4 ? (R)80 : (R)700;
     if (m_abs(z.re) < limit) return {m_cosh(z.re) * cosine, m_sinh(z.re) * sine};
     return scaled_exp(m_abs(z.re), (R)0.5 * cosine, m_copysign((R)0.5, z.re) * sine);
 }
 template <class R> TA_FN Complex<R> tanh(Complex<R> z) {
+    R sine, cosine;
+    m_sine_cosine(z.im, sine, cosine);
     if (is_inf(z.re)) {
-        R sign = is_finite(z.im) ? m_sin(z.im) * m_cos(z.im) : z.im;
+        R sign = is_finite(z.im) ? sine * cosine : z.im;
         return {m_copysign((R)1, z.re), m_copysign((R)0, sign)};
     }
     if (z.re != z.re) return {z.re, z.im == 0 ? z.im : z.re};
@@ -175,12 +180,12 @@ template <class R> TA_FN Complex<R> tanh(Complex<R> z) {
     R limit = sizeof(R) == 4 ? (R)11 : (R)22;
     if (m_abs(z.re) > limit) {
         R decay = m_exp(-m_abs(z.re));
-        return {m_copysign((R)1, z.re), ((4 * m_sin(z.im) * m_cos(z.im)) * decay) * decay};
+        return {m_copysign((R)1, z.re), ((4 * sine * cosine) * decay) * decay};
     }
-    R slope = m_tan(z.im), beta = 1 + slope * slope;
-    R sine = m_sinh(z.re), rho = m_sqrt(1 + sine * sine);
-    R size = 1 + beta * sine * sine;
-    return {beta * rho * sine / size, slope / size};
+    R slope = sine / cosine, beta = 1 + slope * slope;
+    R growth = m_sinh(z.re), rho = m_sqrt(1 + growth * growth);
+    R size = 1 + beta * growth * growth;
+    return {beta * rho * growth / size, slope / size};
 }
 template <class R> TA_FN Complex<R> sin(Complex<R> z) { return rotate_back(sinh(rotate(z))); }
 template <class R> TA_FN Complex<R> cos(Complex<R> z) { return cosh(rotate(z)); }
@@ -266,7 +271,7 @@ template <class R> TA_FN Complex<R> pow(Complex<R> x, Complex<R> y) {
 
 // ---- which functions stand behind the names ----
 
-#if TA_DEVICE || defined(TA_OWN_COMPLEX)
+#if TA_OWN_COMPLEX
 #define TA_COMPLEX_1(NAME, LIBRARY, OWN) \
     template <class R> TA_FN Complex<R> NAME(Complex<R> z) { return own::OWN(z); }
 template <class R> TA_FN Complex<R> general_power(Complex<R> x, Complex<R> y) {
@@ -321,7 +326,9 @@ template <class R> TA_FN Complex<R> m_log10(Complex<R> z) {
 }
 template <class R> TA_FN Complex<R> m_expm1(Complex<R> z) {
     R half = m_sin(z.im / 2);
-    return {m_expm1(z.re) * m_cos(z.im) - 2 * half * half, m_exp(z.re) * m_sin(z.im)};
+    R sine, cosine;
+    m_sine_cosine(z.im, sine, cosine);
+    return {m_expm1(z.re) * cosine - 2 * half * half, m_exp(z.re) * sine};
 }
 // Near 0 by log1p of |1 + z|^2 - 1, which NumPy's log(hypot) cannot resolve.
 template <class R> TA_FN Complex<R> m_log1p(Complex<R> z) {

@@ -3,11 +3,19 @@
 // Include directories that hold this file must be given to g++ with -iquote: with -I it would
 // hide the system's <math.h>.
 //
+// TA_OWN_COMPLEX and TA_OWN_TRIGONOMETRY choose the functions in complex_math.h and trigonometry.h
+// over a library's: always on the device, on the host for tests.
+//
 // TA_LIBMVEC says which of glibc's vector functions the host may use: 0 none, 1 those of glibc
 // 2.22 (exp, log, sin, cos, pow), 2 those of 2.35.  They are declared here because glibc's own
 // declarations offer them only under -ffast-math.
 #pragma once
 #include "types.h"
+
+#if TA_DEVICE
+#define TA_OWN_COMPLEX 1
+#define TA_OWN_TRIGONOMETRY 1
+#endif
 
 // ---- the C library ----
 
@@ -69,12 +77,9 @@ TA_SCALAR float ldexpf(float, int) noexcept;
 TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
 TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
 TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
-#if TA_DEVICE
-TA_FORWARD_1(m_sin, sin) TA_FORWARD_1(m_cos, cos)
-#else
-TA_FORWARD_1(m_sin, host_sin) TA_FORWARD_1(m_cos, host_cos)
+#if !TA_OWN_TRIGONOMETRY
+TA_FORWARD_1(m_sin, host_sin) TA_FORWARD_1(m_cos, host_cos) TA_FORWARD_1(m_tan, tan)
 #endif
-TA_FORWARD_1(m_tan, tan)
 TA_FORWARD_1(m_arcsin, asin) TA_FORWARD_1(m_arccos, acos) TA_FORWARD_1(m_arctan, atan)
 TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh) TA_FORWARD_1(m_tanh, tanh)
 TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arctanh, atanh)
@@ -97,6 +102,45 @@ TA_FN f32 m_abs(f32 x) { return ::fabsf(x); }
 TA_FN f64 m_abs(f64 x) { return ::fabs(x); }
 template <class R> TA_FN bool is_inf(R x) { return m_abs(x) == infinity<R>(); }
 template <class R> TA_FN bool is_finite(R x) { return m_abs(x) < infinity<R>(); }
+// One rounding, where that is wanted; and 1 / x to an ulp or so for a normal x, which unlike
+// division needs no subroutine on the device.
+#if TA_DEVICE
+TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
+TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __fma_rn(x, y, z); }
+TA_FN f32 near_reciprocal(f32 x) {
+    f32 r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+TA_FN f64 near_reciprocal(f64 x) {
+    f64 r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+    r = m_fma(r, m_fma(-x, r, 1.0), r);
+    return m_fma(r, m_fma(-x, r, 1.0), r);
+}
+#else
+TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
+TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
+template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
+#endif
+
+#if TA_OWN_TRIGONOMETRY
+#include "trigonometry.h"
+TA_FN f32 m_sin(f32 x) { return own::sine(x); }
+TA_FN f64 m_sin(f64 x) { return own::sine(x); }
+TA_FN f32 m_cos(f32 x) { return own::cosine(x); }
+TA_FN f64 m_cos(f64 x) { return own::cosine(x); }
+TA_FN f32 m_tan(f32 x) { return own::tangent(x); }
+TA_FN f64 m_tan(f64 x) { return own::tangent(x); }
+template <class R> TA_FN void m_sine_cosine(R x, R& sine, R& cosine) {
+    own::sine_cosine(x, sine, cosine);
+}
+#else
+template <class R> TA_FN void m_sine_cosine(R x, R& sine, R& cosine) {
+    sine = m_sin(x);
+    cosine = m_cos(x);
+}
+#endif
 TA_FN bool m_signbit(f32 x) { return (bits_of(x) >> 31) != 0; }
 TA_FN bool m_signbit(f64 x) { return (bits_of(x) >> 63) != 0; }
 TA_FN f32 m_ldexp(f32 x, i32 n) { return ::ldexpf(x, n); }

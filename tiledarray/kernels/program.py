@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tiledarray.fusion.ir import Cell, Param, Terms, Value
+from tiledarray.fusion.ir import Cell, Param, Size, Terms, Value
 from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.tile import dense_strides
@@ -210,6 +210,8 @@ class Printer:
         if cell.kind != "param":
             return self.name(cell, u)
         param: Any = cell.value
+        if isinstance(param, Size):
+            return self.size(f"z{cell.number}", param.count)
         if not isinstance(param, Param):
             return f"i64({param or 0})"
         if param.kind is complex:
