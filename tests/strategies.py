@@ -91,7 +91,7 @@ def outcome(function: Any, *args: Any, **kwargs: Any) -> tuple[str, Any]:
         warnings.simplefilter("ignore")
         try:
             return "value", looked(function(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  every error is an outcome here
+        except Exception as error:
             return "error", error
 
 

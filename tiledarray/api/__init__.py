@@ -1,0 +1,1 @@
+"""The public namespace: NumPy's functions, written with what records."""

@@ -167,3 +167,7 @@ def rfftfreq(n: Any, d: Any = 1.0, device: Any = None) -> TiledArray:
     if not isinstance(n, (int, np.integer)):
         raise ValueError("n should be an integer")
     return arange(0, n // 2 + 1, dtype=int, device=device) * (1.0 / (n * d))
+
+
+def __dir__() -> list[str]:
+    return dir(_numpy)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, record
+from tiledarray import record
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -22,6 +22,7 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.creation import arange
+from tiledarray.api.host import written_back
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
 from tiledarray.handle import Handle, as_operand, view_of, wrap
@@ -170,8 +171,8 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ti
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     device = device_of(a, indices)
     array = handle_of(a, device)
-    if axis is None:
-        array, axis = array.reshape(-1), 0
+    if axis is None or array.ndim == 0:
+        array, axis = array.reshape(-1), 0 if axis is None else axis
     axis = normalize_axis_index(axis, array.ndim)
     places = indices if isinstance(indices, Handle) else np.asarray(indices)
     if places.dtype.kind not in "iu":
@@ -350,9 +351,8 @@ class _Joiner:
             return concatenate(items)
         if self._column and all(isinstance(item, Handle) and item.ndim == 1 for item in items):
             return concatenate([item[:, None] for item in items], 1)
-        return fallback.call(
-            "c_" if self._column else "r_", self._original.__getitem__, (key,)
-        )
+        name = "c_" if self._column else "r_"
+        return written_back(name, self._original.__getitem__, (key,), {})
 
 
 r_ = _Joiner(np.r_, column=False)

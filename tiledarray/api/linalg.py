@@ -222,7 +222,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
         axis = tuple(range(array.ndim))
     elif not isinstance(axis, tuple):
         try:
-            axis = (operator.index(axis),)
+            axis = (int(axis),)
         except TypeError as error:
             raise TypeError(
                 "'axis' must be None, an integer or a tuple of integers"
@@ -305,3 +305,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> TiledArray:
 @implements(_numpy.tensordot, "library")
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> TiledArray:
     return np.tensordot(handle_of(x1), x2, axes)
+
+
+def __dir__() -> list[str]:
+    return dir(_numpy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tiled
     before = (slice(None),) * normalize_axis_index(axis, array.ndim)
     return [
         array[(*before, slice(start, stop))]
-        for start, stop in zip(edges[:-1], edges[1:], strict=True)
+        for start, stop in pairwise(edges)
     ]
 
 
@@ -451,8 +452,8 @@ def size(a: Any, axis: Any = None) -> int:
 def astype(
     x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None
 ) -> TiledArray:
-    if not isinstance(x, (Handle, np.ndarray)):
-        raise TypeError(f"Input should be a NumPy array. It is of type {type(x)}.")
+    if not isinstance(x, (Handle, np.ndarray, np.generic)):
+        raise TypeError(f"Input should be a NumPy array or scalar. It is a {type(x)} instead.")
     array = handle_of(x)
     if device is not None:
         array = array.to(device)

@@ -10,7 +10,8 @@ import numpy as np
 
 from tiledarray import fallback
 from tiledarray.api.arguments import default_device
-from tiledarray.api.fallback import namespace_getattr, written_back, wrapped
+from tiledarray.api.fallback import namespace_getattr
+from tiledarray.api.host import wrapped, written_back
 from tiledarray.api.registry import KINDS
 
 # What returns no values drawn, or returns something other than arrays.
@@ -59,6 +60,7 @@ class RandomState(_numpy.RandomState):
 
 @functools.wraps(_numpy.default_rng)
 def default_rng(seed: Any = None) -> Generator:
+    """Return a generator seeded as NumPy's would be."""
     if isinstance(seed, Generator):
         return seed
     found = _numpy.default_rng(fallback.to_host(seed))

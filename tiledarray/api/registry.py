@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from tiledarray import fallback
+from tiledarray.api.host import written_back
 from tiledarray.protocols import FUNCTIONS
 from tiledarray.signatures import UnsupportedDtypeError
 
@@ -22,7 +22,7 @@ Kind = Literal["native", "library", "host"]
 KINDS: dict[str, Kind] = {}
 
 
-class NotNative(Exception):  # noqa: N818  (it is a decision, no error)
+class NotNative(Exception):
     """NumPy itself has to do this call."""
 
 
@@ -49,7 +49,7 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
             try:
                 return function(*args, **kwargs)
             except (NotNative, UnsupportedDtypeError):
-                return fallback.call(name, original, args, kwargs)
+                return written_back(name, original, args, kwargs)
 
         public.__name__ = public.__qualname__ = original.__name__
         public.__doc__ = original.__doc__

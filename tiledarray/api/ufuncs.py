@@ -8,6 +8,7 @@ import numpy as np
 
 from tiledarray import fallback
 from tiledarray.api.arguments import device_of, node_of
+from tiledarray.api.host import written_back
 from tiledarray.handle import SCALARS, Handle, wrap
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
@@ -55,6 +56,8 @@ class UFunc:
     def _apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         original = self._original
         out = kwargs.pop("out", None)
+        if len(args) < original.nin:
+            return original(*args, **kwargs)  # raises
         if len(args) > original.nin:
             args, out = args[: original.nin], args[original.nin:]
         if out is not None and not isinstance(out, tuple):
@@ -68,7 +71,7 @@ class UFunc:
         except UnsupportedDtypeError:
             if out is not None:
                 kwargs["out"] = out
-            return fallback.call(self.__name__, original, args, kwargs)
+            return written_back(self.__name__, original, args, kwargs)
         if leading is None:
             leading = fallback.first_handle(operands)
         result = array_ufunc(leading, original, "__call__", *operands, out=out, **kwargs)
@@ -121,7 +124,7 @@ class UFunc:
                 return array_ufunc(leading, self._original, method, *arrays, out=out, **options)
         if out is not None:
             options = {**options, "out": out}
-        return fallback.call(f"{self.__name__}.{method}", function, arrays, options)
+        return written_back(f"{self.__name__}.{method}", function, arrays, options)
 
     def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
         """Return the dtypes of the loop; see `numpy.ufunc.resolve_dtypes`."""
@@ -145,7 +148,7 @@ class _Unary(UFunc):
             try:
                 return wrap(unary(self._op, array._node if array._base is None else array.node))
             except UnsupportedDtypeError:
-                return fallback.call(self.__name__, self._original, args)
+                return written_back(self.__name__, self._original, args, {})
         return self._apply(args, kwargs)
 
 
@@ -171,7 +174,7 @@ class _Binary(UFunc):
         try:
             return wrap(binary(self._op, left, right))
         except UnsupportedDtypeError:
-            return fallback.call(self.__name__, self._original, args)
+            return written_back(self.__name__, self._original, args, {})
 
 
 _PLAIN = (bool, int, float, complex, np.generic)

