@@ -21,6 +21,7 @@ from tiledarray.fusion.ir import (
     Cell,
     Index,
     Param,
+    Size,
     Value,
     broadcast_index,
     through_view,
@@ -358,7 +359,7 @@ class Grouper:
         return self._cell(group, (value, index), kind="apply", value=value, dtype=value.dtype,
                           args=args)
 
-    def _param(self, param: Param | int | None, group: Group) -> Cell:
+    def _param(self, param: Param | Size | int | None, group: Group) -> Cell:
         key = ("param", param)
         if key in group._memo:
             return group._memo[key]

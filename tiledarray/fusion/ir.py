@@ -24,6 +24,13 @@ class Param:
     kind: type
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A length that the planner itself puts into a computation: an argument of the kernel."""
+
+    count: int
+
+
 @dataclass(eq=False, slots=True)
 class Value:
     """One op of the recording; ``args`` are values, parameters and integers (``None``: 0)."""

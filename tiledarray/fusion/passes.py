@@ -23,7 +23,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     grouping decides what is stored, which tiling needs to know all accesses; placing needs the
     passes that grouping found and the chunks that tiling chose.
     """
-    builder, outputs = rewrite(signature)
+    builder, outputs = rewrite(signature, target)
     outputs = [_as_stored(builder, value) for value in outputs]
     forced: set[Value] = set()
     while True:

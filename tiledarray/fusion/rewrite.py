@@ -13,20 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import Param, Value
-from tiledarray.ops import elementwise, movement
+from tiledarray.fusion.ir import Param, Size, Value
+from tiledarray.fusion.target import Target
+from tiledarray.ops import elementwise, movement, reduction
 from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
 
 SMALL_REDUCTION = 8
+MANY_ROWS = 64
 
 
 class Builder:
     """Makes values, one of each; keeps which rules fired."""
 
-    def __init__(self, shared: frozenset[int] = frozenset()) -> None:
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self.values: list[Value] = []
         self.fired: Counter[str] = Counter()
-        self.shared: set[int] = set(shared)
+        self.shared: set[int] = set()
         self.origin: dict[Value, int] = {}
         self._known: dict[Any, Value] = {}
 
@@ -151,6 +154,30 @@ def _deviation_of_one(builder: Builder, point: Value, accumulate: Any, shape: tu
     return _cast(builder, nothing, dtype)
 
 
+def deviation_in_two_passes(  # type: ignore[no-untyped-def]
+    builder, op, attrs, args, shape, dtype
+):
+    """A row that stays on chip is read twice for nothing: first its mean, then the squares."""
+    inner = args[0]
+    axes, accumulate = attrs
+    loop = accumulate if accumulate is not None else inner.dtype
+    rank = len(inner.shape)
+    length = prod(inner.shape[axis] for axis in axes)
+    if (op.name != "deviation" or loop.kind != "f" or dtype != loop or len(shape) == 0
+            or axes != tuple(range(rank - len(axes), rank)) or prod(shape) < MANY_ROWS
+            or not builder.target.holds_row(length, inner.dtype.itemsize)):
+        return None
+    binary = (loop, loop)
+    wide = _cast(builder, inner, loop)
+    total = builder.make(reduction.sum, (axes, loop), (wide,), shape, loop)
+    mean = builder.make(elementwise.BY_NAME["divide"], binary, (total, Size(length)), shape, loop)
+    column = shape + (1,) * len(axes)
+    mean = builder.make(movement.reshape, None, (mean,), column, loop)
+    apart = builder.make(elementwise.BY_NAME["subtract"], binary, (wide, mean), inner.shape, loop)
+    square = builder.make(elementwise.BY_NAME["multiply"], binary, (apart, apart), inner.shape, loop)
+    return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
+
+
 def unroll_small_reduction(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
     """A handful of elements is combined directly: it fuses like any elementwise work."""
     inner = args[0]
@@ -212,19 +239,20 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
         reshape_before_elementwise,
     ),
-    Reduction: (reduction_without_unit_axes, reduction_of_reshape, unroll_small_reduction),
+    Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
+                unroll_small_reduction),
     AxisView: (view_of_nothing_moved,),
     Elementwise: (cast_to_same,),
 }
 
 
-def rewrite(signature: tuple[Any, ...]) -> tuple[Builder, list[Value]]:
+def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[Value]]:
     """Build the values of a signature; return them and the outputs."""
     entries, kinds, outputs = signature[:3]
     uses = Counter(ref for entry in entries if entry[0] is not None
                    for ref in entry[4:] if ref is not None and ref >= 0)
     uses.update(outputs)
-    builder = Builder()
+    builder = Builder(target)
     made: list[Value] = []
     for number, entry in enumerate(entries):
         before = len(builder.values)

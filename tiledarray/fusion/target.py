@@ -29,6 +29,12 @@ class Target:
     kind: Literal["cpu", "cuda"]
     workers: int
 
+    def holds_row(self, length: int, itemsize: int) -> bool:
+        """Whether a row of that many elements stays on chip between passes."""
+        if self.kind == "cuda":
+            return length <= DEVICE_ROW_ELEMENTS
+        return length * itemsize <= HOST_ROW_BYTES
+
     def refuse_row(
         self, shape: tuple[int, ...], reduced: frozenset[int], cells: Iterable[Cell]
     ) -> str | None:

@@ -249,7 +249,7 @@ template <class T> struct Deviation {
   }
   TA_MEMBER static void absorb(Total& total, const Lane& lane) {
     const W sum = cast<W>(lane.sum);
-    const f64 count = lane.count, inverse = count == 0.0 ? 0.0 : 1.0 / count;
+    const f64 count = lane.count, inverse = count == 0.0 ? 0.0 : near_reciprocal(count);
     const W offset = scaled(sum, inverse);
     f64 squares = f64(lane.squares) - squared(sum) * inverse;
     squares = squares < 0.0 ? 0.0 : squares;
@@ -262,7 +262,7 @@ template <class T> struct Deviation {
   }
   TA_MEMBER static void merge(Total& total, const Total& other) {
     const f64 count = total.count + other.count;
-    const f64 share = count == 0.0 ? 0.0 : other.count / count;
+    const f64 share = count == 0.0 ? 0.0 : other.count * near_reciprocal(count);
     const W gap = m_subtract(other.mean, total.mean);
     const f64 between = squared(gap) * total.count * share;
     total.mean = add_wide(total.mean, scaled(gap, share));
@@ -272,27 +272,45 @@ template <class T> struct Deviation {
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.squares); }
 };
 
-#ifndef __CUDACC__
 template <class T, int V> struct LaneArray<Deviation<T>, V> {
   using R = Deviation<T>;
   using X = typename R::X;
+  using Real = typename R::Real;
   X shift[V], sum[V];
-  typename R::Real squares[V], count[V];
+  Real squares[V];
+#ifdef __CUDACC__
+  int chunks;  // a thread's lanes take part all or none, so one count serves them
+  TA_MEMBER void reset(int v) {
+    shift[v] = sum[v] = X{};
+    squares[v] = 0;
+    chunks = 0;
+  }
+  TA_MEMBER bool begin(int v) {
+    if (v == 0) ++chunks;
+    return chunks == 1;
+  }
+  TA_MEMBER Real counted(int) const { return Real(chunks); }
+#else
+  Real count[V];
   TA_MEMBER void reset(int v) {
     shift[v] = sum[v] = X{};
     squares[v] = count[v] = 0;
   }
+  TA_MEMBER bool begin(int v) {
+    count[v] += 1;
+    return count[v] == 1;
+  }
+  TA_MEMBER Real counted(int v) const { return count[v]; }
+#endif
   TA_MEMBER void add(int v, const T& value, idx) {
     const X x = cast<X>(value);
-    shift[v] = count[v] == 0 ? x : shift[v];
+    shift[v] = begin(v) ? x : shift[v];
     const X d = m_subtract(x, shift[v]);
     accumulate(sum[v], d);
     squares[v] += squared(d);
-    count[v] += 1;
   }
-  TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], count[v]}; }
+  TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], counted(v)}; }
 };
-#endif
 
 enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total
 
@@ -417,36 +435,36 @@ template <int TX, class R> TA_FN typename R::Total across(typename R::Total tota
 }
 
 template <class R, int V> struct RowAccumulator {
-  typename R::Lane lane[V];
+  LaneArray<R, V> lane;
   typename R::Total total;
   TA_MEMBER RowAccumulator() {
     total = R::total();
-    _Pragma("unroll") for (int v = 0; v < V; ++v) lane[v] = R::lane();
+    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {
     _Pragma("unroll") for (int v = 0; v < V; ++v) {
-      R::absorb(total, lane[v]);
-      lane[v] = R::lane();
+      R::absorb(total, lane.get(v));
+      lane.reset(v);
     }
   }
   template <int TX> TA_MEMBER typename R::Total finish() { return across<TX, R>(total); }
 };
 
 template <class R, int V> struct ColumnAccumulator {
-  typename R::Lane lane[V];
+  LaneArray<R, V> lane;
   typename R::Total total[V];
   TA_MEMBER ColumnAccumulator() {
     _Pragma("unroll") for (int v = 0; v < V; ++v) {
-      lane[v] = R::lane();
+      lane.reset(v);
       total[v] = R::total();
     }
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {
     _Pragma("unroll") for (int v = 0; v < V; ++v) {
-      R::absorb(total[v], lane[v]);
-      lane[v] = R::lane();
+      R::absorb(total[v], lane.get(v));
+      lane.reset(v);
     }
   }
   // Merge over ty; every thread of a column gets the result.
