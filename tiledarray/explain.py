@@ -260,34 +260,35 @@ def _step_lines(step: StepReport) -> list[str]:
     def add(heading: str, text: str) -> None:
         lines.extend(_wrapped(text, f"  {heading:<9}"))
 
-    for heading in ("why", "domain", "tile"):
-        if heading in step.notes:
-            add(heading, step.notes[heading])
+    def add_notes(*headings: str) -> None:
+        for heading in headings:
+            if heading in step.notes:
+                add(heading, step.notes[heading])
+
+    add_notes("why", "domain", "tile")
     for number, (place, names) in enumerate(step.fused):
-        at = f"{place}  " if place else ""
-        if step.kind == "kernel" or place:
-            add("" if number else "ops", f"{at}{counted(names)}")
-    for heading in ("values", "update"):
-        if heading in step.notes:
-            add(heading, step.notes[heading])
+        add("" if number else "ops", f"{place}  {counted(names)}".lstrip())
+    add_notes("values", "update")
     for heading, uses in (("reads", step.reads), ("writes", step.writes)):
         for number, use in enumerate(uses):
             add("" if number else heading, _use_text(use))
     if step.bytes_moved:
-        work = f"{bytes_text(step.bytes_moved)} moved"
-        if step.kind == "kernel":
-            work += f", {step.flops:.3g} flops"
-        add("work", work)
-    if "device" in step.notes:
-        add("device", step.notes["device"])
-    times = []
-    if step.predicted is not None:
-        times.append(f"at least {time_text(step.predicted)} predicted ({step.bound}-bound)")
-    if step.measured is not None:
-        times.append(f"{time_text(step.measured)} measured")
+        flops = f", {step.flops:.3g} flops" if step.kind == "kernel" else ""
+        add("work", f"{bytes_text(step.bytes_moved)} moved{flops}")
+    add_notes("device")
+    times = _times(step)
     if times:
-        add("time", ", ".join(times))
+        add("time", times)
     return lines
+
+
+def _times(step: StepReport) -> str:
+    parts = []
+    if step.predicted is not None:
+        parts.append(f"at least {time_text(step.predicted)} predicted ({step.bound}-bound)")
+    if step.measured is not None:
+        parts.append(f"{time_text(step.measured)} measured")
+    return ", ".join(parts)
 
 
 def _use_text(use: ArrayUse) -> str:

@@ -19,7 +19,7 @@ from tiledarray.fusion.place import inner_axes, passes_needed
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.graph import Site, location
 from tiledarray.measure import arithmetic_rate, copy_bandwidth
-from tiledarray.ops.op import Leaf, Reshape, Update
+from tiledarray.ops.op import Leaf, Update
 
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
 _VALUE = re.compile(r"%(\d+):[\w.]+")
@@ -280,8 +280,7 @@ class Reporter:
         writes = [self._use(value, value.nbytes, self._destination(value, step))]
         moved = sum(use.nbytes for use in [*reads, *writes])
         return StepReport(number, "library call", value.op.name,
-                          fused=[(self.place(value), [value.op.name])], reads=reads, writes=writes,
-                          bytes_moved=moved)
+                          fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
 
     def _kernel(self, kernel: Kernel, number: int) -> StepReport:
         device = self.executable.device
@@ -296,6 +295,13 @@ class Reporter:
             notes=self._notes(kernel),
             source=source_of(kernel, self.executable.programs[kernel]),
         )
+
+    def fused(self, step: Step) -> list[tuple[str, list[str]]]:
+        """Member ops of a step by the line that recorded them, in order."""
+        if isinstance(step, Kernel):
+            return self._fused(step)
+        value = step.value if isinstance(step, (Call, Allocate)) else step.target
+        return [(self.place(value), [value.op.name])]
 
     def _fused(self, kernel: Kernel) -> list[tuple[str, list[str]]]:
         lines: dict[str, list[str]] = {}
