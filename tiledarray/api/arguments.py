@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -11,15 +11,19 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from tiledarray import fallback
 from tiledarray.api.blocks import stack_nodes
 from tiledarray.api.registry import Function, NotNative
-from tiledarray.array import TiledArray
 from tiledarray.graph import Node
 from tiledarray.handle import Handle, as_node, host_array, wrap
 from tiledarray.runtime.device import resolve
 from tiledarray.signatures import Shape, is_numeric
 
+if TYPE_CHECKING:
+    TiledArray = Any  # its operators come from a table, which a type checker cannot read
+else:
+    from tiledarray.array import TiledArray
+
 __all__ = [
     "TiledArray", "arrays_of", "check_with_numpy", "common_dtype", "default_device",
-    "device_of", "give", "handle_of", "host", "is_numeric", "normalize_axis_index",
+    "device_of", "give", "handle_of", "host", "is_numeric", "is_ours", "normalize_axis_index",
     "normalize_axis_tuple", "refuse", "stand_in",
 ]
 
@@ -33,6 +37,11 @@ def device_of(*values: Any) -> Any:
     """Return the device of the first array of ours among nested arguments, or the default."""
     found = fallback.first_handle(values)
     return default_device() if found is None else found.node.device
+
+
+def is_ours(value: Any) -> TypeGuard[TiledArray]:
+    """Whether the value is an array of ours."""
+    return isinstance(value, Handle)
 
 
 def handle_of(value: Any, device: Any = None) -> TiledArray:
@@ -94,7 +103,7 @@ def refuse(condition: Any) -> None:
 
 def stand_in(value: Any) -> Any:
     """Return an array of the same shape and dtype that takes no memory, for asking NumPy."""
-    if isinstance(value, (Handle, Node)):
+    if is_ours(value):
         return np.broadcast_to(np.zeros((), value.dtype), value.shape)
     return value
 
@@ -135,6 +144,6 @@ def shape_of(value: Any) -> Shape:
     if isinstance(value, Handle):
         value = host_array(value)
     elif isinstance(value, (tuple, list)):
-        value = [int(size) if isinstance(size, Handle) else size for size in value]
+        value = [int(size) if is_ours(size) else size for size in value]
     # NumPy checks it, in its own words, where no memory is taken.
     return np.broadcast_shapes(np.empty(value, np.dtype([])).shape)

@@ -16,6 +16,7 @@ from tiledarray.api.arguments import (
     handle_of,
     host,
     is_numeric,
+    is_ours,
     node_of,
     refuse,
     shape_of,
@@ -157,7 +158,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> TiledArray:
 
 @implements(np.from_dlpack)
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> TiledArray:
-    result = x.copy() if isinstance(x, Handle) else _imported(x, copy)
+    result = x.copy() if is_ours(x) else _imported(x, copy)
     return result if device is None else result.to(device)
 
 
@@ -184,7 +185,7 @@ def _constant_like(original: Callable[..., Any], value: int) -> Callable[..., An
 
 
 def _filled_like(a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> TiledArray:
-    like = a if isinstance(a, (Handle, np.ndarray)) else handle_of(a)
+    like: Any = a if isinstance(a, (Handle, np.ndarray)) else handle_of(a)
     refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray)
     target = _device(device, a)
     return filled(
@@ -209,7 +210,7 @@ def full(
 ) -> TiledArray:
     target = _device(device, fill_value if like is None else like)
     if dtype is None:
-        dtype = fill_value.dtype if isinstance(fill_value, Handle) else np.array(fill_value).dtype
+        dtype = fill_value.dtype if is_ours(fill_value) else np.array(fill_value).dtype
     return _full(shape_of(shape), fill_value, _numeric(dtype), target)
 
 
@@ -406,7 +407,8 @@ def linspace(
     ends = (start, stop)
     if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
                for end in ends):
-        found = np.linspace(host(start), host(stop), count, endpoint, retstep, dtype, axis)
+        linspaced: Any = np.linspace
+        found = linspaced(host(start), host(stop), count, endpoint, retstep, dtype, axis)
         values, step = found if retstep else (found, None)
         result = _wrapped(values, target)
         return (result, step) if retstep else result

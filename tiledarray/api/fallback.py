@@ -26,7 +26,8 @@ _PLAIN = frozenset((
 ))
 # Submodules whose functions make arrays; the others are NumPy's own modules.
 _WRAPPED_MODULES = frozenset((
-    "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char", "numpy.rec",
+    "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
+    "numpy.rec",
 ))
 
 
@@ -48,7 +49,7 @@ def convert(name: str, value: Any) -> Any:
     """
     if isinstance(value, ModuleType):
         return _module(value) if value.__name__ in _WRAPPED_MODULES else value
-    if isinstance(value, type) or not callable(value):
+    if isinstance(value, (type, np.ufunc)) or not callable(value):
         return value
     try:
         ours = FUNCTIONS.get(value)
@@ -56,7 +57,7 @@ def convert(name: str, value: Any) -> Any:
         return value
     if ours is not None:
         return ours
-    if name.rpartition(".")[2] in _PLAIN or isinstance(value, np.ufunc):
+    if name.rpartition(".")[2] in _PLAIN:
         return value
     return wrap_function(name, value)
 
@@ -96,7 +97,9 @@ def kind_of(name: str) -> str:
     (NumPy makes or counts the values), ``"fallback"`` (NumPy on host copies) or ``"constant"``
     (NumPy's own object: dtypes, exceptions, modules, functions that touch no arrays).
     """
-    value = functools.reduce(getattr, name.split("."), np)
+    value: Any = np
+    for part in name.split("."):
+        value = getattr(value, part)
     if isinstance(value, np.ufunc):
         return "fallback" if value is np.isnat else KINDS.get(value.__name__, "native")
     if isinstance(value, type) or not callable(value):

@@ -17,6 +17,7 @@ from tiledarray.api.arguments import (
     give,
     handle_of,
     host,
+    is_ours,
     node_of,
     normalize_axis_index,
     refuse,
@@ -100,7 +101,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     values = [_operand(value, device) for value in (*choicelist, default)]
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in values))
     refuse(dtype.kind not in "biufc")
-    result = handle_of(values[-1] if not isinstance(default, Handle) else default, device)
+    result = handle_of(values[-1] if not is_ours(default) else default, device)
     result = result.astype(dtype)
     for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
         result = wrap(record.elementwise(_WHERE, mask.node, value, result.node))
@@ -136,7 +137,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
 @implements(np.piecewise)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> TiledArray:
     array = handle_of(x)
-    if isinstance(condlist, (Handle, np.ndarray)) and np.ndim(condlist) <= 1 and array.ndim:
+    if hasattr(condlist, "ndim") and condlist.ndim <= 1 and array.ndim:
         condlist = [condlist]
     refuse(not isinstance(condlist, (list, tuple)) or not condlist)
     if np.isscalar(condlist[0]) or (isinstance(condlist[0], list) and array.ndim):
@@ -174,7 +175,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     if axis is None or array.ndim == 0:
         array, axis = array.reshape(-1), 0 if axis is None else axis
     axis = normalize_axis_index(axis, array.ndim)
-    places = indices if isinstance(indices, Handle) else np.asarray(indices)
+    places = indices if is_ours(indices) else np.asarray(indices)
     if places.dtype.kind not in "iu":
         refuse(places.dtype.kind != "b" and places.size != 0)
         places = places.astype(np.intp)
@@ -229,11 +230,11 @@ def extract(condition: Any, arr: Any) -> TiledArray:
 
 
 @implements(np.copyto)
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    refuse(not isinstance(dst, Handle))
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    refuse(not is_ours(dst))
     source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)
-    kind = source.dtype if isinstance(source, Handle) else np.min_scalar_type(source)
-    if not isinstance(source, Handle):
+    kind = source.dtype if is_ours(source) else np.min_scalar_type(source)
+    if not is_ours(source):
         np.copyto(np.empty(0, dst.dtype), source, casting)  # NumPy says whether it may be written
     elif not np.can_cast(kind, dst.dtype, casting):
         raise TypeError(
@@ -244,7 +245,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         dst[...] = source
         return
     mask = handle_of(where, dst.device)
-    value = source if not isinstance(source, Handle) else source.astype(dst.dtype)
+    value = source if not is_ours(source) else source.astype(dst.dtype)
     value = handle_of(value, dst.device).astype(dst.dtype)
     node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
     dst.store(wrap(node))
@@ -252,7 +253,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    refuse(not isinstance(a, Handle) or np.ndim(values) != 0)
+    refuse(not is_ours(a) or np.ndim(values) != 0)
     holds = handle_of(mask, a.device)
     if holds.shape != a.shape:
         raise ValueError("putmask: mask and data must be the same size")
@@ -261,7 +262,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    refuse(not isinstance(a, Handle) or wrap or np.ndim(val) != 0)
+    refuse(not is_ours(a) or wrap or np.ndim(val) != 0)
     if a.ndim < 2:
         raise ValueError("array must be at least 2-d")
     shape = a.shape
@@ -323,7 +324,7 @@ triu_indices = _triangle_indices(np.triu_indices)
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    refuse(order != "C" or not isinstance(indices, Handle) or indices.ndim == 0)
+    refuse(order != "C" or not is_ours(indices) or indices.ndim == 0)
     sizes = tuple(int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     refuse(indices.dtype.kind not in "iu" or 0 in sizes)
     total = int(np.prod(sizes, dtype=object))
@@ -347,9 +348,9 @@ class _Joiner:
     def __getitem__(self, key: Any) -> Any:
         """Return the joined array."""
         items = key if isinstance(key, tuple) else (key,)
-        if not self._column and all(isinstance(item, Handle) and item.ndim == 1 for item in items):
+        if not self._column and all(is_ours(item) and item.ndim == 1 for item in items):
             return concatenate(items)
-        if self._column and all(isinstance(item, Handle) and item.ndim == 1 for item in items):
+        if self._column and all(is_ours(item) and item.ndim == 1 for item in items):
             return concatenate([item[:, None] for item in items], 1)
         name = "c_" if self._column else "r_"
         return written_back(name, self._original.__getitem__, (key,), {})

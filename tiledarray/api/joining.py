@@ -16,6 +16,7 @@ from tiledarray.api.arguments import (
     common_dtype,
     give,
     handle_of,
+    is_ours,
     normalize_axis_index,
     refuse,
 )
@@ -31,13 +32,13 @@ __all__ = [
 
 
 def _parts(arrays: Any) -> list[TiledArray]:
-    if isinstance(arrays, Handle):
+    if is_ours(arrays):
         return [arrays[place] for place in range(len(arrays))]
     refuse(not isinstance(arrays, (list, tuple)))
     return arrays_of(*arrays)
 
 
-def _result_dtype(parts: Sequence[Any], dtype: Any, casting: str, out: Any) -> np.dtype[Any]:
+def _result_dtype(parts: Sequence[Any], dtype: Any, casting: Any, out: Any) -> np.dtype[Any]:
     found = common_dtype(parts) if dtype is None else np.dtype(dtype)
     if out is not None:
         refuse(dtype is not None)

@@ -196,14 +196,14 @@ def matrix_power(a: Any, n: Any) -> TiledArray:
     if power < 0:
         array, power = inv(array), -power
     refuse(power == 0)
-    result = None
+    result: Any = None
     while power:
         power, bit = divmod(power, 2)
         if bit:
             result = array if result is None else matmul_of(result, array)
         if power:
             array = matmul_of(array, array)
-    return result.copy() if result is array else result  # type: ignore[union-attr]
+    return result.copy() if result is array else result
 
 
 # Norms and what the array API has here -----------------------------------------------------------

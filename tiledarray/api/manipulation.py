@@ -15,6 +15,7 @@ from tiledarray.api.arguments import (
     arrays_of,
     handle_of,
     host,
+    is_ours,
     normalize_axis_index,
     normalize_axis_tuple,
     refuse,
@@ -420,8 +421,8 @@ def _block_parts(arrays: Any, depth: int) -> tuple[Any, int]:
 
 
 def _joined(parts: Any, depth: int, ndim: int) -> TiledArray:
-    if isinstance(parts, Handle):
-        return parts.reshape((1,) * (ndim - parts.ndim) + parts.shape)  # type: ignore[attr-defined]
+    if is_ours(parts):
+        return parts.reshape((1,) * (ndim - parts.ndim) + parts.shape)
     return concatenate([_joined(part, depth - 1, ndim) for part in parts], -depth)
 
 
@@ -430,17 +431,17 @@ def _joined(parts: Any, depth: int, ndim: int) -> TiledArray:
 
 @implements(np.shape)
 def shape(a: Any) -> tuple[int, ...]:
-    return a.shape if isinstance(a, Handle) else np.shape(host(a))
+    return a.shape if is_ours(a) else np.shape(host(a))
 
 
 @implements(np.ndim)
 def ndim(a: Any) -> int:
-    return a.ndim if isinstance(a, Handle) else np.ndim(host(a))
+    return a.ndim if is_ours(a) else np.ndim(host(a))
 
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
-    if not isinstance(a, Handle):
+    if not is_ours(a):
         return np.size(host(a), axis)
     if axis is None:
         return a.size

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.api.arguments import is_ours
 from tiledarray.handle import Handle
 from tiledarray.recorder import look
 
@@ -28,4 +29,4 @@ def evaluate(*arrays: Any) -> Any:
 
 def asnumpy(array: Any) -> np.ndarray[Any, Any]:
     """Return the value as a NumPy array: a new one, which may be written."""
-    return array.numpy() if isinstance(array, Handle) else np.asarray(array)
+    return array.numpy() if is_ours(array) else np.asarray(array)

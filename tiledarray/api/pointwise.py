@@ -16,12 +16,13 @@ from tiledarray.api.arguments import (
     give,
     handle_of,
     host,
+    is_ours,
     node_of,
     refuse,
 )
 from tiledarray.api.registry import implements
 from tiledarray.graph import Node
-from tiledarray.handle import SCALARS, Handle, as_operand, wrap
+from tiledarray.handle import SCALARS, as_operand, wrap
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.signatures import broadcast
 
@@ -141,7 +142,7 @@ def nan_to_num(
 
 def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -> TiledArray:
     """Return ``first`` where the condition holds; of the dtype of ``second``."""
-    if not isinstance(first, Handle):
+    if not is_ours(first):
         first = wrap(node_of(np.asarray(host(first)).astype(dtype), second.device))
     return wrap(record.elementwise(
         BY_NAME["where"], condition.node, first.astype(dtype).node, second.node
@@ -190,7 +191,7 @@ def isrealobj(x: Any) -> bool:
 
 @implements(np.iscomplexobj)
 def iscomplexobj(x: Any) -> bool:
-    return bool(x.dtype.kind == "c") if isinstance(x, Handle) else np.iscomplexobj(host(x))
+    return bool(x.dtype.kind == "c") if is_ours(x) else np.iscomplexobj(host(x))
 
 
 @implements(np.real_if_close)
@@ -236,17 +237,24 @@ def sinc(x: Any) -> TiledArray:
 # Comparisons with a tolerance -----------------------------------------------------------------
 
 
+def _inexact(value: Any) -> Any:
+    """Return integers as floats: abs(the least int) and unsigned differences come out right."""
+    if type(value) is int:
+        return float(value)
+    if is_ours(value) and value.dtype.kind in "iub":
+        return value.astype(np.result_type(value.dtype, 1.0))
+    return value
+
+
 @implements(np.isclose)
 def isclose(
     a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
 ) -> TiledArray:
     x = a if type(a) in SCALARS else handle_of(a, device_of(a, b))
     y = b if type(b) in SCALARS else handle_of(b, device_of(a, b))
-    if not isinstance(x, Handle):
+    if not is_ours(x):
         x, y = arrays_of(x, y)
-    if type(y) is int or (isinstance(y, Handle) and y.dtype.kind in "iub"):
-        # So that abs(the least int) and unsigned differences come out right.
-        y = float(y) if type(y) is int else y.astype(np.result_type(y.dtype, 1.0))
+    y = _inexact(y)
     close = _U["less_equal"](abs(x - y), atol + rtol * abs(y))
     result = close & _U["isfinite"](y) | _U["equal"](x, y)
     if equal_nan:

@@ -132,9 +132,10 @@ def digitize(x: Any, bins: Any, right: bool = False) -> TiledArray:
     steps = np.diff(order)
     if not ((steps >= 0).all() or (steps <= 0).all()):
         raise ValueError("bins must be monotonically increasing or decreasing")
+    side = "left" if right else "right"
     if order.size > 1 and order[0] > order[-1]:
-        return len(order) - searchsorted(edges[::-1], values, "left" if not right else "right")
-    return searchsorted(edges, values, "left" if right else "right")
+        return len(order) - searchsorted(edges[::-1], values, side)
+    return searchsorted(edges, values, side)
 
 
 # Order statistics -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tiledarray.array import TiledArray
 from tiledarray.runtime.device import resolve
 
 
-class _ArrayType(type(np.ndarray)):
+class _ArrayType(type):
     """Makes ``isinstance(x, ndarray)`` true for both kinds of array."""
 
     def __instancecheck__(cls, instance: Any) -> bool:

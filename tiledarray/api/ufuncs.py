@@ -62,7 +62,7 @@ class UFunc:
             args, out = args[: original.nin], args[original.nin:]
         if out is not None and not isinstance(out, tuple):
             out = (out,)
-        leading = fallback.first_handle((args, out, kwargs.get("where")))
+        leading: Any = fallback.first_handle((args, out, kwargs.get("where")))
         if leading is None and all(isinstance(value, _PLAIN) for value in args):
             return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
         device = device_of(leading)

@@ -64,9 +64,10 @@ def _joined(path: str) -> Callable[..., Any]:
     """Return the reference of a function that takes a sequence of arrays."""
 
     def reference(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
-        function = _find(xp, path)
+        function = getattr(xp, path, None)
         if function is None:
-            return xp.asarray(_find(np, path)([xp.asnumpy(x) for x in inputs], **dict(attrs)))
+            function = getattr(np, path)
+            return xp.asarray(function([xp.asnumpy(x) for x in inputs], **dict(attrs)))
         return function(inputs, **dict(attrs))
 
     return reference
