@@ -21,6 +21,7 @@ from tiledarray.graph import Site, location
 from tiledarray.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.ops.op import Leaf, Update
 
+INSTALLED = frozenset(("site-packages", "dist-packages"))
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
 _VALUE = re.compile(r"%(\d+):[\w.]+")
 _KERNEL = re.compile(r"\bkernel (\d+)")
@@ -37,6 +38,8 @@ def place_text(site: Site | None) -> str:
     path = Path(file)
     if "ipykernel" in file or path.name.startswith("ipython-input"):
         return f"cell:{line}"
+    for folder in INSTALLED.intersection(path.parts):
+        return f"{file.rpartition(folder)[2].lstrip(os.sep)}:{line}"
     relative = os.path.relpath(path)
     return f"{path.name if relative.startswith('..') else relative}:{line}"
 

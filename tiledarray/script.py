@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -35,12 +36,11 @@ import numpy
 import tiledarray
 from tiledarray import config
 from tiledarray.errors import TiledArrayError
-from tiledarray.report import time_text
+from tiledarray.report import INSTALLED, time_text
 from tiledarray.runtime.device import resolve
 from tiledarray.session import Session
 
 PROJECT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
-INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 Namespace = dict[str, Any]
 
@@ -125,6 +125,8 @@ class Replacement:
 
 def stand_in(name: str, wanted: Sequence[str] = ()) -> Any:
     """Return what stands for a module of NumPy's: ours, or NumPy's own where there is none."""
+    if name == "numpy":
+        return _namespace()
     module: Any = tiledarray
     for part in name.split(".")[1:]:
         module = getattr(module, part, None)
@@ -132,6 +134,22 @@ def stand_in(name: str, wanted: Sequence[str] = ()) -> Any:
         return sys.modules[name]
     if "*" in wanted:
         return _starred(name, module)
+    return module
+
+
+@functools.cache
+def _namespace() -> ModuleType:
+    """Return tiledarray's namespace with NumPy's version, which scripts ask for."""
+    module = ModuleType("tiledarray", tiledarray.__doc__)
+    variables = vars(module)
+    variables.update(vars(tiledarray))
+    variables.update(__version__=numpy.__version__, __all__=numpy.__all__)
+
+    def find(name: str) -> Any:
+        variables[name] = getattr(tiledarray, name)
+        return variables[name]
+
+    variables["__getattr__"] = find
     return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections import Counter
 from time import perf_counter
 from types import TracebackType
@@ -110,9 +111,8 @@ def _entry_lines(entry: StepTime) -> list[str]:
     rate = f"  {bytes_text(entry.nbytes / entry.seconds)}/s" if entry.nbytes else ""
     lines = [f"    {time_text(entry.seconds):>8} {entry.runs:>7,} x  {entry.name}{rate}"]
     reporter = Reporter(entry.executable, entry.executable.sites)
-    for place, names in reporter.fused(entry.step)[:OPS_SHOWN]:
-        text = counted(names)
-        lines.append(f"{'':24}{place}  {text if len(text) < OPS_SHOWN else text[:OPS_SHOWN] + '...'}")
+    for place, names in reporter.fused(entry.step)[:LISTED]:
+        lines.append(f"{'':24}{place}  {textwrap.shorten(counted(names), OPS_SHOWN)}")
     return lines
 
 
