@@ -316,7 +316,12 @@ enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total
 
 #ifdef __CUDACC__
 // ============================================ device =============================================
-#define TA_KERNEL(NAME, ARGS) extern "C" __global__ void __launch_bounds__(TX* TY) NAME(const ARGS a)
+#ifdef TA_BLOCKS_RESIDENT
+#define TA_BOUNDS __launch_bounds__(TX* TY, TA_BLOCKS_RESIDENT)
+#else
+#define TA_BOUNDS __launch_bounds__(TX* TY)
+#endif
+#define TA_KERNEL(NAME, ARGS) extern "C" __global__ void TA_BOUNDS NAME(const ARGS a)
 #define TA_BLOCKS(b) \
   const idx b = blockIdx.x; \
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX; \
