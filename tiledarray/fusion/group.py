@@ -40,6 +40,7 @@ from tiledarray.ops.op import (
 )
 
 EXPENSIVE = 8
+SPREAD = 256
 MAX_CELLS = 700
 MAX_LOADS = 64
 
@@ -114,6 +115,9 @@ class Grouper:
         self.group_of: dict[Value, Group] = {}
         self.ancestors: dict[int, set[int]] = {}
         self.shared_loads: defaultdict[Value, list[Group]] = defaultdict(list)
+        self.homes: defaultdict[Value, list[Group]] = defaultdict(list)
+        self.reads = reads_below(self.values, self.stored)
+        self._promoted: list[tuple[Value, Group]] = []
 
     def run(self) -> list[Group]:
         """Assign every sink to a group."""
@@ -187,6 +191,7 @@ class Grouper:
         before = len(group.cells)
         memo = dict(group._memo)
         reduced, depends, phases = group.reduced, set(group.depends), group.phases
+        self._promoted = []
         try:
             sink = self._lower_sink(value, group)
             self._check(sink, group)
@@ -194,14 +199,45 @@ class Grouper:
             del group.cells[before:]
             group._memo = memo
             group.reduced, group.depends, group.phases = reduced, depends, phases
+            self.stored.difference_update(promoted for promoted, _ in self._promoted)
             return str(refusal)
+        for promoted, home in self._promoted:
+            self._store_in(promoted, home)
         group.sinks.append(sink)
         self.group_of[value] = group
         self._close_dependencies(group)
         for cell in group.cells[before:]:
             if cell.access is not None:
                 self.shared_loads[storage(cell.access.value)].append(group)
+            elif cell.kind == "apply":
+                self.homes[cell.value].append(group)
         return None
+
+    def _home(self, value: Value, group: Group) -> Group | None:
+        """An earlier kernel that has the value in hand, where reading it back is less work."""
+        if self.reads[value] < 2 or not value.shape:
+            return None
+        for home in self.homes[value]:
+            if (home is not group and self._place_in(value, home) is not None
+                    and group.number not in self.ancestors[home.number]
+                    and value.size <= 2 * _largest_access(home)):
+                return home
+        return None
+
+    def _place_in(self, value: Value, home: Group) -> Sink | None:
+        """The value as a sink of a kernel that computes it where it could be stored from."""
+        for level in ("full", "row") if home.reduced else ("full",):
+            index = self._match(value.shape, home, level)
+            if index is not None and (value, index) in home._memo:
+                return Sink(value, home._memo[value, index], level, index)  # type: ignore[arg-type]
+        return None
+
+    def _store_in(self, value: Value, home: Group) -> None:
+        """Have a kernel write a value that it computes on its way."""
+        sink = self._place_in(value, home)
+        assert sink is not None
+        home.sinks.append(sink)
+        self.group_of[value] = home
 
     def _check(self, sink: Sink, group: Group) -> None:
         if len(group.cells) > MAX_CELLS:
@@ -307,6 +343,14 @@ class Grouper:
             return self._reduced(value, index, group)
         if value in self.stored or isinstance(value.op, (Leaf, Reduction, Reshape, Item, Library)):
             return self._load(value, index, group, key)
+        if isinstance(value.op, Elementwise):
+            home = self._home(value, group)
+            if home is not None:
+                self._promoted.append((value, home))
+                self.stored.add(value)
+                group.depends.add(home.number)
+                self.ancestors[group.number] |= {home.number} | self.ancestors[home.number]
+                return self._load(value, index, group, key)
         return self._compute(value, index, group)
 
     def _reduced(self, value: Value, index: Index, group: Group) -> Cell:
@@ -435,10 +479,21 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
             elementwise_args(value))
         cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
     for value in values:
-        if isinstance(value.op, Elementwise) and cost[value] >= EXPENSIVE and value.shape:
-            if _computed_often(value, users):
+        if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1:
+            if cost[value] >= EXPENSIVE and _computed_often(value, users):
+                stored.add(value)
+            elif _spread_far(value, users):
                 stored.add(value)
     return stored
+
+
+def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:
+    """Whether the value is read very many times for each time it would be computed."""
+    readers = [*users[value]]
+    readers += [user for view in users[value] if isinstance(view.op, AxisView)
+                for user in users[view]]
+    largest = max((user.size for user in readers if isinstance(user.op, Elementwise)), default=0)
+    return largest >= SPREAD * max(value.size, 1) and largest >= SPREAD * SPREAD
 
 
 def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
@@ -453,6 +508,23 @@ def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
         if isinstance(largest.op, (Elementwise, AxisView)) and largest.size >= 2 * value.size:
             return not _hoistable(value, largest)
     return False
+
+
+def reads_below(values: list[Value], stored: set[Value]) -> dict[Value, int]:
+    """How many stored arrays it takes to compute a virtual value again (at most)."""
+    reads: dict[Value, int] = {}
+    for value in values:
+        if value in stored or not isinstance(value.op, (Elementwise, AxisView)):
+            reads[value] = int(bool(value.shape) and not isinstance(value.op, Source))
+        else:
+            reads[value] = min(10**6, sum(reads[arg] for arg in elementwise_args(value)))
+    return reads
+
+
+def _largest_access(group: Group) -> int:
+    """Elements of the largest array that a group reads or writes."""
+    sizes = [cell.access.value.size for cell in group.cells if cell.access is not None]
+    return max([*sizes, *(sink.value.size for sink in group.sinks)], default=0)
 
 
 def _is_placement(view: Value) -> bool:

@@ -64,6 +64,7 @@ class Printer:
     device: bool
     lines: list[str] = field(default_factory=list)
     slots: dict[str, Slot] = field(default_factory=dict)
+    params: dict[int, int] = field(default_factory=dict)  # numbered as met: equal texts compile once
     depth: int = 1
 
     def __post_init__(self) -> None:
@@ -220,7 +221,8 @@ class Printer:
             kind = "f32" if loop.kind == "f" and loop.itemsize <= 4 else "f64"
         else:
             kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
-        return self.arg(Slot("param", f"{kind}_{param.index}", kind, number=param.index,
+        number = self.params.setdefault(param.index, len(self.params))
+        return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
 
     def _row(self) -> None:
