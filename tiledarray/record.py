@@ -35,9 +35,10 @@ from tiledarray.signatures import (
 )
 
 __all__ = [
+    "empty",
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
-    "cast", "elementwise", "expand_dims", "fallbacks", "flush", "full", "iota", "item", "leaf",
-    "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape", "shape_text",
+    "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota", "item",
+    "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape", "shape_text",
     "signature", "transpose", "unary", "update", "user_site", "view",
 ]
 
@@ -304,6 +305,16 @@ def broadcastable(shape: Shape, wanted: Shape) -> bool:
 def full(shape: Shape, value: Any, dtype: Any, device: Any) -> Node:
     """Record an array of one Python scalar."""
     return _new(movement.full, (value,), None, shape, dtype, device)
+
+
+def empty(shape: Shape, dtype: Any, device: Any) -> Node:
+    """Record an array of any old content: every element must be written before it is read."""
+    return _new(movement.empty, (), None, shape, dtype, device)
+
+
+def empty(shape: Shape, dtype: Any, device: Any) -> Node:
+    """Record an array whose elements are whatever its memory holds."""
+    return _new(movement.empty, (), None, shape, dtype, device)
 
 
 def iota(n: int, start: Any, step: Any, loop: Any, dtype: Any, device: Any) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -39,10 +40,43 @@ def runs_of(index: np.ndarray[Any, Any]) -> list[Run]:
     return runs
 
 
+def rolled(size: int, shift: int) -> list[Run]:
+    """Return the runs of an axis rolled by ``shift``."""
+    shift = shift % size if size else 0
+    runs = (Run(0, shift, size - shift, 1), Run(shift, size - shift, 0, 1))
+    return [run for run in runs if run.length]
+
+
+def padded(size: int, before: int, after: int, mode: str) -> list[Run]:
+    """Return the runs of an axis padded by elements of its own, as `numpy.pad` does."""
+    if max(before, after) >= size:  # several times round: few elements, so that NumPy may say
+        return runs_of(np.pad(np.arange(size), (before, after), mode))
+    end = before + size
+    sides = {
+        "edge": (Run(0, before, 0, 0), Run(end, after, size - 1, 0)),
+        "wrap": (Run(0, before, size - before, 1), Run(end, after, 0, 1)),
+        "reflect": (Run(0, before, before, -1), Run(end, after, size - 2, -1)),
+        "symmetric": (Run(0, before, before - 1, -1), Run(end, after, size - 1, -1)),
+    }[mode]
+    runs = (sides[0], Run(before, size, 0, 1), sides[1])
+    return [run for run in runs if run.length]
+
+
+def without(size: int, place: int) -> list[Run]:
+    """Return the runs of an axis with one element left out."""
+    runs = (Run(0, place, 0, 1), Run(place, size - place - 1, place + 1, 1))
+    return [run for run in runs if run.length]
+
+
+def count_regions(runs: Sequence[Sequence[Run]]) -> int:
+    """Return how many blocks `assemble` would write."""
+    return math.prod(len(axis_runs) for axis_runs in runs)
+
+
 def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
     """Record an array whose element at each place is the one that the runs of each axis name."""
     shape = tuple(sum(run.length for run in axis_runs) for axis_runs in runs)
-    result = record.full(shape, 0, node.dtype, node.device)
+    result = _unfilled(shape, node.dtype, node.device)
     for regions in product(*runs):
         axes = tuple(-1 if run.step == 0 else axis for axis, run in enumerate(regions))
         size = tuple(run.length for run in regions)
@@ -50,6 +84,13 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
         part = record.view(node, axes, steps, tuple(run.start for run in regions), size)
         result = put_block(result, part, tuple(run.at for run in regions))
     return result
+
+
+def _unfilled(shape: tuple[int, ...], dtype: Any, device: Any) -> Node:
+    """Record what blocks that cover it all are put into."""
+    if 0 in shape:
+        return record.full(shape, 0, dtype, device)
+    return record.empty(shape, dtype, device)
 
 
 def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
@@ -66,7 +107,7 @@ def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Nod
         return record.cast(parts[0], dtype)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    result = record.full(tuple(shape), 0, dtype, device)
+    result = record.empty(tuple(shape), dtype, device)
     starts = [0] * len(shape)
     for part in parts:
         result = put_block(result, record.cast(part, dtype), starts)

@@ -27,6 +27,7 @@ from tiledarray.fusion.ir import (
     through_view,
 )
 from tiledarray.fusion.target import Target
+from tiledarray.ops.movement import empty
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
@@ -280,6 +281,9 @@ class Grouper:
     # ---- lowering ------------------------------------------------------------------------
 
     def _lower_sink(self, value: Value, group: Group) -> Sink:
+        if value.op is empty:
+            cell = self._cell(group, value, kind="param", value=value, dtype=value.dtype)
+            return Sink(value, cell, "full", ())
         if isinstance(value.op, Reduction):
             return self._lower_reduction(value, group)
         if isinstance(value.op, Update):
@@ -398,8 +402,6 @@ class Grouper:
             axes = frozenset({index[0].axis}) - {-1}
             return self._cell(group, (value, index), kind="iota", value=value, dtype=value.dtype,
                               args=args, access=Access(value, index), axes=axes)
-        if not args:
-            raise Refusal("an uninitialised array is never read")
         return self._cell(group, (value, index), kind="apply", value=value, dtype=value.dtype,
                           args=args)
 
@@ -474,6 +476,8 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
             stored |= {value, value.args[0]}
         if isinstance(value.op, Update):
             stored |= {value, value.args[0]}
+        if value.op is empty:
+            stored.add(value)
         own = value.op.cost if isinstance(value.op, Elementwise) else 0
         below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
             elementwise_args(value))

@@ -43,7 +43,7 @@ class Builder:
                 self.fired[rule.__name__] += 1
                 return result
         key = (op, attrs, shape, dtype, *map(_key, args))
-        value = self._known.get(key)
+        value = None if op is movement.empty else self._known.get(key)
         if value is None:
             value = Value(len(self.values), op, attrs, tuple(args), shape, dtype)
             self._known[key] = value

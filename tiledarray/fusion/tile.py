@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from tiledarray.fusion.group import Group
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
@@ -170,27 +171,36 @@ def _on(access: Strided, axes: tuple[Axis, ...]) -> Strided:
 def _count_work(kernel: Kernel) -> None:
     """Least bytes the kernel can move (each array's touched part once), and its arithmetic."""
     points = prod(axis.size for axis in kernel.schedule.axes)
-    touched: dict[Value, int] = {}
-    for cell, access in kernel.loads.items():
-        if cell.kind == "load":
-            part = prod(axis.size for axis, stride in zip(kernel.schedule.axes, access.strides,
-                                                          strict=True) if stride)
-            touched[access.value] = max(
-                touched.get(access.value, 0),
-                min(part, access.value.size) * access.value.dtype.itemsize,
-            )
     written = sum(
         prod(axis.size for axis, stride in zip(kernel.schedule.axes, store.access.strides,
                                                strict=True) if stride)
         * store.access.value.dtype.itemsize for store in kernel.stores
     )
-    kernel.bytes_moved = sum(touched.values()) + written
+    kernel.bytes_moved = sum(bytes_read(kernel).values()) + written
     kernel.flops = sum(
         getattr(cell.value.op, "cost", 1)
         * prod(n for axis, n in enumerate(kernel.group.shape) if axis in cell.axes)
         for cell in kernel.cells if cell.kind in ("apply", "reduce")
     )
     kernel.flops += sum(points for cell in kernel.cells if cell.kind == "reduce")
+
+
+def bytes_read(kernel: Kernel) -> dict[Value, int]:
+    """Bytes of each array that a kernel reads; what is read at several places counts once."""
+    places: dict[Value, set[tuple[Any, ...]]] = {}
+    for cell, access in kernel.loads.items():
+        if cell.kind == "load":
+            sides = tuple(sorted(
+                (stride, axis.size) for axis, stride in
+                zip(kernel.schedule.axes, access.strides, strict=True) if stride
+            ))
+            places.setdefault(access.value, set()).add((access.offset, sides))
+    return {
+        value: value.dtype.itemsize * min(
+            value.size, sum(prod(size for _, size in sides) for _, sides in found)
+        )
+        for value, found in places.items()
+    }
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:
