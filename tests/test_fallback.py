@@ -81,6 +81,8 @@ def test_changes_are_written_back() -> None:
     assert array.tolist() == [0, 9, 2, 3]
     tiledarray.place(array, array > 2, [-1])
     assert array.tolist() == [0, -1, 2, -1]
+    numpy.put(array, [3], -2)
+    assert array.tolist() == [0, -1, 2, -2]
     numpy.putmask(array, array < 0, tiledarray.array([5.0, 6, 7, 8]))
     assert array.tolist() == [0, 6, 2, 8]
 

@@ -34,6 +34,7 @@ from tiledarray.runtime.device import resolve
 from tiledarray.views import Affine
 
 __all__ = [
+    "put", "place", "put_along_axis",
     "where", "nonzero", "flatnonzero", "argwhere", "select", "choose", "piecewise", "take",
     "take_along_axis", "compress", "extract", "copyto", "putmask", "fill_diagonal", "ix_",
     "diag_indices", "diag_indices_from", "tril_indices", "triu_indices", "unravel_index", "r_",
@@ -54,7 +55,7 @@ def where(condition: Any, *choices: Any) -> Any:
         return nonzero(condition)
     if len(choices) != 2:
         raise ValueError("either both or neither of x and y should be given")
-    device = device_of(condition, choices)
+    device = condition.node.device if is_ours(condition) else device_of(condition, choices)
     mask = handle_of(condition, device).node
     first, second = (_operand(value, device) for value in choices)
     return wrap(record.elementwise(_WHERE, mask, first, second))
@@ -227,6 +228,20 @@ def extract(condition: Any, arr: Any) -> TiledArray:
 
 
 # Writing ------------------------------------------------------------------------------------------
+
+
+def _changing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function that changes its first argument on the host."""
+
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        refuse(True)
+
+    return implements(original, "fallback")(ours)
+
+
+put = _changing(np.put)
+place = _changing(np.place)
+put_along_axis = _changing(np.put_along_axis)
 
 
 @implements(np.copyto)

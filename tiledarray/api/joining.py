@@ -20,7 +20,16 @@ from tiledarray.api.arguments import (
     normalize_axis_index,
     refuse,
 )
-from tiledarray.api.blocks import MOST_REGIONS, Run, assemble, join_nodes, runs_of, stack_nodes
+from tiledarray.api.blocks import (
+    MOST_REGIONS,
+    Run,
+    assemble,
+    count_regions,
+    join_nodes,
+    runs_of,
+    stack_nodes,
+    without,
+)
 from tiledarray.api.registry import implements
 from tiledarray.handle import Handle, wrap
 from tiledarray.signatures import Shape
@@ -192,20 +201,24 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> TiledArray:
     if axis is None:
         array, axis = array.reshape(-1), 0
     axis = normalize_axis_index(axis, array.ndim)
-    kept = np.delete(np.arange(array.shape[axis]), np.asarray(obj) if isinstance(obj, Handle)
-                     else obj)
-    return gather_runs(array, {axis: kept})
+    size = array.shape[axis]
+    if type(obj) is int and -size <= obj < size:
+        return from_runs(array, {axis: without(size, obj % size)})
+    kept = np.delete(np.arange(size), np.asarray(obj) if isinstance(obj, Handle) else obj)
+    runs = runs_of(kept)
+    if len(runs) > MOST_REGIONS:
+        return array[(*(slice(None),) * axis, kept)]
+    return from_runs(array, {axis: runs})
 
 
-def gather_runs(array: TiledArray, indices: dict[int, np.ndarray[Any, Any]]) -> TiledArray:
-    """Return the elements at the indices of some axes, put together from views."""
-    runs = [
-        runs_of(indices[axis]) if axis in indices else [Run(0, size, 0, 1)]
+def from_runs(array: TiledArray, runs: dict[int, list[Run]]) -> TiledArray:
+    """Return the elements that the runs of some axes name, put together from views."""
+    every = [
+        runs[axis] if axis in runs else [Run(0, size, 0, 1)]
         for axis, size in enumerate(array.shape)
     ]
-    count = int(np.prod([len(axis_runs) for axis_runs in runs]))
-    if count > MOST_REGIONS:
-        for axis, index in indices.items():
-            array = array[(*(slice(None),) * axis, index)]
-        return array
-    return wrap(assemble(array.node, runs))
+    if count_regions(every) <= MOST_REGIONS or len(runs) == 1:
+        return wrap(assemble(array.node, every))
+    for axis, axis_runs in runs.items():
+        array = from_runs(array, {axis: axis_runs})
+    return array

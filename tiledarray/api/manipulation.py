@@ -21,8 +21,8 @@ from tiledarray.api.arguments import (
     refuse,
     shape_of,
 )
-from tiledarray.api.blocks import MOST_REGIONS, runs_of
-from tiledarray.api.joining import concatenate, gather_runs, moved_to
+from tiledarray.api.blocks import padded, rolled
+from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
 from tiledarray.handle import Handle, view_of, wrap
 from tiledarray.signatures import broadcast
@@ -276,8 +276,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> TiledArray:
     totals: dict[int, int] = {}
     for by, place in zip(shifts.flat, places.flat, strict=True):
         totals[int(place)] = totals.get(int(place), 0) + int(by)
-    return gather_runs(array, {
-        place: np.roll(np.arange(array.shape[place]), by) for place, by in totals.items()
+    return from_runs(array, {
+        place: rolled(array.shape[place], by) for place, by in totals.items()
     })
 
 
@@ -297,18 +297,10 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ti
         return _pad_constant(source, widths, host(kwargs.get("constant_values", 0)))
     refuse(mode not in _PADS_BY_INDEX or kwargs.get("reflect_type", "even") != "even")
     refuse(0 in source.shape or set(kwargs) - {"reflect_type"})
-    indices = {
-        axis: np.pad(np.arange(source.shape[axis]), width, mode)
+    return from_runs(source, {
+        axis: padded(source.shape[axis], *width, mode)
         for axis, width in enumerate(widths) if width != (0, 0)
-    }
-    if not indices:
-        return source.copy()
-    regions = np.prod([len(runs_of(index)) for index in indices.values()])
-    if regions <= MOST_REGIONS:
-        return gather_runs(source, indices)
-    for axis, index in indices.items():
-        source = gather_runs(source, {axis: index})
-    return source
+    })
 
 
 def _pad_widths(source: TiledArray, widths: Any) -> list[tuple[int, int]]:

@@ -15,10 +15,11 @@ from tiledarray.protocols import FUNCTIONS
 from tiledarray.signatures import UnsupportedDtypeError
 
 Function = Callable[..., Any]
-Kind = Literal["native", "library", "host"]
+Kind = Literal["native", "library", "host", "fallback"]
 
 # Public name ("linalg.solve") -> how it works.  "native": recorded ops that fuse; "library": a
-# recorded node that is a kernel of its own; "host": NumPy makes the values, known to be enough.
+# recorded node that is a kernel of its own; "host": NumPy makes the values, known to be enough;
+# "fallback": NumPy on host copies, for want of something better.
 KINDS: dict[str, Kind] = {}
 
 
@@ -39,7 +40,7 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
     ----------
     original : callable
         NumPy's function: its name and documentation are taken over.
-    kind : {"native", "library", "host"}
+    kind : {"native", "library", "host", "fallback"}
         See `KINDS`.
     """
     name = public_name(original)
