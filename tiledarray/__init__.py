@@ -6,6 +6,7 @@ computed by a few fused kernels when a value is looked at.  What no kernel can d
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -28,6 +29,7 @@ from tiledarray.api.types import ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.array import TiledArray
 from tiledarray.config import config
+from tiledarray.explain import explain
 from tiledarray.runtime.device import device
 
 __version__ = "0.1.0"
@@ -44,6 +46,16 @@ def __getattr__(name: str) -> Any:
     value = _UFUNCS[name] if name in _UFUNCS else _other(name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Do what ``%load_ext tiledarray`` asks for: see `tiledarray.ipython`."""
+    importlib.import_module("tiledarray.ipython").load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Do what ``%unload_ext tiledarray`` asks for."""
+    importlib.import_module("tiledarray.ipython").unload(ipython)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,18 @@ def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -
     Explanation
         ``print`` it, or write it with ``to_html(path)``.
     """
-    handles = [_root(array) for array in (y, *others)]
-    names = _names()
+    frame = user_frame()
+    names = names_in(frame.f_locals, frame.f_globals) if frame is not None else {}
+    if frame is not None and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        _forget(frame.f_locals)
+    return explained((y, *others), names, source=source, measure=measure)
+
+
+def explained(
+    arrays: Sequence[Any], names: dict[Node, str], *, source: bool = False, measure: bool = False
+) -> Explanation:
+    """Do the work of `explain`; ``names`` says what variables hold the arrays, and is emptied."""
+    handles = [_root(array) for array in arrays]
     pending = [handle._node for handle in handles if handle._node.buffer is None]
     title = "explain: " + ", ".join(_title(handle, names) for handle in handles)
     if pending:
@@ -120,19 +130,20 @@ def _title(handle: Handle, names: dict[Node, str]) -> str:
             f"{f', recorded at {place}' if place else ''}")
 
 
-def _names() -> dict[Node, str]:
-    """Names of the arrays that the caller's variables hold."""
-    frame = user_frame()
+def names_in(*scopes: Mapping[str, Any]) -> dict[Node, str]:
+    """Names of the arrays that variables hold, those of the first scope first."""
     names: dict[Node, str] = {}
-    if frame is None:
-        return names
-    variables = frame.f_locals
-    for name, value in [*variables.items(), *frame.f_globals.items()]:
-        if isinstance(value, Handle) and not name.startswith("_"):
-            names.setdefault(value.origin()._node, name)
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
-        variables.clear()  # the frame keeps this snapshot, which would keep the arrays alive
+    for scope in scopes:
+        for name, value in list(scope.items()):
+            if isinstance(value, Handle) and not name.startswith("_"):
+                names.setdefault(value.origin()._node, name)
     return names
+
+
+def _forget(variables: Any) -> None:
+    """Empty the snapshot of its variables that a frame keeps: it would keep the arrays alive."""
+    if type(variables) is dict:
+        variables.clear()
 
 
 def _of_pending(

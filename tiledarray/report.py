@@ -17,6 +17,7 @@ from tiledarray.fusion.ir import Cell, Value
 from tiledarray.fusion.order import library_operand, touched
 from tiledarray.fusion.place import inner_axes, passes_needed
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
+from tiledarray.fusion.tile import bytes_read
 from tiledarray.graph import Site, location
 from tiledarray.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.ops.op import Leaf, Update
@@ -33,10 +34,13 @@ def place_text(site: Site | None) -> str:
     if found is None:
         return ""
     file, line = found
+    cell = re.match(r"<ipython-input-(\d+)", file)
+    if cell is not None:
+        return f"In[{cell.group(1)}]:{line}"
     if file.startswith("<"):
         return f"{file}:{line}"
     path = Path(file)
-    if "ipykernel" in file or path.name.startswith("ipython-input"):
+    if "ipykernel" in path.parent.name:
         return f"cell:{line}"
     for folder in INSTALLED.intersection(path.parts):
         return f"{file.rpartition(folder)[2].lstrip(os.sep)}:{line}"
@@ -318,15 +322,12 @@ class Reporter:
 
     def _reads(self, kernel: Kernel) -> list[ArrayUse]:
         uses: dict[Value, ArrayUse] = {}
-        for cell, access in kernel.loads.items():
-            if cell.kind != "load":
-                continue
-            value = storage(access.value)
-            size = touched_bytes(kernel, access)
+        for read, size in bytes_read(kernel).items():
+            value = storage(read)
             if value in uses:
                 uses[value].nbytes = max(uses[value].nbytes, size)
             else:
-                uses[value] = self._use(access.value, size)
+                uses[value] = self._use(read, size)
         for value, use in uses.items():
             reads = sum(cell.kind == "load" and storage(access.value) is value
                         for cell, access in kernel.loads.items())
