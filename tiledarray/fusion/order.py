@@ -10,7 +10,7 @@ from tiledarray.fusion.ir import Value
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.tile import tile
+from tiledarray.fusion.tile import bytes_read, tile
 from tiledarray.ops.movement import empty
 from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
 
@@ -165,11 +165,17 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
         choice, _ = choices.get(sink.value, ("", ""))
         if choice == "border":
             kernel.border = _border(sink)
-            kernel.bytes_moved += 2 * (sink.value.nbytes - kernel.stores[0].access.value.dtype.itemsize
-                                       * _count(sink.value.attrs[2]))
+            kernel.bytes_moved += _border_bytes(kernel, kernel.border, sink.value)
         elif choice == "copy":
             steps.insert(0, Copy(storage(sink.value.args[0]), sink.value))
     return steps
+
+
+def _border_bytes(kernel: Kernel, border: Border, value: Value) -> int:
+    """Bytes of the border that are written, and read beyond what the kernel reads anyway."""
+    beside = value.nbytes - value.dtype.itemsize * _count(border.extents)
+    read = bytes_read(kernel).get(border.old, 0)
+    return beside + min(beside, border.old.nbytes - read)
 
 
 def _count(shape: tuple[int, ...]) -> int:

@@ -1,0 +1,133 @@
+"""Plans of ordinary code: what would run, or ran, and how many bytes it moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy
+
+import tiledarray as ta
+from tiledarray import evaluation, execution
+from tiledarray.fusion import passes
+from tiledarray.fusion.plan import Call, Copy, Kernel, Plan
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.trace import trace
+from tiledarray.graph import Node
+from tiledarray.recorder import live_pending
+
+HOST = Target("cpu", 2)
+DEVICE = Target("cuda", 132)
+TARGETS = {"cpu": HOST, "cuda": DEVICE}
+
+
+def filled(*shape: int, dtype: Any = numpy.float64, seed: int = 0) -> Any:
+    """A computed array of ours: numbers between 1 and 2, or small whole ones."""
+    random = numpy.random.default_rng(seed)
+    if numpy.dtype(dtype).kind in "iub":
+        return ta.array(random.integers(0, 50, shape).astype(dtype))
+    return ta.array((1 + random.random(shape)).astype(dtype))
+
+
+def planned(*arrays: Any, target: Target = HOST) -> Plan:
+    """The plan that a look at the arrays would make, for any target; nothing is computed."""
+    nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
+    traced = trace([node for node in nodes if node.buffer is None])
+    del nodes
+    return passes.plan(traced.signature, evaluation._donatable(traced), target, check=True)
+
+
+def plan_of(array: Any) -> Plan:
+    """The plan by which a computed array was computed."""
+    plan: Plan = array.origin().node.buffer.plan.plan
+    return plan
+
+
+def nbytes(*arrays: Any) -> int:
+    """Bytes of arrays, pending or not."""
+    return sum(prod(array.shape) * array.dtype.itemsize for array in arrays)
+
+
+def moved(plan: Plan) -> int:
+    """Bytes that the plan's kernels read and write."""
+    return sum(kernel.bytes_moved for kernel in plan.kernels)
+
+
+def kinds(plan: Plan) -> list[str]:
+    """The plan's steps: ``map``, ``row`` and ``column`` kernels, library calls, copies."""
+    names = []
+    for step in plan.steps:
+        if isinstance(step, Kernel):
+            names.append(step.schedule.form)
+        else:
+            names.append({Call: "call", Copy: "copy"}.get(type(step), "allocate"))
+    return names
+
+
+def one_kernel(*arrays: Any, reads: Any) -> None:
+    """Assert, for the host and for a GPU, that one kernel reads those and writes the arrays."""
+    for name, target in TARGETS.items():
+        plan = planned(*arrays, target=target)
+        assert len(plan.steps) == 1, (name, kinds(plan), plan.refusals)
+        assert len(plan.kernels) == 1, (name, kinds(plan))
+        assert moved(plan) == nbytes(*reads, *arrays), (name, describe(plan))
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """What evaluation counts inside the block: plans made, kernels compiled, launches."""
+    before = execution.counters.copy()
+    inside: Counter[str] = Counter()
+    try:
+        yield inside
+    finally:
+        inside.update(execution.counters)
+        inside.subtract(before)
+
+
+def address(array: Any) -> int:
+    """Where the array's value lies; it is computed if it was not."""
+    node: Node = ta.evaluate(array).origin().node
+    return int(node.buffer.pointer)
+
+
+def describe(plan: Plan) -> str:
+    """The plan as text: what each step does, on what, and the bytes it moves."""
+    lines = []
+    for number, step in enumerate(plan.steps):
+        if isinstance(step, Kernel):
+            lines += _describe_kernel(number, step)
+        elif isinstance(step, Call):
+            lines.append(f"step {number}: library call {step.value.op.name}")
+        elif isinstance(step, Copy):
+            lines.append(f"step {number}: copy {step.source} to {step.target}")
+        else:
+            lines.append(f"step {number}: allocate {step.value}")
+    for update, (choice, reason) in plan.updates.items():
+        lines.append(f"update {update}: {choice}: {reason}")
+    lines += [f"not fused: {refusal}" for refusal in plan.refusals]
+    lines += [f"rule: {name} x{count}" for name, count in sorted(plan.fired.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _describe_kernel(number: int, kernel: Kernel) -> list[str]:
+    schedule = kernel.schedule
+    axes = ", ".join(f"{axis.role} {axis.size}{' reduced' if axis.reduced else ''}"
+                     for axis in schedule.axes)
+    lines = [
+        f"step {number}: {schedule.form} kernel, {kernel.group.phases} passes over [{axes}]",
+    ]
+    for cell in kernel.cells:
+        if cell.kind == "load":
+            lines.append(f"  load {kernel.loads[cell].value} strides {kernel.loads[cell].strides}"
+                         f"{' held' if cell.held else ''}")
+        elif cell.kind in ("apply", "reduce"):
+            lines.append(f"  {cell.kind} {cell.value.op.name}:{cell.dtype} in phase {cell.phase}"
+                         f"{' held' if cell.held else ''}")
+    lines += [f"  store {store.access.value} strides {store.access.strides}"
+              for store in kernel.stores]
+    lines.append(f"  moves {kernel.bytes_moved} bytes")
+    return lines
