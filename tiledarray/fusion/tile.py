@@ -279,8 +279,10 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         tx = 32 if _has_transposed(kernel) else _power(-(-lane // width), 4, 256)
         ty = 8 if _has_transposed(kernel) else 256 // tx
         schedule.threads = (tx, ty)
-        schedule.lane_tile = tx * width
-        schedule.row_tile = 32 if _has_transposed(kernel) else max(ty, DEVICE_TILE // (tx * width))
+        schedule.chunks = max(1, min(4 // width, lane // (tx * width)))
+        schedule.lane_tile = tx * width * schedule.chunks
+        schedule.row_tile = (32 if _has_transposed(kernel)
+                             else max(ty, DEVICE_TILE // schedule.lane_tile))
     elif schedule.form == "row":
         if _shared_between_rows(kernel):
             schedule.unroll = 8

@@ -14,15 +14,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Cell, Param, Size, Terms, Value
 from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.tile import dense_strides
 from tiledarray.kernels.expression import ctype, render
-from tiledarray.ops.op import Elementwise
+from tiledarray.ops.op import Elementwise, Update
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 BORDER_TILE = 8192
+UNROLLED = 64  # scalar computations in a loop's body
 NARROW_BYTES = (1 << 31) - (1 << 24)  # 32-bit indices may overshoot an array by a tile
 
 
@@ -240,9 +242,12 @@ class Printer:
                 rest = f"{rest} / {self._extent(k)}"
             if rows:
                 self.put(f"const idx i{rows[0]}{suffix} = {rest};")
+        updated = {storage(store.sink.value.args[0]) for store in self.kernel.stores
+                   if isinstance(store.sink.value.op, Update)}
         for cell, access in self.kernel.loads.items():
             if cell.kind == "load":
-                self._row_pointer(f"p{cell.number}", f"const {ctype(cell.dtype)}*", access)
+                self._row_pointer(f"p{cell.number}", f"const {ctype(cell.dtype)}*", access,
+                                  written=storage(access.value) in updated)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q{k}", f"{ctype(store.access.value.dtype)}*", store.access)
         self._scalar_cells(phase=0)
@@ -253,7 +258,8 @@ class Printer:
         else:
             self._reduced_columns()
 
-    def _row_pointer(self, name: str, kind: str, access: Strided) -> None:
+    def _row_pointer(self, name: str, kind: str, access: Strided, *,
+                     written: bool = True) -> None:
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
         for u in self._copies(access=access):
             suffix = f"_{u}" if len(self._copies(access=access)) > 1 else ""
@@ -262,7 +268,8 @@ class Printer:
                 if axis.role == "row" and stride:
                     row = f"i{k}{suffix}"
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
-            self.put(f"{kind} const {name}{suffix} = {' + '.join(terms)};")
+            pointer = kind if written else f"Constant<{ctype(access.value.dtype)}>"
+            self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
 
     def _stride(self, name: str, axis: int, stride: int) -> str:
         return self.size(f"s{name}_{axis}", stride)
@@ -382,6 +389,15 @@ class Printer:
         return [cell for cell in cells if cell.kind == "load"
                 and not (cell.held and min(self.needed[cell]) != number)]
 
+    def _together(self, number: int) -> int:
+        """Chunks of a reduction done side by side, so that several loads are under way."""
+        work = sum(len(self._copies(cell)) for cell in self._pass_cells(number)
+                   if cell.kind in ("load", "apply", "iota"))
+        for together in (4, 2):
+            if work * self.schedule.width * together <= UNROLLED:
+                return together
+        return 1
+
     def _lane_body(self, number: int, guarded: bool) -> None:
         """One chunk of lanes of pass ``number``: loads, values, stores, accumulations."""
         cells = self._pass_cells(number)
@@ -443,7 +459,7 @@ class Printer:
         for cell in self.kernel.cells:
             if self._is_inner(cell):
                 self.needed[cell].add(1)
-        with self.block("lanes<TX, V>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
+        with self.block("lanes<TX, V, C>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
             self._lane_body(1, guarded=False)
 
     def _reduced_rows(self) -> None:
@@ -466,7 +482,7 @@ class Printer:
                 self.put(f"for (idx k{k} = range{k}_{number}.begin; "
                          f"k{k} < range{k}_{number}.end; ++k{k}) {{")
                 self.depth += 1
-            call = "held_lanes<TX, V, C>" if held else "lanes<TX, V>"
+            call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {self._together(number)}>"
             extra = ", const int c" if held else ""
             with self.block(f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
                             "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
@@ -552,7 +568,9 @@ class Printer:
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        with self.block(f"steps<TX, TY>({self._range(first)}, [&](const idx k{first}) TA_LAMBDA",
+        together = 1 if rest else self._together(number)
+        with self.block(f"steps<TX, TY, {together}>({self._range(first)}, "
+                        f"[&](const idx k{first}) TA_LAMBDA",
                         "}, " + self._flush(sinks) + ");"):
             for k in rest:
                 self.put(f"for (idx k{k} = 0; k{k} < {self._extent(k)}; ++k{k}) {{")

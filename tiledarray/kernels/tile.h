@@ -345,8 +345,29 @@ template <class T, int N> struct Loaded {
 template <int N, class T> TA_FN Loaded<T, N> load(const T* from) {
   return Loaded<T, N>{*reinterpret_cast<const Vector<T, N>*>(from)};
 }
-template <int N, class T> TA_FN Loaded<T, N> load(const T* from, int count) {
-  Loaded<T, N> loaded;
+
+// Memory that nothing writes while the kernel runs: its loads may go ahead of any store.
+template <int BYTES> struct Word;
+template <> struct Word<1> { using type = unsigned char; };
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<4> { using type = unsigned int; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<16> { using type = uint4; };
+template <class T> TA_FN T fetched(const void* from) {
+  return __builtin_bit_cast(T, __ldg(static_cast<const typename Word<sizeof(T)>::type*>(from)));
+}
+template <class T> struct Constant {
+  const T* at;
+  TA_MEMBER Constant(const T* at) : at(at) {}
+  TA_MEMBER Constant operator+(idx offset) const { return at + offset; }
+  TA_MEMBER T operator[](idx offset) const { return fetched<T>(at + offset); }
+};
+template <int N, class T> TA_FN Loaded<T, N> load(Constant<T> from) {
+  return Loaded<T, N>{fetched<Vector<T, N>>(from.at)};
+}
+
+template <int N, class From> TA_FN auto load(From from, int count) -> decltype(load<N>(from)) {
+  decltype(load<N>(from)) loaded;
   if (count == N) loaded = load<N>(from);
   return loaded;
 }
@@ -360,19 +381,31 @@ template <class T, int N> struct Storing {
 };
 template <int N, class T> TA_FN Storing<T, N> storing(T* to) { return Storing<T, N>{to}; }
 
-// body(j, w) for every chunk of V lanes; V divides the range when it is not 1.
-template <int TX, int V, class Body> TA_FN void lanes(Range range, Body body) {
-  for (idx j = range.begin + idx(threadIdx.x % TX) * V; j < range.end; j += TX * V) body(j, Count<V>());
+// body(j, w) for every chunk of V lanes; V divides the range when it is not 1.  A range has C
+// chunks a thread, or less at the end.
+template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
+  const idx first = range.begin + idx(threadIdx.x % TX) * V;
+  if (C > 1 && first + (C - 1) * TX * V < range.end) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
+  } else {
+    _Pragma("unroll 1") for (idx j = first; j < range.end; j += TX * V) body(j, Count<V>());
+  }
 }
-template <int TX, int V, class Body, class Flush>
+// U chunks side by side, so that as many loads are under way.
+template <int TX, int V, int U, class Body, class Flush>
 TA_FN void lanes(Range range, Body body, Flush flush) {
   int chunks = 0;
-  for (idx j = range.begin + idx(threadIdx.x % TX) * V; j < range.end; j += TX * V) {
-    body(j, Count<V>());
-    if (++chunks == LEAF) {
+  idx j = range.begin + idx(threadIdx.x % TX) * V;
+  _Pragma("unroll 1") for (; j + (U - 1) * TX * V < range.end; j += U * TX * V) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(j + u * (TX * V), Count<V>());
+    chunks += U;
+    if (chunks == LEAF) {
       flush();
       chunks = 0;
     }
+  }
+  if (U > 1) {
+    _Pragma("unroll 1") for (; j < range.end; j += TX * V) body(j, Count<V>());
   }
   flush();
 }
@@ -390,15 +423,20 @@ template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) 
   const idx j = range.begin + idx(threadIdx.x % TX) * V;
   body(j, j < range.end ? V : 0);
 }
-template <int TX, int TY, class Body, class Flush>
+template <int TX, int TY, int U, class Body, class Flush>
 TA_FN void steps(Range range, Body body, Flush flush) {
   int count = 0;
-  for (idx k = range.begin + threadIdx.x / TX; k < range.end; k += TY) {
-    body(k);
-    if (++count == LEAF) {
+  idx k = range.begin + threadIdx.x / TX;
+  _Pragma("unroll 1") for (; k + (U - 1) * TY < range.end; k += U * TY) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + u * TY);
+    count += U;
+    if (count == LEAF) {
       flush();
       count = 0;
     }
+  }
+  if (U > 1) {
+    _Pragma("unroll 1") for (; k < range.end; k += TY) body(k);
   }
   flush();
 }
@@ -547,6 +585,7 @@ template <class T> TA_FN T* take(char*& scratch, idx length) {
   scratch += (length * idx(sizeof(T)) + 63) / 64 * 64;
   return taken;
 }
+template <class T> using Constant = const T*;
 template <int N, class T> TA_FN const T* load(const T* from) { return from; }
 template <int N, class T> TA_FN const T* load(const T* from, int) { return from; }
 template <class T> struct Storing {
@@ -556,10 +595,10 @@ template <class T> struct Storing {
 };
 template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
 
-template <int TX, int V, class Body> TA_FN void lanes(Range range, Body body) {
+template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
   for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
 }
-template <int TX, int V, class Body, class Flush>
+template <int TX, int V, int U, class Body, class Flush>
 TA_FN void lanes(Range range, Body body, Flush flush) {
   idx j = range.begin;
   while (j + V <= range.end) {
@@ -574,12 +613,12 @@ TA_FN void lanes(Range range, Body body, Flush flush) {
 }
 template <int TX, int V, int C, class Body, class Flush>
 TA_FN void held_lanes(Range range, Body body, Flush flush) {
-  lanes<TX, V>(range, [&](const idx j, const auto w) TA_LAMBDA { body(j, w, 0); }, flush);
+  lanes<TX, V, 1>(range, [&](const idx j, const auto w) TA_LAMBDA { body(j, w, 0); }, flush);
 }
 template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) {
   for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
 }
-template <int TX, int TY, class Body, class Flush>
+template <int TX, int TY, int U, class Body, class Flush>
 TA_FN void steps(Range range, Body body, Flush flush) {
   for (idx k = range.begin; k < range.end;) {
     const idx leaf = min_idx(k + LEAF, range.end);
