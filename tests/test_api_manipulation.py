@@ -23,6 +23,9 @@ VALUES = {
     "t": numpy.array(["x", "yz"]),
 }
 EXPRESSIONS = [
+    "np.shares_memory(a, a[1:])", "np.shares_memory(a[0], a[1])", "np.may_share_memory(v, v[::2])",
+    "np.shares_memory(a[:, ::2], a[:, 1::2])", "np.may_share_memory(a[:, ::2], a[:, 1::2])",
+    "np.shares_memory(a, a.copy())", "np.shares_memory(a.T, a)", "np.tril_indices_from(a)",
     "np.reshape(a, (4, 3))", "np.reshape(a, -1)", "np.reshape(b, (6, -1))", "np.reshape(a, (5, 2))",
     "np.reshape(a, (2, 6), order='F')", "np.reshape(a, shape=(6, 2))", "np.reshape(e, (3, -1, 2))",
     "np.reshape(a, (-1, -1))", "np.reshape([1, 2, 3, 4], (2, 2))", "np.reshape(v, v[5:])",

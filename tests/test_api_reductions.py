@@ -117,6 +117,9 @@ EXPRESSIONS = [
     "np.allclose(v, v + 1e-9)", "np.allclose(n, n)", "np.array_equal(v, v)", "np.array_equal(v, a)",
     "np.array_equal(n, n, equal_nan=True)", "np.array_equiv(a, a[0])", "np.array_equal(v, ['a'])",
     "np.allclose(a, v)", "np.trace(a)", "np.trace(a, 1)", "np.trace(v)",
+    "np.nanargmax(n[:, 1:])", "np.nanargmin(n, axis=1)", "np.nanargmin(n * np.nan)",
+    "np.nanargmax(i, axis=0)", "np.polyval([1, 2, 3], v)", "np.polyval(v, a)", "np.polyval([], v)",
+    "np.polyval([1, 2], 3.0)", "np.polyval([1j, 2], f)", "np.polyval([2, 1], i)",
 ]
 
 

@@ -47,7 +47,7 @@ def rolled(size: int, shift: int) -> list[Run]:
     return [run for run in runs if run.length]
 
 
-def padded(size: int, before: int, after: int, mode: str) -> list[Run]:
+def padded(size: int, before: int, after: int, mode: Any) -> list[Run]:
     """Return the runs of an axis padded by elements of its own, as `numpy.pad` does."""
     if max(before, after) >= size:  # several times round: few elements, so that NumPy may say
         return runs_of(np.pad(np.arange(size), (before, after), mode))

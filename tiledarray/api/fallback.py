@@ -22,7 +22,8 @@ _PLAIN = frozenset((
     "is_busday", "isdtype", "isscalar", "issubdtype", "iterable", "min_scalar_type", "mintypecode",
     "nested_iters", "printoptions", "promote_types", "result_type", "common_type",
     "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config", "show_runtime",
-    "test", "typename", "einsum_path",
+    "test", "typename", "einsum_path", "seed", "bytes", "get_state", "set_state",
+    "get_bit_generator", "set_bit_generator",
 ))
 # Submodules whose functions make arrays; the others are NumPy's own modules.
 _WRAPPED_MODULES = frozenset((

@@ -34,6 +34,7 @@ from tiledarray.runtime.device import resolve
 from tiledarray.views import Affine
 
 __all__ = [
+    "tril_indices_from", "triu_indices_from",
     "put", "place", "put_along_axis",
     "where", "nonzero", "flatnonzero", "argwhere", "select", "choose", "piecewise", "take",
     "take_along_axis", "compress", "extract", "copyto", "putmask", "fill_diagonal", "ix_",
@@ -335,6 +336,20 @@ def _triangle_indices(original: Callable[..., Any]) -> Callable[..., Any]:
 
 tril_indices = _triangle_indices(np.tril_indices)
 triu_indices = _triangle_indices(np.triu_indices)
+
+
+def _triangle_indices_from(original: Callable[..., Any], indices: Any) -> Callable[..., Any]:
+    def ours(arr: Any, k: int = 0) -> tuple[TiledArray, ...]:
+        array = handle_of(arr)
+        if array.ndim != 2:
+            raise ValueError("input array must be 2-d")
+        return indices(array.shape[0], k=k, m=array.shape[1])
+
+    return implements(original, "host")(ours)
+
+
+tril_indices_from = _triangle_indices_from(np.tril_indices_from, tril_indices)
+triu_indices_from = _triangle_indices_from(np.triu_indices_from, triu_indices)
 
 
 @implements(np.unravel_index)

@@ -26,10 +26,11 @@ from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
 from tiledarray.handle import Handle, view_of, wrap
 from tiledarray.signatures import broadcast
-from tiledarray.views import Frozen
+from tiledarray.views import Frozen, on_array
 from tiledarray.views import broadcast as broadcast_step
 
 __all__ = [
+    "shares_memory", "may_share_memory",
     "reshape", "ravel", "transpose", "matrix_transpose", "moveaxis", "swapaxes", "rollaxis",
     "squeeze", "expand_dims", "broadcast_to", "broadcast_arrays", "array_split", "split",
     "hsplit", "vsplit", "dsplit", "unstack", "flip", "flipud", "fliplr", "rot90", "roll", "pad",
@@ -439,6 +440,26 @@ def size(a: Any, axis: Any = None) -> int:
         return a.size
     axes = axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([a.shape[place] for place in axes], dtype=int))
+
+
+def _sharing(original: Any) -> Any:
+    def ours(a: Any, b: Any, /, max_work: Any = None) -> bool:
+        if not (is_ours(a) and is_ours(b)) or _root(a) is not _root(b):
+            return False
+        # NumPy compares the same views of an array whose elements nobody touches.
+        memory = np.empty(_root(a).shape, a.dtype if a.dtype == _root(a).dtype else np.uint8)
+        refuse(memory.dtype != _root(a).dtype or a.dtype != b.dtype)
+        return original(*(on_array(memory, x.steps) for x in (a, b)), max_work)
+
+    return implements(original)(ours)
+
+
+def _root(array: TiledArray) -> TiledArray:
+    return array if array.base is None else array.base
+
+
+shares_memory = _sharing(np.shares_memory)
+may_share_memory = _sharing(np.may_share_memory)
 
 
 @implements(np.astype)

@@ -27,6 +27,7 @@ from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.signatures import broadcast
 
 __all__ = [
+    "polyval",
     "round", "around", "fix", "clip", "nan_to_num", "real", "imag", "angle", "isreal",
     "iscomplex", "isrealobj", "iscomplexobj", "real_if_close", "isposinf", "isneginf", "sinc",
     "isclose", "allclose", "array_equal", "array_equiv",
@@ -232,6 +233,22 @@ def sinc(x: Any) -> TiledArray:
     y = wrap(record.elementwise(BY_NAME["where"], y.node, y.node, as_operand(
         y.dtype.type(tiny), y.device)))
     return _U["sin"](y) / y
+
+
+@implements(np.polyval)
+def polyval(p: Any, x: Any) -> TiledArray:
+    refuse(isinstance(p, np.poly1d) or isinstance(x, np.poly1d))
+    coefficients, places = handle_of(p, device_of(p, x)), handle_of(x, device_of(p, x))
+    values = p if isinstance(p, (list, tuple)) else [
+        coefficients[place] for place in range(len(coefficients))
+    ]
+    kind = coefficients.dtype.type
+    # A degree below a thousand, so that Horner's rule is one chain of ops.
+    refuse(coefficients.ndim != 1 or len(values) > 1000)
+    result = wrap(record.full(places.shape, 0, places.dtype, places.device))
+    for value in values:
+        result = result * places + (value if is_ours(value) else kind(value))
+    return result
 
 
 # Comparisons with a tolerance -----------------------------------------------------------------

@@ -24,6 +24,7 @@ from tiledarray.handle import Handle, wrap
 from tiledarray.ops.elementwise import BY_NAME
 
 __all__ = [
+    "nanargmin", "nanargmax",
     "sum", "prod", "min", "max", "amin", "amax", "all", "any", "mean", "std", "var", "ptp",
     "cumsum", "cumprod", "argmin", "argmax", "count_nonzero", "cumulative_sum", "cumulative_prod",
     "average", "nansum", "nanprod", "nancumsum", "nancumprod", "nanmin", "nanmax", "nanmean",
@@ -206,6 +207,28 @@ def _nan_extremum(
 
 nanmin = _nan_extremum(np.nanmin, reductions.min, np.inf)
 nanmax = _nan_extremum(np.nanmax, reductions.max, -np.inf)
+
+
+def _nan_index(
+    original: Callable[..., Any], function: Callable[..., Any], filling: float
+) -> Callable[..., Any]:
+    def ours(
+        a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
+    ) -> TiledArray:
+        array = handle_of(a)
+        refuse(array.dtype.kind == "c" or array.size == 0)
+        keepdims = keepdims is not _NO_VALUE and keepdims
+        if array.dtype.kind == "f":
+            array, missing = _without_nans(array, filling)
+            if bool(reductions.any(reductions.all(missing, axis=axis))):
+                raise ValueError("All-NaN slice encountered")
+        return function(array, axis, out, keepdims)
+
+    return implements(original)(ours)
+
+
+nanargmin = _nan_index(np.nanargmin, reductions.argmin, np.inf)
+nanargmax = _nan_index(np.nanargmax, reductions.argmax, -np.inf)
 
 
 @implements(np.nanmean)

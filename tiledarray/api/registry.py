@@ -30,7 +30,7 @@ class NotNative(Exception):
 def public_name(original: Function) -> str:
     """Return the name of a NumPy function below ``numpy.``."""
     module = (getattr(original, "__module__", None) or "numpy").removeprefix("numpy")
-    return f"{module}.{original.__name__}".lstrip(".")
+    return f"{module}.{getattr(original, '__name__', '')}".lstrip(".")
 
 
 def implements(original: Function, kind: Kind = "native") -> Callable[[Function], Function]:
