@@ -135,7 +135,7 @@ def names_in(*scopes: Mapping[str, Any]) -> dict[Node, str]:
     names: dict[Node, str] = {}
     for scope in scopes:
         for name, value in list(scope.items()):
-            if isinstance(value, Handle) and not name.startswith("_"):
+            if isinstance(value, Handle) and name.isidentifier() and name[0] != "_":
                 names.setdefault(value.origin()._node, name)
     return names
 
@@ -157,13 +157,15 @@ def _of_pending(
     leaf_names = {number: names[node] for number, node in enumerate(traced.nodes) if node in names}
     names.clear()  # a reference more would keep an update from being planned in place
     executable = evaluation.executable_for(traced, device)
+    if executable is None:
+        return Explanation(title, None, ["  computed op by op: there are no kernels for its dtypes"])
     notes, times = _measured(executable, traced) if measure else ([], {})
     sites = [node.site for node in traced.nodes]
     if others:
         lines = counted([place_text(node.site) or "?" for node in others])
         notes += _wrapped(f"planned with {len(others)} other pending array"
                           f"{'s' if len(others) > 1 else ''} that something holds: {lines}", "  ")
-    outputs = traced.signature[2]
+    outputs = traced.outputs
     return Explanation(title, Reporter(executable, sites, leaf_names, outputs, times).run(), notes)
 
 

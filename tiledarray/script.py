@@ -209,6 +209,23 @@ class Program:
         assert self.code is not None
         exec(self.code, vars(main))
 
+    def missing(self) -> str | None:
+        """What there is not, so that nothing can be run."""
+        if not self.is_module:
+            return None if os.path.exists(self.target) else f"there is no file {self.target}"
+        try:
+            spec = self._spec()
+        except ImportError as error:
+            return str(error)
+        runnable = spec is not None and hasattr(spec.loader, "get_code")
+        return None if runnable else f"there is no module {self.target} that can be run"
+
+    def _spec(self) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.util.find_spec(self.target)
+        if spec is not None and spec.submodule_search_locations is not None:
+            return importlib.util.find_spec(f"{self.target}.__main__")
+        return spec
+
     def _file_main(self) -> ModuleType:
         path = self.target
         if os.path.isdir(path):
@@ -223,11 +240,8 @@ class Program:
 
     def _module_main(self) -> ModuleType:
         sys.argv[:] = ["-m", *self.arguments]
-        spec = importlib.util.find_spec(self.target)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{self.target}.__main__")
-        if spec is None or not hasattr(spec.loader, "get_code"):
-            raise FileNotFoundError(f"there is no module {self.target} that can be run")
+        spec = self._spec()
+        assert spec is not None
         self.code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
         sys.argv[0] = str(spec.origin)
         return _main(__file__=spec.origin, __loader__=spec.loader, __spec__=spec,
@@ -236,7 +250,7 @@ class Program:
 
 def _main(**variables: Any) -> ModuleType:
     module = ModuleType("__main__")
-    vars(module).update(__builtins__=builtins, __cached__=None, **variables)
+    vars(module).update({"__builtins__": builtins, "__cached__": None, **variables})
     return module
 
 
@@ -265,8 +279,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     options = _parse(sys.argv[1:] if arguments is None else list(arguments))
     program = Program(options.target, options.arguments, module=options.module)
-    if not options.module and not os.path.exists(options.target):
-        print(f"tiledarray: there is no file {options.target}", file=sys.stderr)
+    missing = program.missing()
+    if missing is not None:
+        print(f"tiledarray: {missing}", file=sys.stderr)
         return 2
     if options.device is not None:
         try:

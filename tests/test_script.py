@@ -1,0 +1,163 @@
+"""Scripts as they are: `python -m tiledarray`."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+import tiledarray
+from tiledarray import script
+
+ROOT = Path(tiledarray.__file__).resolve().parent.parent
+
+SOFT = """
+from numpy import *
+from numpy.linalg import norm
+import numpy.fft, numpy.linalg as la
+
+def soft(x):
+    import numpy as np
+    e = exp(x - np.max(x, axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+def fail(x):
+    return x + ones(7)
+"""
+
+MAIN = """
+import importlib, sys
+try:
+    import no_such_module as np
+except ImportError:
+    import numpy as np
+import numpy
+from numpy import fft
+from scipy import ndimage
+from lib import soft as module
+from lib.soft import soft
+
+def kind(x):
+    return type(x).__module__.split(".")[0]
+
+x = np.linspace(0, 1, 30000).reshape(300, 100)
+y = soft(x)
+print("mine", kind(x), kind(y), kind(module.norm(x)), numpy is np, fft is numpy.fft)
+print("late", importlib.import_module("numpy") is np, __import__("numpy") is np)
+exec("import numpy as q; print('exec', q is np)")
+exec("import numpy as q; print('exec', q is np)", {"np": np})
+print("theirs", kind(ndimage.gaussian_filter(y, 1.0)), sys.modules["numpy"] is np)
+print("value", round(float(y.sum()), 6), isinstance(y, np.ndarray), np.__version__)
+print("argv", sys.argv[1:], __name__, __file__.endswith("main.py"))
+if "unique" in sys.argv:
+    print(len(np.unique(np.arange(5))))
+if "fail" in sys.argv:
+    module.fail(y)
+if "exit" in sys.argv:
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").write_text("")
+    (tmp_path / "lib" / "soft.py").write_text(SOFT)
+    (tmp_path / "main.py").write_text(MAIN)
+    return tmp_path
+
+
+def run(project, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEDARRAY_DEVICE": "cpu"}
+    return subprocess.run(
+        [sys.executable, "-m", "tiledarray", *arguments], cwd=project, env=environment,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_the_users_modules_get_tiledarray_and_no_others(project):
+    done = run(project, "main.py", "--explain", "a b", "exit")
+    assert done.stdout.splitlines() == [
+        "mine tiledarray tiledarray tiledarray True True",
+        "late True True",
+        "exec True",
+        "exec True",
+        "theirs numpy False",
+        f"value 300.0 True {numpy.__version__}",
+        "argv ['--explain', 'a b', 'exit'] __main__ True",
+    ], done.stderr
+    assert done.returncode == 3
+    assert done.stderr == ""  # --explain after the script is the script's
+
+
+def test_explain_tells_at_the_end_and_errors_show_the_users_lines(project):
+    done = run(project, "--explain", "main.py", "unique", "fail")
+    assert done.returncode == 1
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File")]
+    assert "main.py" in frames[0] and "soft.py" in frames[1]
+    assert "script.py" not in done.stderr
+    assert "ValueError: operands could not be broadcast together" in done.stderr
+    report = done.stderr[done.stderr.index("tiledarray: main.py"):]
+    line = MAIN.splitlines().index("    print(len(np.unique(np.arange(5))))") + 1
+    assert f"main.py:{line}" in report and "unique" in report
+    assert "memory: at most" in report
+
+
+def test_a_module_and_the_comparison(project):
+    (project / "lib" / "job.py").write_text(
+        "import sys\nfrom . import soft\nimport numpy as np\nprint(np.ones(3) * 2, sys.argv[1:])\n"
+    )
+    done = run(project, "--compare", "--device", "cpu", "-m", "lib.job", "x")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[2. 2. 2.] ['x']\n"
+    assert "NumPy" in done.stderr and "times as fast" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.py"], "there is no file nowhere.py"),
+        (["-m", "nowhere_at_all"], "there is no module nowhere_at_all"),
+        (["--device", "tpu", "main.py"], "must be 'auto', 'cpu', 'cuda' or 'cuda:N'"),
+        (["--explian", "main.py"], "unrecognized arguments: --explian"),
+        ([], "name a script, or a module with -m"),
+    ],
+)
+def test_wrong_commands_say_what_is_wrong(project, arguments, message, capsys, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    try:
+        status = script.main(arguments)
+    except SystemExit as request:
+        status = request.code
+    assert status not in (0, None)
+    assert message in capsys.readouterr().err
+
+
+def test_installed_packages_in_a_project_are_not_the_users(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    inner = tmp_path / "src" / "deep"
+    inner.mkdir(parents=True)
+    replacement = script.Replacement(script.project_folders(inner))
+    assert replacement.is_users(str(inner / "a.py"))
+    assert replacement.is_users(str(tmp_path / "tests" / "b.py"))
+    assert not replacement.is_users(str(tmp_path / ".venv/lib/python3/site-packages/c/d.py"))
+    assert not replacement.is_users(str(tmp_path.parent / "e.py"))
+    assert not replacement.is_users(os.__file__)
+    own = script.Replacement([ROOT])
+    assert not own.is_users(tiledarray.__file__)
+    assert own.is_users(__file__)
+
+
+def test_the_hook_goes_away():
+    import builtins
+
+    before = builtins.__import__
+    with script.replaced(script.Replacement([Path(__file__).parent])):
+        import numpy as inside
+    import numpy as after
+
+    assert inside.__name__ == "tiledarray" and after is numpy
+    assert builtins.__import__ is before
