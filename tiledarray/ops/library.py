@@ -60,17 +60,10 @@ def _einsum(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
     return xp.asarray(result).astype(dtype, copy=False)
 
 
-def _joined(path: str) -> Callable[..., Any]:
-    """Return the reference of a function that takes a sequence of arrays."""
-
-    def reference(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
-        function = getattr(xp, path, None)
-        if function is None:
-            function = getattr(np, path)
-            return xp.asarray(function([xp.asnumpy(x) for x in inputs], **dict(attrs)))
-        return function(inputs, **dict(attrs))
-
-    return reference
+def _lexsort(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    if xp is np:
+        return np.lexsort(inputs, **dict(attrs))
+    return xp.asarray(np.lexsort([xp.asnumpy(x) for x in inputs], **dict(attrs)))
 
 
 def _library(path: str, outputs: int = 1) -> Library:
@@ -85,7 +78,7 @@ BY_NAME: dict[str, Library] = {
         _library("dot"), _library("inner"), Library("einsum", _einsum),
         # Sorting and searching
         _library("partition"), _library("argpartition"), _library("searchsorted"),
-        _library("digitize"), Library("lexsort", _joined("lexsort")),
+        _library("digitize"), Library("lexsort", _lexsort),
         _library("median"), _library("quantile"), _library("percentile"),
         _library("nanmedian"), _library("nanquantile"), _library("nanpercentile"),
         # Signals
