@@ -29,6 +29,7 @@ from tiledarray.api.types import ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.array import TiledArray
 from tiledarray.config import config
+from tiledarray.jit import jit
 from tiledarray.explain import explain
 from tiledarray.runtime.device import device
 

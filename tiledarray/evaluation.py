@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -25,10 +25,10 @@ from tiledarray.graph import Node, location
 from tiledarray.kernels import cuda, host
 from tiledarray.kernels.reference import compute
 from tiledarray.ops.elementwise import has_kernel
-from tiledarray.ops.movement import update
 from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
+from tiledarray.signatures import UnsupportedDtypeError
 
 PLANS_REMEMBERED = 1024
 COMPILE_SECONDS = 0.4
@@ -38,7 +38,8 @@ REFERENCE_FLOPS_PER_SECOND = 2e9
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
-_executables: OrderedDict[Any, Executable] = OrderedDict()
+_executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
+_NONE: frozenset[int] = frozenset()
 _warned: set[str] = set()
 
 
@@ -65,10 +66,11 @@ def evaluate(targets: Sequence[Node]) -> None:
 
 def _evaluate(targets: list[Node], device: Device) -> None:
     traced = trace(targets)
-    if not all(map(has_kernel, dict.fromkeys(node.dtype for node in traced.nodes))):
+    try:
+        executable = executable_for(traced, device)
+    except UnsupportedDtypeError:
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return
-    executable = executable_for(traced, device)
     if executable.ready or _decide(executable, traced):
         _run(executable, traced, targets)
     else:
@@ -84,21 +86,38 @@ def _evaluate(targets: list[Node], device: Device) -> None:
 
 
 def executable_for(traced: Trace, device: Device) -> Executable:
-    """Return the executable of a trace, planning if it is new."""
-    donatable = _donatable(traced)
-    key = (traced.signature, donatable, device, config.contract)
+    """Return the executable of a trace, planning if it is new.
+
+    Raises
+    ------
+    UnsupportedDtypeError
+        Some value has a dtype that kernels do not know.
+    """
+    donatable = _donatable(traced) if traced.updates else _NONE
+    key = (traced.key, donatable, config.contract)
     found = _executables.get(key)
-    if found is not None:
-        return found
+    if found is None:
+        found = _executables[key] = _planned(traced, donatable, device)
+        while len(_executables) > PLANS_REMEMBERED:
+            _executables.popitem(last=False)
+    if isinstance(found, UnsupportedDtypeError):
+        raise found.with_traceback(None)
+    return found
+
+
+def _planned(
+    traced: Trace, donatable: frozenset[int], device: Device
+) -> Executable | UnsupportedDtypeError:
+    for dtype in {node.dtype for node in traced.nodes}:
+        if not has_kernel(dtype):
+            return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
     counters["plans made"] += 1
     started = perf_counter()
     plan = passes.plan(traced.signature, donatable, target_of(device), check=config.verify)
-    found = _executables[key] = Executable(plan, device)
-    found.sites, found.params = [node.site for node in traced.nodes], traced.params
+    made = Executable(plan, device)
+    made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
-    while len(_executables) > PLANS_REMEMBERED:
-        _executables.popitem(last=False)
-    return found
+    return made
 
 
 def target_of(device: Device) -> Target:
@@ -110,25 +129,15 @@ def target_of(device: Device) -> Target:
 
 def _donatable(traced: Trace) -> frozenset[int]:
     """Leaves that only an update of this trace still refers to: it may write in their memory."""
-    entries = traced.signature[0]
+    uses = Counter(id(x) for node in traced.nodes for x in node.inputs if type(x) is Node)
     found = []
-    for entry in entries:
-        if entry[0] is update:
-            number = entry[4]
-            if traced.nodes[number].buffer is not None and _dead(traced, number):
-                found.append(number)
+    for number in traced.updates:
+        inside = uses[id(traced.nodes[number])]
+        # The trace's list holds it, the pending nodes' inputs, and the call.
+        held = sys.getrefcount(traced.nodes[number])
+        if held <= inside + 2 and traced.nodes[number].buffer.exclusive():
+            found.append(number)
     return frozenset(found)
-
-
-def _dead(traced: Trace, number: int) -> bool:
-    """Whether nothing but this trace refers to the node or its memory."""
-    inside = sum(
-        1 for entry in traced.signature[0] if entry[0] is not None
-        for reference in entry[4:] if reference == number
-    )
-    # The trace's two lists hold it, the pending nodes' inputs, and the call below.
-    held = sys.getrefcount(traced.nodes[number])
-    return held <= inside + 3 and traced.nodes[number].buffer.exclusive()
 
 
 # ---- tiers ---------------------------------------------------------------------------------
@@ -136,11 +145,10 @@ def _dead(traced: Trace, number: int) -> bool:
 
 def _decide(executable: Executable, traced: Trace) -> bool:
     """Whether to run kernels now (compiling them first if need be), or op by op."""
-    if config.compile == "never":
-        return False
-    problem = cuda.available() if executable.device.kind == "cuda" else host.available()
+    problem = compiler_problem(executable.device)
     if problem is not None:
-        _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
+        if config.compile != "never":
+            _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
         return False
     if executable.failure is not None:
         return _do_without(executable.failure)
@@ -153,6 +161,13 @@ def _decide(executable: Executable, traced: Trace) -> bool:
     if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
         executable.compile_in_background()
     return False
+
+
+def compiler_problem(device: Device) -> str | None:
+    """Why kernels are not compiled for a device; ``None`` where they are."""
+    if config.compile == "never":
+        return "config.compile is 'never'"
+    return cuda.available() if device.kind == "cuda" else host.available()
 
 
 def _compile(executable: Executable) -> bool:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -92,6 +94,16 @@ class Recorder:
         return list(found)
 
 
+class _Tracing(Recorder):
+    """A recorder that never evaluates: what it records is planned as a whole."""
+
+    __slots__ = ()
+
+    def consider(self, node: Node) -> None:
+        """Never cut."""
+        self.limit = sys.maxsize
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.recorder = Recorder()
@@ -99,6 +111,16 @@ class _Local(threading.local):
 
 local = _Local()
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Record into a recorder of its own, which never evaluates."""
+    outer, local.recorder = local.recorder, _Tracing()
+    try:
+        yield
+    finally:
+        local.recorder = outer
 
 
 def live_pending() -> list[Node]:
@@ -110,6 +132,11 @@ def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
+    if isinstance(recorder, _Tracing) and wanted:
+        raise TypeError(
+            "a function under tiledarray.jit looked at a value; what it does next would depend "
+            "on that value. Use where() instead of if, or take the look out of the function"
+        )
     targets = dict.fromkeys(recorder.pending())
     targets.update(dict.fromkeys(wanted))
     recorder.reset()

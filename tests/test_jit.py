@@ -1,0 +1,94 @@
+"""`tiledarray.jit`: recorded once, run many times."""
+
+import numpy as np
+import pytest
+
+import tiledarray as ta
+from tiledarray.execution import counters
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    with ta.config.override(compile="wait"):
+        yield
+
+
+def heat(u, steps=5):
+    for _ in range(steps):
+        u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+    return u
+
+
+def test_writes_into_its_argument_and_returns_it():
+    start = np.random.default_rng(0).random(50)
+    jitted = ta.jit(heat)
+    u = ta.array(start)
+    assert jitted(u) is u
+    expected = heat(start.copy())
+    np.testing.assert_array_equal(np.asarray(u), expected)
+    jitted(u)
+    np.testing.assert_array_equal(np.asarray(u), heat(expected))
+
+
+def test_plans_once_for_a_shape():
+    jitted = ta.jit(lambda x, y: np.sqrt(x * x + y).sum())
+    x = ta.arange(10.0)
+    jitted(x, x)
+    arrays = [ta.array(np.arange(10.0) + k) for k in range(3)]
+    before = counters["plans made"]
+    for k, y in enumerate(arrays):
+        expected = np.sqrt(np.arange(10.0) ** 2 + np.arange(10.0) + k).sum()
+        assert float(jitted(x, y)) == pytest.approx(expected)
+    assert counters["plans made"] == before
+    assert jitted(ta.arange(3.0), ta.arange(3.0)).shape == ()
+
+
+def test_nested_arguments_and_results():
+    jitted = ta.jit(lambda d, k: {"a": d["x"] + k, "b": [d["x"].sum(), k], "c": d["x"]})
+    x = ta.arange(4.0)
+    result = jitted({"x": x}, 2)
+    np.testing.assert_array_equal(np.asarray(result["a"]), np.arange(4.0) + 2)
+    assert float(result["b"][0]) == 6.0
+    assert result["b"][1] == 2
+    assert result["c"] is x
+    assert float(jitted({"x": x}, 3)["a"][0]) == 3.0
+
+
+def test_captured_arrays_and_several_kernels():
+    weights = ta.array([1.0, 2.0, 3.0])
+
+    @ta.jit
+    def centred(x):
+        x = x - x.mean()
+        return x * weights, np.linalg.norm(x)
+
+    for values in ([3.0, 4.0, 8.0], [1.0, 1.0, 7.0]):
+        scaled, length = centred(ta.array(values))
+        expected = np.array(values) - np.mean(values)
+        np.testing.assert_allclose(np.asarray(scaled), expected * [1, 2, 3])
+        assert float(length) == pytest.approx(np.linalg.norm(expected))
+
+
+def test_views_and_numpy_arrays_as_arguments():
+    jitted = ta.jit(lambda x: x * 2)
+    x = ta.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(np.asarray(jitted(x.T[1:])), np.asarray(x).T[1:] * 2)
+    np.testing.assert_array_equal(np.asarray(jitted(np.arange(3))), [0, 2, 4])
+
+
+def test_results_of_different_calls_are_independent():
+    jitted = ta.jit(lambda x: (x + 1).cumsum() * 2)
+    first, second = jitted(ta.zeros(3)), jitted(ta.ones(3))
+    np.testing.assert_array_equal(np.asarray(first), [2, 4, 6])
+    np.testing.assert_array_equal(np.asarray(second), [4, 8, 12])
+
+
+def test_looking_inside_is_refused():
+    jitted = ta.jit(lambda x: x if float(x.sum()) > 0 else -x)
+    with pytest.raises(TypeError, match="looked at a value"):
+        jitted(ta.ones(3))
+
+
+def test_without_kernels_the_function_just_runs():
+    with ta.config.override(compile="never"):
+        np.testing.assert_array_equal(np.asarray(ta.jit(lambda x: x + 1)(ta.zeros(2))), [1, 1])
