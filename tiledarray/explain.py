@@ -31,6 +31,7 @@ from tiledarray.report import (
     place_text,
     time_text,
 )
+from tiledarray.signatures import UnsupportedDtypeError
 
 WIDTH = 100
 LISTED = 12
@@ -156,9 +157,10 @@ def _of_pending(
     traced = trace(list(targets))
     leaf_names = {number: names[node] for number, node in enumerate(traced.nodes) if node in names}
     names.clear()  # a reference more would keep an update from being planned in place
-    executable = evaluation.executable_for(traced, device)
-    if executable is None:
-        return Explanation(title, None, ["  computed op by op: there are no kernels for its dtypes"])
+    try:
+        executable = evaluation.executable_for(traced, device)
+    except UnsupportedDtypeError as error:
+        return Explanation(title, None, [f"  {error}: computed op by op"])
     notes, times = _measured(executable, traced) if measure else ([], {})
     sites = [node.site for node in traced.nodes]
     if others:

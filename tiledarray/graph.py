@@ -22,50 +22,122 @@ type_of_scalar = (bool, int, float, complex)
 Scalar = bool | int | float | complex
 Site = tuple[CodeType, int]
 
+INTERNED = 1 << 15  # kinds and forms remembered; forgetting one only costs a plan
+
+
+class Kind:
+    """Shape, dtype and device of a value.  Interned: compared by identity."""
+
+    __slots__ = ("shape", "dtype", "device")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+
+
+class Form:
+    """Everything about a node but its operands: what a plan depends on.
+
+    Interned, so that signatures hold identities, which are quick to hash and to compare.
+
+    Attributes
+    ----------
+    op : Op
+        What computes the value.  Compared by identity.
+    attrs : hashable
+        Everything static about this use of the op; its meaning belongs to the op's class.
+    kind : Kind
+        Of the result.
+    arity : int
+        Number of inputs.
+    """
+
+    __slots__ = ("op", "attrs", "kind", "arity")
+
+    def __init__(self, op: Op, attrs: Any, kind: Kind, arity: int) -> None:
+        self.op = op
+        self.attrs = attrs
+        self.kind = kind
+        self.arity = arity
+
+
+_kinds: dict[Any, Kind] = {}
+_forms: dict[Any, Form] = {}
+
+
+def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
+    """Return the kind of these parts."""
+    key = (shape, dtype, dtype.num, device)  # the number, for NumPy has equal dtypes of two names
+    kind = _kinds.get(key)
+    if kind is None:
+        if len(_kinds) >= INTERNED:
+            _kinds.clear()
+        kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device))
+    return kind
+
+
+def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
+    """Return the form of these parts."""
+    key = (op, attrs, kind, arity)
+    form = _forms.get(key)
+    if form is None:
+        if len(_forms) >= INTERNED:
+            _forms.clear()
+        form = _forms.setdefault(key, Form(op, attrs, kind, arity))
+    return form
+
 
 class Node:
     """One recorded operation and, once computed, its value.
 
     Attributes
     ----------
-    op : Op
-        What computes the value.  Compared by identity.
+    form : Form
+        Op, attrs and kind of the result; ``op``, ``attrs``, ``shape``, ``dtype`` and ``device``
+        are read through it.
     inputs : tuple of Node or scalar
         Operands.  Python scalars are run-time parameters.
-    attrs : hashable
-        Everything static about this use of the op; its meaning belongs to the op's class.
-    shape : tuple of int
-    dtype : numpy.dtype
-    device : Device
-    buffer : Buffer or tuple of Buffer or None
-        The computed value: dense, row-major.  ``None`` while pending.
     site : (code, instruction offset) or None
         Where in the user's program the op was recorded.
+    buffer : Buffer or tuple of Buffer or None
+        The computed value: dense, row-major.  ``None`` while pending.
     """
 
-    __slots__ = (
-        "op", "inputs", "attrs", "shape", "dtype", "device", "buffer", "site", "__weakref__",
-    )
+    __slots__ = ("form", "inputs", "site", "buffer", "__weakref__")
 
     def __init__(
-        self,
-        op: Op,
-        inputs: tuple[Any, ...],
-        attrs: Any,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        device: Any,
-        site: Site | None = None,
-        buffer: Any = None,
+        self, form: Form, inputs: tuple[Any, ...], site: Site | None = None, buffer: Any = None
     ) -> None:
-        self.op = op
+        self.form = form
         self.inputs = inputs
-        self.attrs = attrs
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
         self.site = site
         self.buffer = buffer
+
+    @property
+    def op(self) -> Op:
+        """What computes the value."""
+        return self.form.op
+
+    @property
+    def attrs(self) -> Any:
+        """What is static about this use of the op."""
+        return self.form.attrs
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.form.kind.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self.form.kind.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where the value lives."""
+        return self.form.kind.device
 
     @property
     def pending(self) -> bool:

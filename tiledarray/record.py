@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.graph import Node, Site
+from tiledarray.graph import INTERNED, Form, Node, Site, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recorder import (
@@ -29,17 +29,15 @@ from tiledarray.signatures import (
     UnsupportedDtypeError,
     broadcast,
     compares_beyond,
-    find_signature,
     shape_text,
     signature,
 )
 
 __all__ = [
-    "empty",
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
     "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota", "item",
-    "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape", "shape_text",
-    "signature", "transpose", "unary", "update", "user_site", "view",
+    "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape",
+    "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
 ]
 
 Operand = Any  # Node, or a Python scalar
@@ -74,48 +72,55 @@ def _one_device(nodes: Sequence[Node]) -> Any:
 # Elementwise -----------------------------------------------------------------------------------
 
 
+_calls: dict[Any, tuple[Form, tuple[Any, ...]]] = {}
+_find_call = _calls.get
+
+
+def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
+    """Return the form of an elementwise op of these operands, and how to convert its scalars."""
+    entry = signature(op, *[x.dtype if type(x) is Node else type(x) for x in operands])
+    nodes = [x for x in operands if type(x) is Node]
+    shape = broadcast(*[node.shape for node in nodes])
+    kind = kind_of(shape, entry.dtype, _one_device(nodes))
+    found = form_of(op, entry.loop, kind, len(operands)), entry.converters
+    if len(_calls) >= INTERNED:
+        _calls.clear()
+    _calls[(op, *[x.form.kind if type(x) is Node else type(x) for x in operands])] = found
+    return found
+
+
 def unary(op: Elementwise, node: Node) -> Node:
     """Record an elementwise op of one node."""
-    entry = find_signature((op, node.dtype)) or signature(op, node.dtype)
+    form, _ = _find_call((op, node.form.kind)) or _call(op, node)
     local.recorder.count += 1
-    return Node(op, (node,), entry.loop, node.shape, entry.dtype, node.device, _site())
+    return Node(form, (node,), _site())
 
 
 def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
     """Record an elementwise op of two operands, at least one of them a node."""
+    key: tuple[Any, ...]
     if type(left) is Node:
         if type(right) is Node:
-            entry = find_signature((op, left.dtype, right.dtype)) or signature(
-                op, left.dtype, right.dtype
-            )
-            shape = left.shape
-            if shape != right.shape:
-                shape = broadcast(shape, right.shape)
-            device = left.device
-            if right.device is not device:
-                _one_device((left, right))
+            key = (op, left.form.kind, right.form.kind)
+            form, _ = _find_call(key) or _call(op, left, right)
         else:
-            kind = type(right)
-            entry = find_signature((op, left.dtype, kind)) or signature(op, left.dtype, kind)
+            key = (op, left.form.kind, type(right))
+            form, converters = _find_call(key) or _call(op, left, right)
             try:
-                right = entry.converters[1](right)
+                right = converters[1](right)
             except OverflowError as error:
                 return _compare_beyond(op, left, right, error, reflected=False)
-            shape = left.shape
-            device = left.device
     elif type(right) is Node:
-        kind = type(left)
-        entry = find_signature((op, kind, right.dtype)) or signature(op, kind, right.dtype)
+        key = (op, type(left), right.form.kind)
+        form, converters = _find_call(key) or _call(op, left, right)
         try:
-            left = entry.converters[0](left)
+            left = converters[0](left)
         except OverflowError as error:
             return _compare_beyond(op, right, left, error, reflected=True)
-        shape = right.shape
-        device = right.device
     else:
         raise TypeError(f"{op.name}: one operand must be an array")
     local.recorder.count += 1
-    return Node(op, (left, right), entry.loop, shape, entry.dtype, device, _site())
+    return Node(form, (left, right), _site())
 
 
 def _compare_beyond(
@@ -147,16 +152,14 @@ def elementwise(op: Elementwise, *operands: Operand) -> Node:
         return binary(op, *operands)
     if len(operands) == 1:
         return unary(op, *operands)
-    keys = [x.dtype if type(x) is Node else type(x) for x in operands]
-    entry = find_signature((op, *keys)) or signature(op, *keys)
-    nodes = [x for x in operands if type(x) is Node]
+    keys = [x.form.kind if type(x) is Node else type(x) for x in operands]
+    form, converters = _find_call((op, *keys)) or _call(op, *operands)
     inputs = tuple(
         x if convert is None else convert(x)
-        for x, convert in zip(operands, entry.converters, strict=True)
+        for x, convert in zip(operands, converters, strict=True)
     )
-    shape = broadcast(*(node.shape for node in nodes))
     local.recorder.count += 1
-    return Node(op, inputs, entry.loop, shape, entry.dtype, _one_device(nodes), _site())
+    return Node(form, inputs, _site())
 
 
 def cast(node: Node, dtype: Any) -> Node:
@@ -170,7 +173,8 @@ def _new(
     op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
 ) -> Node:
     local.recorder.count += 1
-    return Node(op, inputs, attrs, shape, np.dtype(dtype), device, _site())
+    kind = kind_of(shape, np.dtype(dtype), device)
+    return Node(form_of(op, attrs, kind, len(inputs)), inputs, _site())
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -312,11 +316,6 @@ def empty(shape: Shape, dtype: Any, device: Any) -> Node:
     return _new(movement.empty, (), None, shape, dtype, device)
 
 
-def empty(shape: Shape, dtype: Any, device: Any) -> Node:
-    """Record an array whose elements are whatever its memory holds."""
-    return _new(movement.empty, (), None, shape, dtype, device)
-
-
 def iota(n: int, start: Any, step: Any, loop: Any, dtype: Any, device: Any) -> Node:
     """Record ``start + k * step`` for ``k < n``, computed in ``loop``."""
     return _new(movement.iota, (start, step), (np.dtype(loop),), (n,), dtype, device)
@@ -341,7 +340,8 @@ def item(node: Node, k: int, shape: Shape, dtype: Any) -> Node:
 def leaf(buffer: Any) -> Node:
     """Return the node of a buffer."""
     array = buffer.array
-    return Node(movement.leaf, (), None, array.shape, array.dtype, buffer.device, None, buffer)
+    kind = kind_of(array.shape, array.dtype, buffer.device)
+    return Node(form_of(movement.leaf, None, kind, 0), (), None, buffer)
 
 
 def flush() -> None:

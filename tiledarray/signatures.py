@@ -57,7 +57,6 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 
 
 _signatures: dict[tuple[Any, ...], Signature] = {}
-find_signature = _signatures.get
 
 
 def signature(op: Elementwise, *keys: Key) -> Signature:

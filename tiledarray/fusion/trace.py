@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
-from tiledarray.graph import Node
-from tiledarray.ops.movement import update, view
+from tiledarray.graph import Form, Node
+from tiledarray.ops.movement import update
 
 Entry = tuple[Any, ...]
 
@@ -16,76 +17,92 @@ class Trace(NamedTuple):
 
     Attributes
     ----------
-    signature : tuple
-        ``entries``, parameter kinds and output numbers: everything that shapes the plan.
+    key : tuple
+        The signature, flat: for each node its `Form` and references to its inputs, or its `Kind`
+        if it is a leaf; then the kinds of the parameters and the outputs' numbers.
     nodes : list of Node
         The nodes, numbered as in the signature; leaves among them.
-    leaves : list of Node
-        The nodes that hold a buffer already, in order.
     params : list of scalar
         Values of the run-time parameters, in order.
+    outputs : tuple of int
+        Numbers of the targets.
+    updates : list of int
+        Numbers of the leaves that an update writes to.
     """
 
-    signature: tuple[Any, ...]
+    key: tuple[Any, ...]
     nodes: list[Node]
-    leaves: list[Node]
     params: list[Any]
+    outputs: tuple[int, ...]
+    updates: list[int]
+
+    @property
+    def signature(self) -> tuple[tuple[Entry, ...], tuple[type, ...], tuple[int, ...]]:
+        """Entries, kinds of the parameters and numbers of the outputs, for the planner.
+
+        An entry is ``(op, attrs, shape, dtype, *references)``; a reference is a node's number,
+        ``~k`` for parameter ``k`` or ``None`` for a start of 0.  A leaf's entry has no op:
+        ``(None, shape, dtype)``.
+        """
+        parts = iter(self.key)
+        entries = tuple(_entry(next(parts), parts) for _ in self.nodes)
+        return entries, tuple(map(type, self.params)), self.outputs
+
+
+def _entry(first: Any, parts: Iterator[Any]) -> Entry:
+    if type(first) is Form:
+        kind = first.kind
+        return first.op, first.attrs, kind.shape, kind.dtype, *islice(parts, first.arity)
+    return None, first.shape, first.dtype
 
 
 def trace(targets: Sequence[Node]) -> Trace:
-    """Number the pending nodes below the targets, inputs first, and collect what they bind.
-
-    An entry is ``(op, attrs, shape, dtype, *references)``; a reference is a node's number, ``~k``
-    for parameter ``k`` or ``None`` for a start of 0.  A leaf's entry has no op: ``(None, shape,
-    dtype)``.
-    """
-    numbers: dict[Any, int] = {}
+    """Number the pending nodes below the targets, inputs first, and collect what they bind."""
+    numbers: dict[Node, int] = {}
     nodes: list[Node] = []
-    leaves: list[Node] = []
-    entries: list[Entry] = []
+    key: list[Any] = []
     params: list[Any] = []
-    param_numbers: dict[Any, int] = {}
-    stack: list[Any] = list(reversed(targets))
-    while stack:
-        node = stack[-1]
-        if node in numbers:
-            stack.pop()
-            continue
-        if node.buffer is not None:
-            stack.pop()
-            numbers[node] = len(nodes)
-            nodes.append(node)
-            leaves.append(node)
-            entries.append((None, node.shape, node.dtype))
-            continue
-        missing = [x for x in node.inputs if type(x) is Node and x not in numbers]
-        if missing:
-            missing.reverse()
-            stack.extend(missing)
-            continue
-        stack.pop()
-        op = node.op
-        origin = None if op is view or op is update else _NOTHING
-        references = []
-        for x in node.inputs:
-            if type(x) is Node:
-                references.append(numbers[x])
-            elif x == 0 and origin is None:
-                references.append(None)
+    known_params: dict[Any, int] = {}
+    updates: list[int] = []
+    for target in targets:
+        path = [] if target in numbers else [target]
+        while path:
+            node = path[-1]
+            form = node.form
+            entry: list[Any] = [form if node.buffer is None else form.kind]
+            for x in node.inputs:
+                if type(x) is Node:
+                    number = numbers.get(x)
+                    if number is None:
+                        if x.buffer is None:
+                            path.append(x)
+                            break
+                        number = numbers[x] = len(nodes)
+                        nodes.append(x)
+                        key.append(x.form.kind)
+                    entry.append(number)
+                elif x or not form.op.moves:
+                    number = known_params.get(id(x))
+                    entry.append(_param(x, params, known_params) if number is None else number)
+                else:
+                    entry.append(None)
             else:
-                key = (type(x), x) if x else (type(x), repr(x))
-                number = param_numbers.get(key)
-                if number is None:
-                    number = param_numbers[key] = len(params)
-                    params.append(x)
-                references.append(~number)
-        numbers[node] = len(nodes)
-        nodes.append(node)
-        entries.append((op, node.attrs, node.shape, node.dtype, *references))
-    signature = (
-        tuple(entries), tuple(map(type, params)), tuple([numbers[t] for t in targets]),
-    )
-    return Trace(signature, nodes, leaves, params)
+                if form.op is update and node.inputs[0].buffer is not None:
+                    updates.append(entry[1])
+                numbers[node] = len(nodes)
+                nodes.append(node)
+                key += entry
+                path.pop()
+    outputs = tuple([numbers[target] for target in targets])
+    return Trace((*key, *map(type, params), *outputs), nodes, params, outputs, updates)
 
 
-_NOTHING = object()
+def _param(x: Any, params: list[Any], known: dict[Any, int]) -> int:
+    """Return the reference to a scalar, the same for all that are equal."""
+    value = (type(x), x) if x else (type(x), repr(x))
+    reference = known.get(value)
+    if reference is None:
+        reference = known[value] = ~len(params)
+        params.append(x)
+    known[id(x)] = reference
+    return reference

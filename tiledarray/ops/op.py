@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +21,11 @@ class Op:
     """Common part: a name, and the computation through an array module ``xp``.
 
     ``reference(xp, *inputs, attrs, shape, dtype)`` gets arrays and scalars in the order of
-    ``Node.inputs`` and returns an array of the node's shape and dtype.
+    ``Node.inputs`` and returns an array of the node's shape and dtype.  ``moves`` says that its
+    scalar inputs are starts: a plan knows which of them are 0.
     """
 
+    moves: ClassVar[bool] = False
     name: str
     reference: Callable[..., Any] = field(repr=False)
 
@@ -86,6 +88,8 @@ class AxisView(Op):
     new axes, ``broadcast_to``, ``flip``, ``diagonal``; closed under composition.
     """
 
+    moves: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reshape(Op):
@@ -111,6 +115,8 @@ class Update(Op):
     every array element is reached at most once.  Planned as a store in place when ``old`` is dead
     afterwards.
     """
+
+    moves: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)
