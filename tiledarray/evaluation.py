@@ -217,13 +217,11 @@ def _nbytes(node: Node) -> int:
 
 
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
-    plan = executable.plan
-    leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
-              if isinstance(value.op, Leaf)}
-    origin = plan.origin
+    nodes, origin = traced.nodes, executable.plan.origin
+    leaves = {value: nodes[number].buffer for value, number in executable.leaves}
 
     def done(value: Any, buffer: Buffer) -> None:
-        node = traced.nodes[origin[value]]
+        node = nodes[origin[value]]
         node.buffer = buffer
         node.inputs = ()
 

@@ -9,7 +9,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from tiledarray import config
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import ONE, Affine, Param, Terms, Value, through_view
-from tiledarray.fusion.plan import Allocate, Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
 from tiledarray.kernels.program import Program, Slot, print_kernel
@@ -27,9 +27,14 @@ from tiledarray.ops.op import AxisView, Item, Leaf
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
 
+Done = Callable[[Value, Any], None]
+Action = Callable[[dict[Value, Any], Sequence[Any], Done], Any]
+
 counters: Counter[str] = Counter()
 spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
+LARGEST_SINGLE = float(np.finfo(np.float32).max)
+_BYTE = np.dtype(np.uint8)
 _FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q"}
 _PARAM_FORMATS = {"f32": "f4x", "f64": "d", "i32": "i4x", "i64": "Q"}
 
@@ -40,7 +45,7 @@ def _wrapped(scalar: Any) -> int:
 
 def _single(scalar: Any) -> float:
     """A float that fits in float32; what is too large for it has become an infinity."""
-    return float(np.float32(scalar))
+    return scalar if -LARGEST_SINGLE <= scalar <= LARGEST_SINGLE else float(np.float32(scalar))
 
 
 _PACKED: dict[str, Any] = {
@@ -74,7 +79,8 @@ class Binding:
 
     packer: struct.Struct
     template: list[Any]
-    pointers: list[tuple[int, Value, int, Terms]]
+    pointers: list[tuple[int, Value]]
+    moving: list[tuple[int, Value, int, Terms]]
     offsets: list[tuple[int, int, Terms]]
     params: list[tuple[int, int, type]]
     scratch: list[tuple[int, int]]
@@ -83,7 +89,7 @@ class Binding:
     @classmethod
     def of(cls, slots: Sequence[Slot], memory: dict[Value, Value]) -> Binding:
         """Work out the binding of a program's slots."""
-        binding = cls(struct.Struct(""), [], [], [], [], [], [])
+        binding = cls(struct.Struct(""), [], [], [], [], [], [], [])
         layout = "="
         for slot in slots:
             place = len(binding.template)
@@ -98,7 +104,10 @@ class Binding:
             width = slot.value.dtype.itemsize
             fixed = sum(c for number, c in slot.offset if number == ONE) * width
             moving = tuple((n, c * width) for n, c in slot.offset if n != ONE)
-            self.pointers.append((place, memory[slot.value], fixed, moving))
+            if fixed or moving:
+                self.moving.append((place, memory[slot.value], fixed, moving))
+            else:
+                self.pointers.append((place, memory[slot.value]))
         elif slot.kind == "size":
             self.template[place] = slot.number
             if slot.offset:
@@ -119,10 +128,11 @@ class Binding:
     def pack(self, into: Any, buffers: dict[Value, Buffer], params: Sequence[Any],
              workspace: Callable[[int], int], zeroed: Callable[[int], int]) -> None:
         """Write ``Args`` for one launch."""
-        fields = self.template
-        for place, value, fixed, moving in self.pointers:
-            address = buffers[value].pointer + fixed
-            fields[place] = address + evaluated_terms(moving, params) if moving else address
+        fields = self.template.copy()
+        for place, value in self.pointers:
+            fields[place] = buffers[value].pointer
+        for place, value, fixed, moving in self.moving:
+            fields[place] = buffers[value].pointer + fixed + evaluated_terms(moving, params)
         for place, number, terms in self.offsets:
             fields[place] = number + evaluated_terms(terms, params)
         for place, number, kind in self.params:
@@ -136,6 +146,21 @@ class Binding:
         for place, size in self.counters:
             fields[place] = zeroed(size)
         self.packer.pack_into(into, 0, *fields)
+
+
+class Workspace:
+    """Memory for the scratch of one launch; it is kept as long as this object."""
+
+    __slots__ = ("device", "_keep")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._keep: list[Buffer] = []
+
+    def __call__(self, size: int) -> int:
+        """Take so many bytes; return their address."""
+        self._keep.append(self.device.allocate((size,), _BYTE))
+        return self._keep[-1].pointer
 
 
 @dataclass(eq=False, slots=True)
@@ -153,12 +178,7 @@ class HostLaunch:
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
-        keep: list[Buffer] = []
-
-        def workspace(size: int) -> int:
-            keep.append(executable.device.allocate((size,), np.dtype(np.uint8)))
-            return keep[-1].pointer
-
+        workspace = Workspace(executable.device)
         self.binding.pack(self.args, buffers, params, workspace, self._counters)
         program = self.program
         host.pool().run(self.address, self.args_address, program.blocks, self.grain,
@@ -184,12 +204,7 @@ class CudaLaunch:
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
         device = executable.device
-        keep: list[Buffer] = []
-
-        def workspace(size: int) -> int:
-            keep.append(device.allocate((size,), np.dtype(np.uint8)))
-            return keep[-1].pointer
-
+        workspace = Workspace(device)
         self.binding.pack(self.args, buffers, params, workspace, device.counters)
         program = self.program
         self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, bytes(self.args))
@@ -226,6 +241,8 @@ class Executable:
     device : Device
     launches : dict
         The compiled form of each `Kernel`; empty until `compile` has run.
+    leaves : list
+        Each leaf of the plan, with its number in the signature.
     sites, params : list
         Where the entries of the signature were recorded and the scalars, at the first evaluation.
     """
@@ -243,7 +260,11 @@ class Executable:
         self.failure: BaseException | None = None
         self.queued = False
         self.met = 0
-        self._releases = _releases(plan)
+        self.leaves: list[tuple[Value, int]] = [
+            (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
+        ]
+        self._steps = list(zip(map(self._action, plan.steps), _releases(plan), strict=True))
+        self._outputs = [_place(value, plan.memory) for value in plan.outputs]
 
     # ---- compiling -----------------------------------------------------------------------
 
@@ -308,31 +329,44 @@ class Executable:
     # ---- running -------------------------------------------------------------------------
 
     def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
-            done: Callable[[Value, Any], None]) -> list[Any]:
+            done: Done) -> list[Any]:
         """Run the steps; return the outputs' buffers.
 
         ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
         has run, so that nothing is applied twice should a later step fail.
         """
-        memory = self.plan.memory
         buffers: dict[Value, Any] = dict(leaves)
-        for number, step in enumerate(self.plan.steps):
-            started = perf_counter() if observers else 0.0
-            if isinstance(step, Kernel):
-                self._run_kernel(step, buffers, params, done)
-            elif isinstance(step, Call):
-                self._call(step, buffers, params)
-            elif isinstance(step, Copy):
-                self._copy(step, buffers)
-            else:
-                assert isinstance(step, Allocate)
-                self._allocate(step.value, buffers)
+        for number, (action, releases) in enumerate(self._steps):
             if observers:
-                self._report(step, started)
-            for value in self._releases[number]:
+                started = perf_counter()
+                action(buffers, params, done)
+                self._report(self.plan.steps[number], started)
+            else:
+                action(buffers, params, done)
+            for value in releases:
                 buffers.pop(value, None)
         counters["launches"] += len(self.launches)
-        return [self._output(value, buffers, memory) for value in self.plan.outputs]
+        return self.outputs(buffers)
+
+    def outputs(self, buffers: dict[Value, Any]) -> list[Any]:
+        """Return the outputs' buffers, from the memory of the values."""
+        found = []
+        for base, number, shape in self._outputs:
+            buffer = buffers[base] if number is None else buffers[base][number]
+            if isinstance(buffer, Buffer) and buffer.array.shape != shape:
+                buffer = buffer.reshaped(shape)
+            found.append(buffer)
+        return found
+
+    def _action(self, step: Step) -> Action:
+        """What running the step means: a function of the buffers, the scalars and ``done``."""
+        if isinstance(step, Kernel):
+            return self._kernel_action(step)
+        if isinstance(step, Call):
+            return lambda buffers, params, done: self._call(step, buffers, params)
+        if isinstance(step, Copy):
+            return lambda buffers, params, done: self._copy(step, buffers)
+        return lambda buffers, params, done: self._allocate(step.value, buffers)
 
     def _report(self, step: Step, started: float) -> None:
         self.device.synchronize()
@@ -347,17 +381,25 @@ class Executable:
             buffer = buffers[base] = self.device.allocate(base.shape, base.dtype)
         return buffer
 
-    def _run_kernel(self, kernel: Kernel, buffers: dict[Value, Any], params: Sequence[Any],
-                    done: Callable[[Value, Any], None]) -> None:
-        for store in kernel.stores:
-            self._allocate(store.access.value, buffers)
-        if self.programs[kernel].blocks:
-            self.launches[kernel](self, buffers, params)
-        for store in kernel.stores:
-            value = store.access.value
-            base = self.plan.memory[value]
-            if base is not value and isinstance(base.op, Leaf):
+    def _kernel_action(self, kernel: Kernel) -> Action:
+        memory, launches, allocate = self.plan.memory, self.launches, self.device.allocate
+        stored = [store.access.value for store in kernel.stores]
+        bases = [(base, base.shape, base.dtype)
+                 for base in dict.fromkeys(memory[value] for value in stored)]
+        in_place = [(value, memory[value]) for value in stored
+                    if memory[value] is not value and isinstance(memory[value].op, Leaf)]
+        empty = not self.programs[kernel].blocks
+
+        def action(buffers: dict[Value, Any], params: Sequence[Any], done: Done) -> None:
+            for base, shape, dtype in bases:
+                if base not in buffers:
+                    buffers[base] = allocate(shape, dtype)
+            if not empty:
+                launches[kernel](self, buffers, params)
+            for value, base in in_place:
                 done(value, buffers[base])
+
+        return action
 
     def _copy(self, step: Copy, buffers: dict[Value, Any]) -> None:
         target = self._allocate(step.target, buffers)
@@ -403,17 +445,6 @@ class Executable:
             tuple(evaluated_terms(p.terms, params) for p in index), shape,
         )
 
-    def _output(self, value: Value, buffers: dict[Value, Any], memory: dict[Value, Value]) -> Any:
-        base = storage(value)
-        if isinstance(base.op, Item):
-            buffer = buffers[base.args[0]][base.attrs]
-        else:
-            buffer = buffers[memory[base]]
-        if isinstance(buffer, Buffer) and buffer.array.shape != value.shape:
-            alias = buffer.reshaped(value.shape)
-            return alias
-        return buffer
-
 
 SERIAL = 1 << 17
 
@@ -422,6 +453,14 @@ def _fresh(buffer: Buffer) -> Buffer:
     """A library's own result: nobody else has seen it."""
     buffer.shared = False
     return buffer
+
+
+def _place(value: Value, memory: dict[Value, Value]) -> tuple[Value, int | None, tuple[int, ...]]:
+    """Where an output is found: the value whose memory it has, the item's number, its shape."""
+    base = storage(value)
+    if isinstance(base.op, Item):
+        return base.args[0], base.attrs, value.shape
+    return memory[base], None, value.shape
 
 
 def _releases(plan: Plan) -> list[list[Value]]:

@@ -71,8 +71,7 @@ class Replay:
             for k in self._moving:
                 self._args[k] = self._packed(self._launches[k], buffers)
         self._start()
-        return [executable._output(value, buffers, self._memory)
-                for value in executable.plan.outputs]
+        return executable.outputs(buffers)
 
     def _start(self) -> None:
         if self._graph is not None:
