@@ -35,7 +35,7 @@ spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, comp
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _BYTE = np.dtype(np.uint8)
-_FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q"}
+_FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q", "phase": "q"}
 _PARAM_FORMATS = {"f32": "f4x", "f64": "d", "i32": "i4x", "i64": "Q"}
 
 
@@ -82,6 +82,7 @@ class Binding:
     pointers: list[tuple[int, Value]]
     moving: list[tuple[int, Value, int, Terms]]
     offsets: list[tuple[int, int, Terms]]
+    phases: list[tuple[int, int, Terms]]
     params: list[tuple[int, int, type]]
     scratch: list[tuple[int, int]]
     counters: list[tuple[int, int]]
@@ -89,7 +90,7 @@ class Binding:
     @classmethod
     def of(cls, slots: Sequence[Slot], memory: dict[Value, Value]) -> Binding:
         """Work out the binding of a program's slots."""
-        binding = cls(struct.Struct(""), [], [], [], [], [], [], [])
+        binding = cls(struct.Struct(""), [], [], [], [], [], [], [], [])
         layout = "="
         for slot in slots:
             place = len(binding.template)
@@ -112,6 +113,8 @@ class Binding:
             self.template[place] = slot.number
             if slot.offset:
                 self.offsets.append((place, slot.number, slot.offset))
+        elif slot.kind == "phase":
+            self.phases.append((place, slot.number, slot.offset))
         elif slot.kind == "param":
             assert slot.param is not None
             self.params.append((place, slot.number, _PACKED[slot.ctype]))
@@ -135,6 +138,8 @@ class Binding:
             fields[place] = buffers[value].pointer + fixed + evaluated_terms(moving, params)
         for place, number, terms in self.offsets:
             fields[place] = number + evaluated_terms(terms, params)
+        for place, number, terms in self.phases:
+            fields[place] = evaluated_terms(terms, params) % number
         for place, number, kind in self.params:
             scalar = params[number]
             if kind is complex:

@@ -59,6 +59,8 @@ class Schedule:
         Rows and lanes of a block.
     splits : int
         Blocks that share a reduction.
+    phase : linear form or None
+        Elements by which tiles are shifted along the lanes (modulo a memory line).
     """
 
     axes: tuple[Axis, ...]
@@ -71,6 +73,7 @@ class Schedule:
     splits: int = 1
     blocks: int = 1
     scratch_bytes: int = 0
+    phase: Terms | None = None
 
     @property
     def lane(self) -> Axis:

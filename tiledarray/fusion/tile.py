@@ -14,6 +14,8 @@ VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
 DEVICE_TILE = 1 << 12
+HELD_ELEMENTS = 16  # of a row, by one thread
+LINE = 32  # elements of a memory line, for the most common element of four bytes
 SPLIT = 1 << 16
 SHORT_LANES = 16
 SHORT_ROWS = 64
@@ -28,7 +30,7 @@ def tile(group: Group, target: Target) -> Kernel:
     writes = [Strided(sink.value, *_strides(Access(sink.value, sink.index), len(group.shape)))
               for sink in stored]
     positions = _positions(group)
-    axes = _nest(group, [*domain, *writes, *positions.values()])
+    axes = _nest(group, [*domain, *writes, *positions.values()], target)
     accesses = iter([_on(access, axes) for access in domain])
     loads: dict[Cell, Strided] = {
         cell: next(accesses) for cell in group.cells if cell.access is not None
@@ -88,14 +90,14 @@ def _positions(group: Group) -> dict[Cell, Strided]:
     return positions
 
 
-def _nest(group: Group, accesses: list[Strided]) -> tuple[Axis, ...]:
+def _nest(group: Group, accesses: list[Strided], target: Target) -> tuple[Axis, ...]:
     """Order and merge the domain's axes: rows, steps, lane."""
     axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
     lane = max(axes, key=lambda axis: (_unit_weight(axis, accesses), axis))
     run = _lane_run(group, axes, lane, accesses)
-    other = _longer_lane(group, axes, run, accesses)
+    other = _longer_lane(group, axes, run, accesses) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
@@ -283,12 +285,14 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         schedule.lane_tile = tx * width * schedule.chunks
         schedule.row_tile = (32 if _has_transposed(kernel)
                              else max(ty, DEVICE_TILE // schedule.lane_tile))
+        schedule.phase = _phase(kernel)
     elif schedule.form == "row":
         if _shared_between_rows(kernel):
             schedule.unroll = 8
-        per_thread = 4 if kernel.group.phases <= 1 else 16 // width
-        tx = _power(-(-lane // (width * per_thread)), 32, 512 if kernel.group.phases > 1 else 256)
-        schedule.threads = (tx, 1 if tx > 32 else 4)
+        held = kernel.group.phases > 1
+        per_thread = HELD_ELEMENTS // width if held else 4 if lane > 128 else 1
+        tx = _power(-(-lane // (width * max(1, per_thread))), 1, 1024 if held else 256)
+        schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
         schedule.row_tile = schedule.threads[1] * schedule.unroll
         schedule.chunks = max(1, -(-lane // (tx * width)))
         blocks = max(1, -(-rows // schedule.row_tile))
@@ -299,6 +303,9 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
                 schedule.row_tile = schedule.unroll
                 schedule.chunks = 1
     else:
+        if any(cell.value.op.name == "deviation" for cell in kernel.cells
+               if cell.kind == "reduce"):
+            schedule.width = width = min(width, 2)  # three registers a lane, and its totals
         tx = _power(-(-lane // width), 8, 64)
         schedule.threads = (tx, 256 // tx)
         schedule.lane_tile = tx * width
@@ -333,7 +340,30 @@ def _vector_width(kernel: Kernel) -> int:
     return max(1, width)
 
 
+def _phase(kernel: Kernel) -> Terms | None:
+    """Where scalar accesses of a row stand within a line of memory, if that is the same in all.
+
+    Tiles are shifted by it, so that the threads of a warp write (or read) whole lines.
+    """
+    schedule = kernel.schedule
+    if schedule.width > 1 or schedule.lane.size < 8 * LINE or len(schedule.axes) < 2:
+        return None
+    accesses = [store.access for store in kernel.stores] or list(kernel.loads.values())
+    access = accesses[0]
+    if access.strides[-1] != 1 or any(stride % LINE for stride in access.strides[:-1]):
+        return None
+    return access.offset or None
+
+
+def lane_blocks(schedule: Schedule) -> int:
+    """Tiles along the lane axis."""
+    if schedule.lane.reduced:
+        return 1
+    extra = LINE - 1 if schedule.phase else 0
+    return -(-(schedule.lane.size + extra) // schedule.lane_tile)
+
+
 def _count_blocks(schedule: Schedule) -> None:
-    lanes = 1 if schedule.lane.reduced else -(-schedule.lane.size // schedule.lane_tile)
+    lanes = lane_blocks(schedule)
     rows = -(-schedule.rows // schedule.row_tile)
     schedule.blocks = lanes * rows * schedule.splits

@@ -58,43 +58,48 @@ def _entry(first: Any, parts: Iterator[Any]) -> Entry:
 
 def trace(targets: Sequence[Node]) -> Trace:
     """Number the pending nodes below the targets, inputs first, and collect what they bind."""
-    numbers: dict[Node, int] = {}
-    nodes: list[Node] = []
+    numbers = _numbered(targets)
     key: list[Any] = []
     params: list[Any] = []
     known_params: dict[Any, int] = {}
     updates: list[int] = []
-    for target in targets:
-        path = [] if target in numbers else [target]
-        while path:
-            node = path[-1]
-            form = node.form
-            entry: list[Any] = [form if node.buffer is None else form.kind]
-            for x in node.inputs:
-                if type(x) is Node:
-                    number = numbers.get(x)
-                    if number is None:
-                        if x.buffer is None:
-                            path.append(x)
-                            break
-                        number = numbers[x] = len(nodes)
-                        nodes.append(x)
-                        key.append(x.form.kind)
-                    entry.append(number)
-                elif x or not form.op.moves:
-                    number = known_params.get(id(x))
-                    entry.append(_param(x, params, known_params) if number is None else number)
-                else:
-                    entry.append(None)
+    for node in numbers:
+        form = node.form
+        if node.buffer is not None:
+            key.append(form.kind)
+            continue
+        key.append(form)
+        for x in node.inputs:
+            if type(x) is Node:
+                key.append(numbers[x])
+            elif x or not form.op.moves:
+                number = known_params.get(id(x))
+                key.append(_param(x, params, known_params) if number is None else number)
             else:
-                if form.op is update and node.inputs[0].buffer is not None:
-                    updates.append(entry[1])
-                numbers[node] = len(nodes)
-                nodes.append(node)
-                key += entry
-                path.pop()
+                key.append(None)
+        if form.op is update and node.inputs[0].buffer is not None:
+            updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])
-    return Trace((*key, *map(type, params), *outputs), nodes, params, outputs, updates)
+    key += map(type, params)
+    key += outputs
+    return Trace(tuple(key), list(numbers), params, outputs, updates)
+
+
+def _numbered(targets: Sequence[Node]) -> dict[Node, int]:
+    """Number the nodes below the targets, inputs first.  Leaves have no inputs."""
+    numbers: dict[Node, int] = {}
+    path = list(reversed(targets))
+    while path:
+        node = path[-1]
+        for x in node.inputs:
+            if type(x) is Node and x not in numbers:
+                path.append(x)
+                break
+        else:
+            if node not in numbers:
+                numbers[node] = len(numbers)
+            path.pop()
+    return numbers
 
 
 def _param(x: Any, params: list[Any], known: dict[Any, int]) -> int:

@@ -18,7 +18,7 @@ from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Cell, Param, Size, Terms, Value
 from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
-from tiledarray.fusion.tile import dense_strides
+from tiledarray.fusion.tile import LINE, dense_strides, lane_blocks
 from tiledarray.kernels.expression import ctype, render
 from tiledarray.ops.op import Elementwise, Update
 
@@ -33,11 +33,11 @@ class Slot:
     """One 8-byte field of ``Args`` (two for a complex parameter) and where its value comes from.
 
     ``pointer``: address of ``value``'s buffer plus ``offset`` elements; ``size``: the integer
-    ``number`` plus ``offset``; ``param``: parameter ``number``; ``scratch``: memory for
+    ``number`` plus ``offset``; ``phase``: ``offset`` modulo ``number``; ``param``: parameter ``number``; ``scratch``: memory for
     ``number`` bytes; ``counters``: ``number`` zeroed counters.
     """
 
-    kind: Literal["pointer", "size", "param", "scratch", "counters"]
+    kind: Literal["pointer", "size", "phase", "param", "scratch", "counters"]
     name: str
     ctype: str
     value: Value | None = None
@@ -129,7 +129,7 @@ class Printer:
         index = "int" if self.device and not wide else "long long"
         # Every field takes 8 bytes, whatever the width of indices.
         fields = " ".join(
-            f"alignas(8) {'idx' if slot.kind == 'size' else slot.ctype} {slot.name};"
+            f"alignas(8) {'idx' if slot.kind in ('size', 'phase') else slot.ctype} {slot.name};"
             for slot in self.slots.values()
         )
         head = [
@@ -158,11 +158,15 @@ class Printer:
         self.put("idx t = block;")
         tiled = not schedule.lane.reduced
         if tiled:
-            lanes = -(-schedule.lane.size // schedule.lane_tile)
-            tiles = self.size("lane_blocks", lanes)
+            tiles = self.size("lane_blocks", lane_blocks(schedule))
             self.put(f"const idx lane_block = t % {tiles}; t /= {tiles};")
-            self.put(f"const Range js = piece(lane_block, {self.size('lane_tile', schedule.lane_tile)}"
-                     f", {self._extent(len(self.axes) - 1)});")
+            extent = self._extent(len(self.axes) - 1)
+            tile = self.size("lane_tile", schedule.lane_tile)
+            if schedule.phase:
+                phase = self.arg(Slot("phase", "phase", "idx", number=LINE, offset=schedule.phase))
+                self.put(f"const Range js = shifted(lane_block, {tile}, {extent}, {phase});")
+            else:
+                self.put(f"const Range js = piece(lane_block, {tile}, {extent});")
         if schedule.splits > 1:
             splits = self.size("splits", schedule.splits)
             self.put(f"const idx split = t % {splits}; t /= {splits};")
@@ -220,7 +224,7 @@ class Printer:
         if param.kind is complex:
             kind = "c128"
         elif param.kind is float:
-            kind = "f32" if loop.kind == "f" and loop.itemsize <= 4 else "f64"
+            kind = "f32" if loop.kind in "fV" and loop.itemsize <= 4 else "f64"
         else:
             kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
         number = self.params.setdefault(param.index, len(self.params))

@@ -24,6 +24,12 @@ TA_FN idx min_idx(idx x, idx y) { return x < y ? x : y; }
 // Part `k` of [0, n) cut into pieces of `size`.
 TA_FN Range piece(idx k, idx size, idx n) { return Range{k * size, min_idx(k * size + size, n)}; }
 
+// The same with the pieces moved down by `phase`: the first is shorter.
+TA_FN Range shifted(idx k, idx size, idx n, idx phase) {
+  const idx begin = k * size - phase, end = begin + size;
+  return Range{begin > 0 ? begin : 0, min_idx(end, n)};
+}
+
 template <int N>
 struct Count {  // a compile-time int
   TA_MEMBER constexpr operator int() const { return N; }
