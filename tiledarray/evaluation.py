@@ -230,14 +230,21 @@ def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
     except Exception as error:
         _explain_failure(error, traced)
         raise
-    seen: dict[int, Buffer] = {}
+    if len(outputs) > 1:
+        _mark_shared(outputs)
     for node, buffer in zip(targets, outputs, strict=True):
-        other = seen.setdefault(id(buffer.array), buffer)
-        if other is not buffer:
-            other.shared = buffer.shared = True
         buffer.plan = executable
         node.buffer = buffer
         node.inputs = ()
+
+
+def _mark_shared(outputs: list[Buffer]) -> None:
+    """Outputs that lie in the same memory must not be written in place."""
+    seen: dict[int, Buffer] = {}
+    for buffer in outputs:
+        other = seen.setdefault(id(buffer.array), buffer)
+        if other is not buffer:
+            other.shared = buffer.shared = True
 
 
 def _explain_failure(error: BaseException, traced: Trace) -> None:
