@@ -98,7 +98,7 @@ def _resolve(
 def _converter(loop: np.dtype[Any], *, exponent: bool) -> Callable[[Any], Any]:
     if loop.kind == "b":
         return bool
-    if loop.kind == "f":
+    if loop.kind in "fV":  # V: ml_dtypes' own floats
         return float
     if loop.kind == "c":
         return complex

@@ -247,7 +247,7 @@ class Printer:
             if rows:
                 self.put(f"const idx i{rows[0]}{suffix} = {rest};")
         updated = {storage(store.sink.value.args[0]) for store in self.kernel.stores
-                   if isinstance(store.sink.value.op, Update)}
+                   if isinstance(store.sink.value.op, Update) and self.kernel.border is None}
         for cell, access in self.kernel.loads.items():
             if cell.kind == "load":
                 self._row_pointer(f"p{cell.number}", f"const {ctype(cell.dtype)}*", access,

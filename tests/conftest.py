@@ -1,0 +1,13 @@
+"""Options of the test suite."""
+
+import os
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true",
+                     help="write the texts under tests/golden anew (or set UPDATE_GOLDEN=1)")
+
+
+def pytest_configure(config):
+    if config.getoption("--update-golden"):
+        os.environ["UPDATE_GOLDEN"] = "1"

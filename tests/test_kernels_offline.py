@@ -1,0 +1,366 @@
+"""Kernels for a GPU, planned and compiled on a machine without one: nothing may spill.
+
+Ordinary code is recorded on the CPU, planned for a CUDA device and compiled for two generations
+of them.  The assembler's report says whether a kernel lives in registers alone.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import ml_dtypes
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.plans import DEVICE, filled, planned
+from tiledarray import config, execution
+from tiledarray.kernels import cuda
+from tiledarray.kernels.program import print_kernel
+from tiledarray.recorder import local
+
+ARCHITECTURES = ("sm_80", "sm_90")
+GOLDEN = Path(__file__).parent / "golden"
+BFLOAT16 = numpy.dtype(ml_dtypes.bfloat16)
+DTYPES = [*map(numpy.dtype, "?bBhHiIlLefdFD"), BFLOAT16]
+REALS = [*map(numpy.dtype, "efd"), BFLOAT16]
+ROWS, COLUMNS = 96, 160
+
+pytestmark = pytest.mark.skipif(
+    cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}"
+)
+
+CASES = {}
+
+
+def case(function):
+    """Register what returns pending arrays, or several such by name."""
+    CASES[function.__name__.strip("_")] = function
+    return function
+
+
+def family(name, members, function):
+    """Register one case for each member."""
+    for member in members:
+        label = getattr(member, "name", None) or getattr(member, "__name__", None) or str(member)
+        CASES[f"{name}-{label}"] = lambda member=member: function(member)
+
+
+def matrix(dtype="f4", rows=ROWS, columns=COLUMNS, seed=0):
+    return filled(rows, columns, dtype=dtype, seed=seed)
+
+
+# ---- elementwise -----------------------------------------------------------------------------
+
+family("polynomial", DTYPES, lambda dtype: matrix(dtype) * matrix(dtype, seed=1) + matrix(dtype))
+family("compare", map(numpy.dtype, "?bHlefD"), lambda dtype: np.where(
+    matrix(dtype) < matrix(dtype, seed=1), matrix(dtype), matrix(dtype, seed=2)))
+family("cast", [*map(numpy.dtype, "?bLefD"), BFLOAT16], lambda dtype: [
+    (matrix(dtype).real if dtype.kind == "c" else matrix(dtype)).astype("f4"),
+    matrix("i8").astype(dtype), matrix("f8").astype(dtype)])
+family("scalar", [*map(numpy.dtype, "BileD"), BFLOAT16], lambda dtype: matrix(dtype) * 3 + 1)
+UNARY = ["exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "arctan", "arcsin", "arccosh", "cbrt",
+         "expm1", "log1p", "exp2", "sinh"]
+family("real", UNARY, lambda name: [
+    getattr(np, name)(matrix(dtype)) * 2 + getattr(np, name)(matrix(dtype, seed=1))
+    for dtype in "fd"])
+family("complex", ["exp", "log", "sqrt", "sin", "tan", "arccos", "arctanh", "abs"],
+       lambda name: [getattr(np, name)(matrix("F")), getattr(np, name)(matrix("D"))])
+family("binary", ["divide", "power", "arctan2", "hypot", "fmod", "floor_divide", "logaddexp"],
+       lambda name: [getattr(np, name)(matrix(d), matrix(d, seed=1)) * 2 for d in "fd"])
+family("whole", ["floor_divide", "remainder", "gcd", "left_shift", "bitwise_xor", "power"],
+       lambda name: [getattr(np, name)(matrix(d), matrix(d, seed=1)) for d in "il"])
+family("logical", ["logical_and", "logical_xor", "not_equal"],
+       lambda name: getattr(np, name)(matrix("?"), matrix("?", seed=1)))
+
+
+@case
+def chain_of_sines():
+    x = matrix()
+    for k in range(12):
+        x = np.sin(x) * 0.5 + 0.1 * k
+    return x
+
+
+@case
+def divisions():
+    parts = [matrix("d", seed=k) for k in range(6)]
+    return sum(a / b for a in parts for b in parts if a is not b)
+
+
+@case
+def many_inputs():
+    return sum(filled(5000, dtype="f4", seed=k) * (k + 1) for k in range(14))
+
+
+# ---- shapes ----------------------------------------------------------------------------------
+
+
+@case
+def broadcast():
+    return matrix() * filled(COLUMNS, dtype="f4") + filled(ROWS, 1, dtype="f4")
+
+
+@case
+def odd_sizes():
+    return matrix(columns=161) * 2 + matrix(columns=161, seed=1)
+
+
+@case
+def one_dimension():
+    return filled(100_001, dtype="f4") + 1
+
+
+@case
+def negative_steps():
+    x = matrix()
+    return x[::-1, ::-2] * x[::-1, ::2] - x[:, 1::2]
+
+
+@case
+def transposed():
+    return [matrix().T * 2 + 1, matrix() + matrix(rows=COLUMNS, columns=ROWS).T]
+
+
+@case
+def four_dimensions():
+    x = filled(6, 7, 8, 9)
+    return x.transpose(2, 0, 3, 1) + filled(9, 7)
+
+
+@case
+def reshaped():
+    return (matrix() * 2).reshape(-1)[::3] + 1
+
+
+@case
+def stencil():
+    u = matrix()
+    return (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]) / 4
+
+
+def smoothed(u):
+    u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2])
+    return u
+
+
+family("stencil_with_border", ["f4", "f8"], lambda dtype: smoothed(matrix(dtype)))
+
+
+@case
+def update_in_place():
+    u = matrix()
+    u[::2] = matrix(rows=ROWS // 2) * 3
+    u[:, 3:9] *= 2
+    return u
+
+
+@case
+def joined():
+    return np.concatenate([matrix() * 2, matrix(seed=1) + 1]), np.roll(matrix(), 3, axis=1)
+
+
+@case
+def zero_dimensions():
+    return filled() * 2 + 1, matrix().sum() / matrix(seed=1).max()
+
+
+# ---- sources ---------------------------------------------------------------------------------
+
+
+@case
+def sources():
+    return [np.eye(40, 50) * 2, np.linspace(0, 1, 1001) ** 2, np.arange(1000, dtype="i4") % 7,
+            np.arange(500) * 0.5, np.full((30, 40), 2.5) + np.ones((30, 40))]
+
+
+@case
+def triangles():
+    return np.tril(matrix()), np.triu(matrix("i8"), 2)
+
+
+@case
+def wide_indices():
+    x = np.empty((60_000, 50_000), "f4")
+    return [x * 2 + 1, x[::-1, ::-1] + x.mean(axis=0), x.sum(axis=1), x.argmax(axis=0),
+            x.reshape(-1)[::7] + np.arange(428_571_429)]
+
+
+@case
+def wide_full():
+    return np.full((3_000_000_000,), 1, "i1") + np.ones((), "i1")
+
+
+# ---- reductions ------------------------------------------------------------------------------
+
+family("sum", [*map(numpy.dtype, "?bHlefdFD"), BFLOAT16], lambda dtype: [
+    matrix(dtype).sum(), matrix(dtype, seed=1).sum(axis=0), matrix(dtype, seed=2).sum(axis=1)])
+family("max", [*map(numpy.dtype, "?bHlefd"), BFLOAT16], lambda dtype: [
+    matrix(dtype).max(axis=0), matrix(dtype, seed=2).min(axis=1)])
+family("prod", map(numpy.dtype, "ifD"), lambda dtype: [
+    matrix(dtype).prod(), matrix(dtype, seed=1).prod(axis=0)])
+family("argmax", map(numpy.dtype, "blefd"), lambda dtype: [
+    matrix(dtype).argmax(), matrix(dtype, seed=1).argmin(axis=0),
+    matrix(dtype, seed=2).argmax(axis=1)])
+family("variance", [*REALS, numpy.dtype("F"), numpy.dtype("D")], lambda dtype: [
+    matrix(dtype).var(), matrix(dtype, seed=1).std(axis=0),
+    matrix(dtype, seed=2).var(axis=1, ddof=1)])
+family("truth", map(numpy.dtype, "?bef"), lambda dtype: [
+    (matrix(dtype) > 1).any(axis=0), (matrix(dtype, seed=1) > 1).all()])
+
+
+@case
+def long_rows():
+    x = filled(40, 40_000, dtype="f4")
+    return x.sum(axis=1), x / x.sum(axis=1, keepdims=True)
+
+
+@case
+def large_sums():
+    x, y = filled(1 << 20), filled(1 << 20, dtype="f4")
+    return [(x * x).sum(), y.mean(), (y * y).sum()]
+
+
+@case
+def three_dimensions():
+    x = filled(20, 30, 40)
+    return x.sum(axis=(0, 2)), x.mean(axis=1), x.max(axis=(1, 2)), x.sum(axis=-1)
+
+
+@case
+def short_rows():
+    return (filled(100_000, 3) ** 2).sum(axis=-1)
+
+
+def several(axis):
+    x = matrix()
+    return x.sum(axis), x.max(axis), x.min(axis), x.mean(axis), x.var(axis)
+
+
+family("several", [None, 0, 1], several)
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+family("softmax", REALS, lambda dtype: softmax(matrix(dtype, columns=1024)))
+
+
+@case
+def softmax_of_columns():
+    return softmax(matrix(), axis=0)
+
+
+def layer_norm(x):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+family("layer_norm", REALS, lambda dtype: layer_norm(matrix(dtype, columns=768)))
+
+
+@case
+def layer_norm_by_variance():
+    x = matrix(columns=768)
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+@case
+def pairs():
+    p = filled(1000, dtype="f4")
+    return np.exp(-(p[:, None] - p[None, :]) ** 2).sum(axis=1)
+
+
+def pairs_3d(dtype):
+    p = filled(700, 3, dtype=dtype)
+    return np.exp(-((p[:, None, :] - p[None, :, :]) ** 2).sum(-1)).sum(axis=1)
+
+
+family("pairs_3d", ["f4", "f8"], pairs_3d)
+
+
+@case
+def gravity():
+    p = filled(500, 3)
+    gap = p[:, None, :] - p[None, :, :]
+    squares = (gap * gap).sum(-1) + 1e-3
+    return (gap / (squares * np.sqrt(squares))[:, :, None]).sum(axis=1)
+
+
+@case
+def map_beside_reductions():
+    e = np.exp(matrix())
+    return e, e.sum(axis=1), e.sum(axis=0), e * 2
+
+
+# ---- the test --------------------------------------------------------------------------------
+
+
+def recorded(name):
+    """The pending arrays of a case."""
+    found = CASES[name]()
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def kernels_of(name):
+    """Names and CUDA sources of the kernels that compute a case."""
+    local.recorder.reset()
+    with config.override(cut=10_000):
+        plan = planned(*recorded(name), target=DEVICE)
+    local.recorder.reset()
+    programs = [(kernel, print_kernel(kernel, device=True)) for kernel in plan.kernels]
+    return [(execution.program_name(kernel), execution.source_of(kernel, program))
+            for kernel, program in programs]
+
+
+@pytest.fixture(scope="module")
+def compiling(request):
+    """A function that returns the pending compilations of a case; all start at once."""
+    selected = {item.callspec.params.get("name") for item in request.session.items
+                if hasattr(item, "callspec") and item.module is request.module}
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        pending, sources = {}, {}
+        for name in CASES:
+            if name not in selected:
+                continue
+            try:
+                kernels = kernels_of(name)
+            except Exception as error:  # raised again by the test of that case
+                pending[name] = error
+                continue
+            for kernel, source in kernels:
+                for arch in ARCHITECTURES:
+                    key = source, arch
+                    if key not in sources:
+                        sources[key] = executor.submit(cuda.compile_source, source, kernel, arch)
+                    pending.setdefault(name, []).append((kernel, arch, sources[key]))
+        yield pending
+        executor.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiles_into_registers(compiling, name):
+    found = compiling[name]
+    if isinstance(found, Exception):
+        raise found
+    for kernel, arch, binary in found:
+        report = binary.result().reports[kernel]
+        assert report.clean, f"{arch}: {report}"
+        assert report.shared_bytes <= 48 << 10
+
+
+# ---- what the text looks like ----------------------------------------------------------------
+
+GOLDEN_CASES = ["broadcast", "softmax-float32", "stencil_with_border-f4", "several-0", "pairs"]
+
+
+@pytest.mark.parametrize("golden", GOLDEN_CASES)
+def test_source_text(golden):
+    text = "\n".join(source for _, source in kernels_of(golden))
+    path = GOLDEN / f"{golden}.cu.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), "run with --update-golden if the new text is meant"
