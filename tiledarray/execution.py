@@ -129,7 +129,7 @@ class Binding:
         return _FORMATS[slot.kind]
 
     def pack(self, into: Any, buffers: dict[Value, Buffer], params: Sequence[Any],
-             workspace: Callable[[int], int], zeroed: Callable[[int], int]) -> None:
+             workspace: Callable[[int], int] | None, zeroed: Callable[[int], int]) -> None:
         """Write ``Args`` for one launch."""
         fields = self.template.copy()
         for place, value in self.pointers:
@@ -147,6 +147,7 @@ class Binding:
             else:
                 fields[place] = kind(scalar)
         for place, size in self.scratch:
+            assert workspace is not None
             fields[place] = workspace(size)
         for place, size in self.counters:
             fields[place] = zeroed(size)
@@ -176,18 +177,20 @@ class HostLaunch:
     program: Program
     binding: Binding
     args: Any
-    args_address: int
     address: int
     grain: int
     _zeroed: np.ndarray | None = None
+    _call: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._call = (self.address, ctypes.addressof(self.args), self.program.blocks, self.grain,
+                      self.program.scratch_bytes)
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
-        workspace = Workspace(executable.device)
+        workspace = Workspace(executable.device) if self.binding.scratch else None
         self.binding.pack(self.args, buffers, params, workspace, self._counters)
-        program = self.program
-        host.pool().run(self.address, self.args_address, program.blocks, self.grain,
-                        program.scratch_bytes)
+        host.pool().run(*self._call)
 
     def _counters(self, count: int) -> int:
         if self._zeroed is None:
@@ -328,8 +331,8 @@ class Executable:
             return CudaLaunch(kernel, program, binding, args, *compiled)
         grain = max(1, program.blocks // (8 * host.pool().threads))
         small = max(kernel.bytes_moved, kernel.flops) < SERIAL
-        return HostLaunch(kernel, program, binding, args, ctypes.addressof(args),
-                          compiled.address, program.blocks if small else grain)
+        grain = program.blocks if small else grain
+        return HostLaunch(kernel, program, binding, args, compiled.address, grain)
 
     # ---- running -------------------------------------------------------------------------
 
