@@ -1,0 +1,65 @@
+"""The extension at IPython's prompt."""
+
+import builtins
+
+import numpy
+import pytest
+
+interactive = pytest.importorskip("IPython.core.interactiveshell")
+
+
+@pytest.fixture
+def shell(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    before = builtins.__import__
+    shell = interactive.InteractiveShell()
+    yield shell
+    shell.run_cell("%tiledarray off")
+    assert builtins.__import__ is before
+
+
+def test_cells_get_tiledarray_and_modules_beside_them_too(shell, tmp_path, capsys):
+    (tmp_path / "beside.py").write_text("import numpy as np\n")
+    shell.run_cell("%load_ext tiledarray")
+    shell.run_cell("import numpy as np, beside, scipy.ndimage as nd")
+    assert shell.user_ns["np"].__name__ == "tiledarray"
+    assert shell.user_ns["beside"].np is shell.user_ns["np"]
+    assert shell.user_ns["nd"]._filters.np is numpy
+    shell.run_cell("%tiledarray off")
+    shell.run_cell("import numpy as np")
+    assert shell.user_ns["np"] is numpy
+    shell.run_cell("%tiledarray on")
+    shell.run_cell("import numpy as np")
+    assert shell.user_ns["np"].__name__ == "tiledarray"
+    shell.run_cell("%unload_ext tiledarray")
+    shell.run_cell("import numpy as np")
+    assert shell.user_ns["np"] is numpy
+    assert "Error" not in capsys.readouterr().out
+    shell.run_cell("%load_ext tiledarray")
+    assert "np is NumPy already; import it again" in capsys.readouterr().out
+
+
+def test_a_cell_explains_itself(shell, capsys):
+    shell.run_cell("%load_ext tiledarray")
+    shell.run_cell("import numpy as np\nx = np.linspace(0, 1, 5000).reshape(50, 100)\nx.tolist();")
+    capsys.readouterr()
+    shell.run_cell("%%explain\ny = (np.exp(x) * 2).sum(axis=1)\nprint(y.shape, y[0] > 1)\nz = y + 1")
+    text = capsys.readouterr().out
+    assert "(50,) True" in text and "ta_row_sum" in text
+    assert "exp, multiply, sum" in text
+    ran, _, pending = text.partition("not computed yet:")
+    assert "run once:" in ran
+    assert "explain: z = float64[50]" in pending and "reads    y " in pending
+
+
+def test_every_cell_explained(shell, capsys):
+    shell.run_cell("%load_ext tiledarray")
+    shell.run_cell("%tiledarray explain")
+    shell.run_cell("import numpy as np\nprint(np.unique(np.ones(3)))")
+    assert "In[" in capsys.readouterr().out.partition("done by NumPy itself:")[2]
+    shell.run_cell("%tiledarray sometimes")
+    shell.run_cell("%tiledarray on")
+    shell.run_cell("print(np.unique(np.ones(3)))")
+    assert "done by NumPy itself" not in capsys.readouterr().out.partition("tiledarray is on")[2]
