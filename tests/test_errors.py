@@ -1,0 +1,270 @@
+"""Errors: what they say, what to do about them, and that nothing is lost."""
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray import config, evaluation, execution
+from tiledarray.errors import (
+    CompilerError,
+    DeviceNotFound,
+    OutOfMemory,
+    TiledArrayWarning,
+    UnknownSetting,
+)
+from tiledarray.kernels import host
+from tiledarray.recorder import local
+from tiledarray.runtime import device as devices
+from tiledarray.runtime.buffer import host_pool
+
+TIERS = ["wait", "never"]
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    local.recorder.reset()
+    monkeypatch.setattr(evaluation, "_warned", set())
+    monkeypatch.setattr(evaluation, "_executables", type(evaluation._executables)())
+    with config.override(device="cpu"):
+        yield
+    local.recorder.reset()
+
+
+def data(*shape):
+    return np.asarray(numpy.random.default_rng(0).random(shape))
+
+
+def line_of(function, offset):
+    return function.__code__.co_firstlineno + offset
+
+
+def assert_recorded_at(error, name, line):
+    notes = getattr(error, "__notes__", [])
+    assert any(f"while computing {name}, recorded at {__file__}:{line}" in note for note in notes), (
+        notes
+    )
+
+
+# ---- values that turn out wrong ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_singular_matrix_names_the_line_that_inverts_it(tier):
+    with config.override(compile=tier):
+        singular = np.asarray(numpy.zeros((3, 3)))
+        other = data(3) * 2
+        with pytest.raises(numpy.linalg.LinAlgError, match="Singular matrix") as caught:
+            np.linalg.inv(singular) + 1  # looked at here, as NumPy would
+        line = line_of(test_a_singular_matrix_names_the_line_that_inverts_it, 6)
+        assert_recorded_at(caught.value, "linalg.inv", line)
+        numpy.testing.assert_array_equal(other.numpy(), data(3).numpy() * 2)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_an_index_out_of_range_names_the_line_that_reads_it(tier):
+    with config.override(compile=tier):
+        x = data(4)
+        where = np.arange(3) * 2
+        taken = x[where] + 1
+        with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0") as caught:
+            taken.numpy()
+        line = line_of(test_an_index_out_of_range_names_the_line_that_reads_it, 5)
+        assert_recorded_at(caught.value, "take", line)
+        assert where.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_failed_write_leaves_the_rest_to_be_computed(tier):
+    with config.override(compile=tier):
+        x = data(4)
+        before = x.numpy().copy()
+        kept = x + 1
+        x[np.arange(2) * 9] = 0
+        with pytest.raises(IndexError, match="index 9 is out of bounds") as caught:
+            x.numpy()
+        assert "recorded at" in caught.value.__notes__[0]
+        numpy.testing.assert_array_equal(kept.numpy(), before + 1)
+
+
+def test_what_the_shape_alone_tells_is_told_at_once():
+    with pytest.raises(ValueError, match=r"could not be broadcast together with shapes \(3,\) \(4,"):
+        data(3) + data(4)
+    with pytest.raises(IndexError, match="out of bounds"):
+        data(3)[7]
+    with pytest.raises(numpy.exceptions.AxisError, match="axis 2 is out of bounds"):
+        data(3).sum(axis=2)
+    with pytest.raises(TypeError):
+        data(3) << 1
+
+
+# ---- compilers --------------------------------------------------------------------------------
+
+
+def refuse(sources, **_):
+    raise CompilerError("the compiler is broken", remedy="mend it")
+
+
+@pytest.mark.parametrize("tier", ["wait", "background"])
+def test_a_failing_compiler_is_told_once_and_done_without(monkeypatch, tier):
+    monkeypatch.setattr(host, "compile_many", refuse)
+    monkeypatch.setattr(execution, "_compiled", {})
+    monkeypatch.setattr(evaluation, "COMPILE_SECONDS", -1.0)
+    x = data(20, 30)
+    expected = numpy.exp(x.numpy()).sum(axis=1)
+    with config.override(compile=tier):
+        with pytest.warns(TiledArrayWarning, match="the compiler is broken") as told:
+            first = np.exp(x).sum(axis=1)
+            numpy.testing.assert_allclose(first.numpy(), expected)
+        assert len(told) == 1 and "Remedy: mend it" in str(told[0].message)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            again = np.exp(x).sum(axis=1)
+            numpy.testing.assert_allclose(again.numpy(), expected)
+            numpy.testing.assert_allclose((x - 3).numpy(), x.numpy() - 3)
+    assert "the compiler is broken" in str(np.explain(first))
+
+
+def test_a_failure_in_the_background_is_told_by_the_next_look(monkeypatch):
+    monkeypatch.setattr(host, "compile_many", refuse)
+    monkeypatch.setattr(execution, "_compiled", {})
+    x = data(20, 30)
+    with config.override(compile="background"), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            y = np.cos(x) * 2
+            numpy.testing.assert_allclose(y.numpy(), numpy.cos(x.numpy()) * 2)
+            wait_for(y.node.buffer.plan)
+    assert [str(warning.message).count("the compiler is broken") for warning in told] == [1]
+
+
+def wait_for(executable):
+    """Let the compiling thread reach the plan, if it was given it."""
+    for _ in range(500):
+        if not executable.queued or executable.failure is not None:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the compiling thread did not come")
+
+
+def test_no_compiler_at_all(monkeypatch):
+    monkeypatch.setattr(host, "available", lambda: "there is no c++, g++ or clang++ on the PATH")
+    x = data(20, 30)
+    with pytest.warns(TiledArrayWarning, match=r"op by op.*no c\+\+, g\+\+ or clang"):
+        y = (x * 2).sum(axis=0)
+        numpy.testing.assert_allclose(y.numpy(), (x.numpy() * 2).sum(axis=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (x * 3).numpy()
+
+
+@pytest.mark.skipif(host.available() is not None, reason="needs a compiler")
+def test_a_cache_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    x = data(9, 11)
+    with config.override(cache_dir=tmp_path / "file" / "cache", compile="wait"):
+        with pytest.warns(TiledArrayWarning, match="TILEDARRAY_CACHE_DIR"):
+            y = np.sinh(x) * 1.5 - np.tanh(x)
+            numpy.testing.assert_allclose(
+                y.numpy(), numpy.sinh(x.numpy()) * 1.5 - numpy.tanh(x.numpy()), rtol=1e-14
+            )
+        assert y.node.buffer.plan.ready
+
+
+# ---- memory -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_memory(monkeypatch):
+    """Let allocations of one size and above fail until further notice."""
+
+    class Memory:
+        limit = 1 << 62
+
+    allocate = host_pool.array
+
+    def array(shape, dtype):
+        nbytes = int(numpy.prod(shape)) * dtype.itemsize
+        if nbytes >= Memory.limit:
+            raise OutOfMemory(f"no host memory for an array of {nbytes:,} bytes", nbytes=nbytes,
+                              remedy="delete arrays")
+        return allocate(shape, dtype)
+
+    monkeypatch.setattr(host_pool, "array", array)
+    return Memory
+
+
+def test_out_of_memory_leaves_everything_pending(full_memory):
+    x = data(100, 1000)
+    expected = x.numpy() * 2 + 1
+    with config.override(compile="wait"):
+        y = x * 2 + 1
+        small = x.sum()
+        full_memory.limit = 800_000
+        with pytest.raises(OutOfMemory, match="800,000 bytes") as caught:
+            y.numpy()
+        assert isinstance(caught.value, MemoryError)
+        assert caught.value.remedy == "delete arrays" and "Remedy" in str(caught.value)
+        assert y.node.buffer is None
+        assert float(small) == pytest.approx(x.numpy().sum())
+        full_memory.limit = 1 << 62
+        numpy.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_an_update_in_place_is_not_applied_twice(full_memory):
+    with config.override(compile="wait"):
+        u = np.zeros((100, 1000)) + data(100, 1000)
+        before = u.numpy().copy()
+        u = np.asarray(before.copy()) + 0
+        np.evaluate(u)  # nobody else holds this one: the next update may be in place
+        u[10:20] += 1.0
+        total = u.sum(axis=1)
+        more = np.concatenate([u, u])
+        full_memory.limit = 1_600_000
+        with pytest.raises(MemoryError):
+            more.numpy()
+        full_memory.limit = 1 << 62
+        before[10:20] += 1
+        numpy.testing.assert_array_equal(u.numpy(), before)
+        numpy.testing.assert_allclose(total.numpy(), before.sum(axis=1))
+        numpy.testing.assert_array_equal(more.numpy(), numpy.concatenate([before, before]))
+
+
+def test_more_memory_than_there_is():
+    with pytest.raises(MemoryError, match=r"bytes\nRemedy: delete arrays"):
+        (np.zeros(1 << 50) + np.arange(1 << 50)).numpy()
+
+
+# ---- devices and settings ---------------------------------------------------------------------
+
+
+def test_a_missing_gpu(monkeypatch):
+    monkeypatch.setattr(devices, "_interned", {"cpu": devices.resolve("cpu")})
+    monkeypatch.setattr(devices, "_driver_problem", lambda: ("there is no NVIDIA driver", "get it"))
+    x = data(3) + 1
+    for action in (lambda: x.to("cuda"), lambda: np.ones(3, device="cuda")):
+        with pytest.raises(DeviceNotFound, match=r"no NVIDIA driver\nRemedy: get it"):
+            action()
+    with pytest.raises(DeviceNotFound, match="no NVIDIA driver"), np.device("cuda"):
+        pass
+    numpy.testing.assert_array_equal(x.numpy(), data(3).numpy() + 1)
+
+
+def test_an_unknown_setting_lists_those_there_are():
+    with pytest.raises(UnknownSetting, match=r"no setting 'thread'\nRemedy: .*threads"):
+        np.config.thread = 3
+    with pytest.raises(UnknownSetting, match="no setting 'tread'"):
+        np.config.tread  # noqa: B018
+    with pytest.raises(ValueError, match="threads = -1: must be a whole number"):
+        np.config.threads = -1
+    environment = {**os.environ, "TILEDARRAY_DEVISE": "cpu",
+                   "PYTHONPATH": str(Path(np.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", "import tiledarray"], capture_output=True,
+                          text=True, env=environment, check=False)
+    assert "TILEDARRAY_DEVISE" in done.stderr and "TILEDARRAY_DEVICE" in done.stderr
