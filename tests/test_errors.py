@@ -47,9 +47,8 @@ def line_of(function, offset):
 
 def assert_recorded_at(error, name, line):
     notes = getattr(error, "__notes__", [])
-    assert any(f"while computing {name}, recorded at {__file__}:{line}" in note for note in notes), (
-        notes
-    )
+    expected = f"while computing {name}, recorded at {__file__}:{line}"
+    assert any(expected in note for note in notes), notes
 
 
 # ---- values that turn out wrong ---------------------------------------------------------------
@@ -94,7 +93,7 @@ def test_a_failed_write_leaves_the_rest_to_be_computed(tier):
 
 
 def test_what_the_shape_alone_tells_is_told_at_once():
-    with pytest.raises(ValueError, match=r"could not be broadcast together with shapes \(3,\) \(4,"):
+    with pytest.raises(ValueError, match=r"could not be broadcast together with shapes"):
         data(3) + data(4)
     with pytest.raises(IndexError, match="out of bounds"):
         data(3)[7]
