@@ -188,6 +188,7 @@ class HostLaunch:
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and run it."""
         workspace = Workspace(executable.device) if self.binding.scratch else None
         self.binding.pack(self.args, buffers, params, workspace, self._counters)
         host.pool().run(*self._call)
@@ -211,6 +212,7 @@ class CudaLaunch:
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and run it."""
         device = executable.device
         workspace = Workspace(device)
         self.binding.pack(self.args, buffers, params, workspace, device.counters)
