@@ -45,7 +45,8 @@ def test_a_cell_explains_itself(shell, capsys):
     shell.run_cell("%load_ext tiledarray")
     shell.run_cell("import numpy as np\nx = np.linspace(0, 1, 5000).reshape(50, 100)\nx.tolist();")
     capsys.readouterr()
-    shell.run_cell("%%explain\ny = (np.exp(x) * 2).sum(axis=1)\nprint(y.shape, y[0] > 1); z = y + 1")
+    run = shell.run_cell
+    run("%%explain\ny = (np.exp(x) * 2).sum(axis=1); print(y.shape, y[0] > 1)\nz = y + 1")
     text = capsys.readouterr().out
     assert "(50,) True" in text and "ta_row_sum" in text
     assert "exp, multiply, sum" in text

@@ -28,6 +28,8 @@ MODES = "on, off or explain"
 class TiledArrayMagics(Magics):
     """The magics, and whether cells get tiledarray for NumPy."""
 
+    shell: Any
+
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.replacement = Replacement(project_folders(Path.cwd()), [shell.user_global_ns])

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -66,15 +66,15 @@ class Replacement:
         self.namespaces = namespaces
         self._foreign = tuple(map(_prefix, _foreign_folders()))
         self._known: dict[str, bool] = {}
-        self._import: Callable[..., Any] = builtins.__import__
-        self._import_module: Callable[..., ModuleType] = importlib.import_module
+        self._import: Any = builtins.__import__
+        self._import_module: Any = importlib.import_module
 
     def install(self) -> None:
         """Begin."""
         self._import = builtins.__import__
         self._import_module = importlib.import_module
-        builtins.__import__ = self._import_for_caller
-        importlib.import_module = self._import_module_for_caller  # type: ignore[assignment]
+        builtins.__import__ = self._import_for_caller  # type: ignore[assignment]
+        importlib.import_module = self._import_module_for_caller
 
     def remove(self) -> None:
         """End; what was imported stays."""
@@ -283,15 +283,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing is not None:
         print(f"tiledarray: {missing}", file=sys.stderr)
         return 2
-    if options.device is not None:
+    session = Session(options.target)
+    with ExitStack() as stack:
         try:
-            config.device = options.device
-            resolve(options.device)
+            if options.device is not None:
+                stack.enter_context(config.override(device=options.device))
+            resolve()
         except (TiledArrayError, ValueError) as error:
             print(f"tiledarray: {error}", file=sys.stderr)
             return 2
-    session = Session(options.target)
-    with ExitStack() as stack:
         if not options.plain:
             # Left installed at the end: what the script leaves to exit handlers still imports.
             Replacement(program.folders).install()
