@@ -558,9 +558,16 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
   return across<TX, R>(total);
 }
-#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE) \
-  for (idx j = PART.begin + tx; j < PART.end; j += TX) \
-    if (!(INSIDE) || j < (FIRST) || j >= (LAST)) (TO)[j] = (FROM)[j];
+#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE)                                  \
+  if (!(INSIDE)) {                                                                            \
+    copy_lanes<TX>((TO), (FROM), PART);                                                       \
+  } else {                                                                                    \
+    copy_lanes<TX>((TO), (FROM), Range{PART.begin, min_idx(PART.end, (FIRST))});              \
+    copy_lanes<TX>((TO), (FROM), Range{PART.begin > (LAST) ? PART.begin : (LAST), PART.end}); \
+  }
+template <int TX, class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
+  for (idx j = range.begin + threadIdx.x % TX; j < range.end; j += TX) to[j] = from[j];
+}
 
 #else
 // ============================================= host ==============================================
