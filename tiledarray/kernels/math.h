@@ -387,6 +387,18 @@ template <class T> TA_FN T m_minimum(T x, T y) {
     T smaller = m_less(x, y) ? x : y;
     return is_nan(x) ? x : smaller;
 }
+#if TA_DEVICE
+TA_FN f32 m_maximum(f32 x, f32 y) {
+    f32 r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+TA_FN f32 m_minimum(f32 x, f32 y) {
+    f32 r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+#endif
 template <class T> TA_FN T m_fmax(T x, T y) {
     T larger = m_less_equal(y, x) ? x : y;
     return is_nan(y) ? x : larger;
