@@ -208,3 +208,7 @@ def test_the_profile_counts_equal_kernels_as_one():
 
 def test_the_bandwidth_is_plausible():
     assert 1e8 < copy_bandwidth(Device("cpu")) < 1e13
+
+
+def test_the_namespace_has_it():
+    assert np.explain is explain

@@ -70,7 +70,8 @@ def project(tmp_path):
 
 
 def run(project, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TILEDARRAY_DEVICE": "cpu"}
+    path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path, "TILEDARRAY_DEVICE": "cpu"}
     return subprocess.run(
         [sys.executable, "-m", "tiledarray", *arguments], cwd=project, env=environment,
         capture_output=True, text=True, timeout=120, check=False,

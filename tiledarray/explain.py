@@ -191,7 +191,10 @@ def _measured(executable: Executable, traced: Trace | None) -> tuple[list[str], 
             times = measure(executable, leaves, params)
     except (TiledArrayError, ArithmeticError, ValueError) as error:
         return [f"  not measured: {str(error).splitlines()[0]}"], {}
-    return (["  measured on stand-ins for inputs that are gone"] if traced is None else []), times
+    notes = ["  measured on stand-ins for inputs that are gone"] if traced is None else []
+    if executable.device.kind == "cuda":
+        notes.append("  measured from launch to end, each step alone")
+    return notes, times
 
 
 def _fallback_notes() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
@@ -152,9 +153,9 @@ def measure(
     """
     if not executable.ready:
         executable.compile()
-    plan = executable.plan
+    plan, device, runs = executable.plan, executable.device, 0
     if leaves is None:
-        leaves = {value: _stand_in(value, executable.device) for value in plan.values
+        leaves = {value: _stand_in(value, device) for value in plan.values
                   if isinstance(value.op, Leaf)}
     written = {base for value, base in plan.memory.items() if base is not value}
     best: dict[Step, float] = {}
@@ -166,12 +167,12 @@ def measure(
     execution.observers.append(observe)
     try:
         started = perf_counter()
-        for _ in range(MEASURE_RUNS):
-            inputs = {value: executable.device.wrap(buffer.array, copy=True)
-                      if value in written else buffer for value, buffer in leaves.items()}
-            executable.run(inputs, params, lambda value, buffer: None)
-            if perf_counter() - started > MEASURE_SECONDS:
-                break
+        while perf_counter() - started < MEASURE_SECONDS and runs < MEASURE_RUNS:
+            inputs = {value: device.wrap(buffer.array, copy=True) if value in written else buffer
+                      for value, buffer in leaves.items()}
+            with device.active() if device.kind == "cuda" else nullcontext():
+                executable.run(inputs, params, lambda value, buffer: None)
+            runs += 1
     finally:
         execution.observers.remove(observe)
     return best

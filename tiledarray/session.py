@@ -103,6 +103,10 @@ class Session:
 
     def _memory_line(self) -> str:
         text = f"  memory: at most {bytes_text(self.peak)} of arrays on the host"
+        device = current()
+        if device.kind == "cuda":
+            pool = device.xp.get_default_memory_pool()
+            text += f", {bytes_text(pool.total_bytes())} in the pool of {device}"
         process = _process_peak()
         return text + (f", {bytes_text(process)} for the process" if process else "")
 
