@@ -2,6 +2,7 @@
 
 import os
 import re
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -188,6 +189,9 @@ def test_the_page_stands_alone(tmp_path):
     page = explain(softmax(x) @ x.T).to_html(tmp_path / "explain.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "<svg" in page and "matmul" in page
     assert "src=" not in page and "href=" not in page
+    drawing = ElementTree.fromstring(page[page.index("<svg"):page.index("</svg>") + 6])
+    boxes = [box.attrib["class"] for box in drawing.iter("g")]
+    assert sorted(boxes) == ["array", "call", "kernel", "output"]
 
 
 def test_explanations_print_as_text():

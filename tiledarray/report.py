@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -176,11 +176,19 @@ class Reporter:
         self.sites = sites
         self.names = names or {}
         self.measured = measured or {}
+        self._places: dict[Site | None, str] = {}
         self.numbers = {step: number for number, step in enumerate(self.plan.steps, 1)}
         self.outputs = {storage(value): value for value in self.plan.outputs}
         self.output_names = {storage(value): self.names.get(number) for value, number
                              in zip(self.plan.outputs, outputs, strict=False)}
         self.labels = self._labels()
+        self.by_number = {value.number: value for value in self.plan.values}
+        self.by_group = {step.group.number: number for step, number in self.numbers.items()
+                         if isinstance(step, (Kernel, Call))}
+        self.readers: defaultdict[Value, list[int]] = defaultdict(list)
+        for step, number in self.numbers.items():
+            for value in _read_arrays(step):
+                self.readers[value].append(number)
 
     def run(self) -> PlanReport:
         """Return the report."""
@@ -214,10 +222,14 @@ class Reporter:
         number = self.entry(value)
         if number is None or number >= len(self.sites):
             return ""
-        return place_text(self.sites[number])
+        site = self.sites[number]
+        if site not in self._places:
+            self._places[site] = place_text(site)
+        return self._places[site]
 
     def _labels(self) -> dict[Value, str]:
         labels: dict[Value, str] = {}
+        places = {value: place for place, value in enumerate(self.outputs, 1)}
         leaves = intermediates = 0
         found = dict.fromkeys(value for step in self.plan.steps for value in _arrays(step))
         for value in [*found, *self.outputs]:
@@ -227,8 +239,7 @@ class Reporter:
                 leaves += 1
                 labels[value] = self.names.get(value.attrs, f"in{leaves}")
             elif value in self.outputs:
-                place = list(self.outputs).index(value) + 1
-                labels[value] = self.output_names.get(value) or f"out{place}"
+                labels[value] = self.output_names.get(value) or f"out{places[value]}"
             else:
                 intermediates += 1
                 labels[value] = f"t{intermediates}"
@@ -244,17 +255,13 @@ class Reporter:
 
     def _readable(self, refusal: str) -> str:
         """A refusal with ops and lines in place of the planner's numbers."""
-        by_number = {value.number: value for value in self.plan.values}
-        by_group = {step.group.number: number for step, number in self.numbers.items()
-                    if isinstance(step, (Kernel, Call))}
-
         def value_text(found: re.Match[str]) -> str:
-            value = by_number.get(int(found.group(1)))
+            value = self.by_number.get(int(found.group(1)))
             place = self.place(value) if value is not None else ""
             return found.group(0).partition(":")[2] + (f" ({place})" if place else "")
 
         def kernel_text(found: re.Match[str]) -> str:
-            number = by_group.get(int(found.group(1)))
+            number = self.by_group.get(int(found.group(1)))
             return f"step {number}" if number is not None else "another kernel"
 
         return _VALUE.sub(value_text, _KERNEL.sub(kernel_text, refusal))
@@ -344,8 +351,8 @@ class Reporter:
 
     def _destination(self, value: Value, step: Step) -> str:
         """Why a value is written to memory."""
-        readers = [number for other, number in self.numbers.items() if other is not step
-                   and storage(value) in _read_arrays(other)]
+        own = self.numbers[step]
+        readers = [number for number in self.readers[storage(value)] if number != own]
         notes = []
         if storage(value) in self.outputs:
             notes.append("kept: a live array holds it" if readers else "a live array holds it")
