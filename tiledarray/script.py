@@ -5,8 +5,8 @@ Only the user's own modules see the exchange.  An ``import numpy`` runs through 
 gets tiledarray; every other gets NumPy, and ``sys.modules`` is left alone.  The user's code is
 compiled from its own text, so tracebacks, debuggers and byte code caches are what they always are.
 
-What the hook does not reach: worker processes that multiprocessing *spawns* run plain NumPy
-(forked ones do not), and so do test files that pytest rewrites under another name.
+What the hook does not reach: worker processes that multiprocessing *spawns* import plain NumPy
+(forked ones do not), and what reads ``sys.modules`` itself.
 """
 
 from __future__ import annotations
