@@ -59,16 +59,15 @@ family("cast", [*map(numpy.dtype, "?bLefD"), BFLOAT16], lambda dtype: [
     (matrix(dtype).real if dtype.kind == "c" else matrix(dtype)).astype("f4"),
     matrix("i8").astype(dtype), matrix("f8").astype(dtype)])
 family("scalar", [*map(numpy.dtype, "BileD"), BFLOAT16], lambda dtype: matrix(dtype) * 3 + 1)
-UNARY = ["exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "arctan", "arcsin", "arccosh", "cbrt",
-         "expm1", "log1p", "exp2", "sinh"]
+UNARY = ["exp", "log", "sqrt", "sin", "tan", "tanh", "arctan", "arcsin", "cbrt", "expm1"]
 family("real", UNARY, lambda name: [
     getattr(np, name)(matrix(dtype)) * 2 + getattr(np, name)(matrix(dtype, seed=1))
     for dtype in "fd"])
-family("complex", ["exp", "log", "sqrt", "sin", "tan", "arccos", "arctanh", "abs"],
+family("complex", ["exp", "sqrt", "sin", "arccos", "abs"],
        lambda name: [getattr(np, name)(matrix("F")), getattr(np, name)(matrix("D"))])
 family("binary", ["divide", "power", "arctan2", "hypot", "fmod", "floor_divide", "logaddexp"],
        lambda name: [getattr(np, name)(matrix(d), matrix(d, seed=1)) * 2 for d in "fd"])
-family("whole", ["floor_divide", "remainder", "gcd", "left_shift", "bitwise_xor", "power"],
+family("whole", ["floor_divide", "gcd", "left_shift", "power"],
        lambda name: [getattr(np, name)(matrix(d), matrix(d, seed=1)) for d in "il"])
 family("logical", ["logical_and", "logical_xor", "not_equal"],
        lambda name: getattr(np, name)(matrix("?"), matrix("?", seed=1)))
