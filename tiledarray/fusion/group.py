@@ -134,6 +134,10 @@ class Grouper:
             return True
         return value in self.stored and not isinstance(value.op, (Leaf, Item, Reshape, Library))
 
+    def may_store(self, value: Value) -> bool:
+        """Whether a value that has no memory yet could be given some."""
+        return value not in self.stored and not isinstance(value.op, (Leaf, Item, Reshape, Library))
+
     # ---- joining -------------------------------------------------------------------------
 
     def _library(self, value: Value) -> None:

@@ -117,8 +117,9 @@ def _update_choice(
     straight = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
     if straight and len(set(followed)) == len(followed) and sink.value.shape:
         return "border", reason
-    if not aligned:
-        raise MustStore(sink.value.args[1])
+    new = sink.value.args[1]
+    if owned and not blocked and grouper.may_store(new):
+        raise MustStore(new)
     return "copy", reason
 
 
