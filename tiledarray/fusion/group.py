@@ -144,7 +144,7 @@ class Grouper:
         group = self._new_group(())
         group.library = value
         for arg in elementwise_args(value):
-            while isinstance(arg.op, (AxisView, Reshape)):
+            while isinstance(arg.op, AxisView):
                 arg = arg.args[0]
             self._depend(group, arg)
         self.group_of[value] = group

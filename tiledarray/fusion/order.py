@@ -64,9 +64,9 @@ def _read_by(group: Group) -> list[Value]:
 
 def library_operand(arg: Value) -> Value:
     """The stored value that a library call's operand is a view of."""
-    while isinstance(arg.op, (AxisView, Reshape)):
+    while isinstance(arg.op, AxisView):
         arg = arg.args[0]
-    return arg
+    return storage(arg)
 
 
 # ---- updates -------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""Random whole programs give what NumPy gives, on every tier.
+
+``PROGRAMS_TEST_COUNT=5000 pytest tests/test_programs.py -k op_by_op`` tries that many.
+"""
+
+import os
+
+import numpy
+import pytest
+
+import tiledarray
+from tests.plans import DEVICE, HOST, planned
+from tests.programs import Program, difference, run, shortened, write_program
+from tiledarray import config, evaluation
+from tiledarray.kernels.program import print_kernel
+from tiledarray.recorder import local
+
+COUNT = int(os.environ.get("PROGRAMS_TEST_COUNT", "0"))
+FIRST = int(os.environ.get("PROGRAMS_TEST_FIRST", "0"))
+CHUNK = 10
+
+
+def chunks(count):
+    """First seeds of chunks of programs, so many altogether unless the environment says."""
+    return range(FIRST, FIRST + (COUNT or count), CHUNK)
+
+
+def failure(program: Program, **settings):
+    """Run a program under some settings; say what went wrong, if anything did."""
+    local.recorder.reset()
+    try:
+        with config.override(verify=True, **settings):
+            ours = run(program.lines, tiledarray, tiledarray.array, numpy.asarray)
+            return difference(program, ours)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is to be shown with the program
+        return f"{type(error).__name__}: {error}"
+
+
+def check(first, *, shortest=10, longest=40, **settings):
+    for seed in range(first, first + CHUNK):
+        program = write_program(seed, shortest, longest)
+        cut = [400, 400, 7, 15][seed % 4]
+        complaint = failure(program, cut=cut, **settings)
+        if complaint:
+            small = shortened(program, lambda p: failure(p, cut=cut, **settings) is not None)
+            complaint = failure(small, cut=cut, **settings) or complaint
+            pytest.fail(f"seed {seed}, cut {cut}: {complaint}\n{small}", pytrace=False)
+
+
+@pytest.mark.parametrize("first", chunks(200))
+def test_op_by_op(first):
+    check(first, compile="never")
+
+
+@pytest.mark.parametrize("first", chunks(60))
+def test_compiled(first):
+    check(first, longest=25, compile="wait")
+
+
+@pytest.mark.parametrize("first", chunks(20))
+def test_while_kernels_compile(first, monkeypatch):
+    monkeypatch.setattr(evaluation, "SMALL_SECONDS", 0.0)  # nothing is too small to compile
+    check(1000 + first, longest=25, compile="background")
+
+
+@pytest.mark.parametrize("first", chunks(200))
+def test_planned_for_each_device(first):
+    def problem(program):
+        local.recorder.reset()
+        try:
+            with config.override(cut=1000):
+                names = run(program.lines, tiledarray, tiledarray.array)
+                arrays = [x for x in names.values() if isinstance(x, tiledarray.TiledArray)]
+                pending = [x for x in arrays if x.origin().node.buffer is None]
+                for target in (HOST, DEVICE) if pending else ():
+                    for kernel in planned(*pending, target=target).kernels:
+                        print_kernel(kernel, device=target is DEVICE)
+        except Exception as error:  # noqa: BLE001
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    for seed in range(2000 + first, 2000 + first + CHUNK):
+        program = write_program(seed)
+        complaint = problem(program)
+        if complaint:
+            small = shortened(program, lambda p: problem(p) is not None)
+            pytest.fail(f"seed {seed}: {problem(small)}\n{small}", pytrace=False)
+
+
+def test_programs_are_the_same_everywhere():
+    assert str(write_program(7)) == str(write_program(7))
