@@ -17,6 +17,7 @@ DEVICE_TILE = 1 << 12
 HELD_ELEMENTS = 16  # of a row, by one thread
 LINE = 32  # elements of a memory line, for the most common element of four bytes
 SPLIT = 1 << 16
+PAIR_LANES = 128
 SHORT_LANES = 16
 SHORT_ROWS = 64
 LONG_LANES = 256
@@ -239,11 +240,23 @@ def _tile_host(kernel: Kernel) -> None:
         schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
         _split(kernel, SPLIT, 512 // max(8, -(-rows // schedule.row_tile)))
     else:
-        schedule.width = 256 if lane >= 256 else 64 if lane >= 64 else 16
+        schedule.width = next(n for n in _column_widths(kernel) if lane >= n or n == 16)
         schedule.lane_tile = schedule.width
         blocks = max(1, rows * -(-lane // schedule.lane_tile))
         _split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
     _count_blocks(schedule)
+
+
+def _column_widths(kernel: Kernel) -> tuple[int, ...]:
+    """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
+    steps = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "step"]
+    if not any(access.strides[-1] and any(access.strides[k] for k in steps)
+               for access in kernel.loads.values()):
+        return (PAIR_LANES, 16)  # nothing is streamed: what is used at every step stays close
+    large = any(cell.kind == "reduce" and (cell.value.op.name in ("deviation", "argmin", "argmax")
+                                           or cell.dtype.kind == "c") for cell in kernel.cells)
+    several = sum(cell.kind == "reduce" for cell in kernel.cells) > 2
+    return (256, 64, 16) if large or several else (1024, 256, 64, 16)
 
 
 def _split(kernel: Kernel, piece: int, most: int) -> None:
