@@ -318,7 +318,7 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
     else:
         if any(cell.value.op.name == "deviation" for cell in kernel.cells
                if cell.kind == "reduce"):
-            schedule.width = width = min(width, 2)  # three registers a lane, and its totals
+            schedule.width = width = 1  # it needs many registers a lane
         tx = _power(-(-lane // width), 8, 64)
         schedule.threads = (tx, 256 // tx)
         schedule.lane_tile = tx * width
