@@ -1,8 +1,10 @@
 """`TiledArray` against ndarray: attributes, methods, reductions, protocols, conversions."""
 
 import copy
+import math
 import operator
 import pickle
+import statistics
 import warnings
 
 import numpy as np
@@ -58,7 +60,7 @@ def test_attributes(name, dtype):
     bool, float, int, complex, operator.index, len, list, hash, repr, str, format,
     lambda a: format(a, ".2f"), lambda a: a.item(), lambda a: a.item(0), lambda a: a.tolist(),
     lambda a: a.tobytes(), lambda a: f"{a}", lambda a: round(a.real.sum(), 1).item(),
-    lambda a: [10, 20, 30][a], lambda a: "x" * a, lambda a: range(a),
+    lambda a: [10, 20, 30][a], lambda a: "x" * (a + 0.5), lambda a: range(a),
     lambda a: a == None, lambda a: a != "x", lambda a: a < None, lambda a: a in (1, 2),  # noqa: E711
 ], ids=range(25))
 @pytest.mark.parametrize("value", [
@@ -66,9 +68,8 @@ def test_attributes(name, dtype):
     np.array(True), np.array(1 + 2j),
 ], ids=repr)
 def test_conversions(function, value):
-    if function is hash:
-        with pytest.raises(TypeError, match="unhashable type: 'TiledArray'"):
-            hash(from_host(value))
+    if function is hash and value.ndim == 0:
+        assert hash(from_host(value)) == hash(value[()])
         return
     try:
         with warnings.catch_warnings():
@@ -87,6 +88,31 @@ def test_conversions(function, value):
         assert np.array_equal(np.asarray(found), expected)
     else:
         assert found == expected
+
+
+def test_iteration_and_hashes_as_of_scalars():
+    x = from_host(np.array([3.0, 1.0, 3.0], "f4"))
+    assert [type(v) for v in x] == [np.float32] * 3
+    assert set(x) == {1.0, 3.0} and statistics.mean(x) == np.float32(7 / 3)
+    assert {x[0]: "a"}[3.0] == "a" and x[1] in {1: 2} and x[0] in {3.0}
+    assert all(isinstance(row, TiledArray) for row in from_host(X))
+    for array in (x, from_host(X)):
+        with pytest.raises(TypeError, match="unhashable type: 'TiledArray'"):
+            hash(array)
+
+
+def test_arrays_without_axes_in_place_of_scalars():
+    x = from_host(np.array([1.5, 2.5, 3.25]))
+    total, count = x.sum(), from_host(np.arange(4)).max()
+    assert f"{total:.3f} {total:>8.1f}" == "7.250      7.2" and round(total, 1) == 7.2
+    assert math.sqrt(total) == math.sqrt(7.25) and math.floor(total) == 7 and int(total) == 7
+    assert "%d %.2f" % (count, total) == "3 7.25" and "a" * count == "aaa"
+    assert list(range(count)) == [0, 1, 2] and [5, 6, 7, 8][count] == 8
+    assert count in (1, 3) and count not in [1, 2] and max(count, 5) == 5 and max(count, 2) == 3
+    assert divmod(count, 2) == (1, 1) and divmod(7, count) == (2, 1) and pow(count, 2) == 9
+    assert sum([total, count]) == 10.25 and sorted([count, 1, total]) == [1, 3, 7.25]
+    assert complex(total) == 7.25 and abs(-count) == 3 and bool(total) and -count == -3
+    assert bytes(count) == bytes(3) and hex(count) == "0x3" and isinstance(count.item(), int)
 
 
 def test_text_is_numpys():

@@ -38,13 +38,13 @@ class TiledArray(Methods, Handle):
     - every array that owns its value is row-major;
     - where NumPy returns a scalar there is an array without axes.  It converts as a scalar does,
       and ``x += 1`` makes a new one, so what else refers to the old one keeps it;
+    - such an array has the hash of its value, so that it finds that in a dict or a set;
     - reading ``a[mask]`` computes the mask, since the result's shape depends on it;
     - ``.view(dtype)`` with another dtype is a copy.
     """
 
     __slots__ = ()
     __array_priority__ = 1000.0
-    __hash__ = None  # type: ignore[assignment]
 
     # What it is --------------------------------------------------------------------------------
 
@@ -173,13 +173,12 @@ class TiledArray(Methods, Handle):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[TiledArray]:
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the views along the first axis; of an array with one axis, NumPy's scalars."""
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         if self.ndim == 1:
-            device = self.device
-            elements = host_array(self)
-            return (wrap(record.leaf(device.wrap(x, copy=True))) for x in elements)
+            return iter(host_array(self))
         return (self[place] for place in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
@@ -279,6 +278,12 @@ class TiledArray(Methods, Handle):
         return np.array(host_array(self), dtype=dtype, copy=True, order="C")
 
 
+def _hash(self: TiledArray) -> int:
+    if self.shape:
+        raise TypeError(f"unhashable type: {type(self).__name__!r}")
+    return hash(host_array(self)[()])
+
+
 def _nonzero(mask: Any) -> tuple[Any, ...]:
     """Return the places where a mask holds; it is evaluated."""
     if not isinstance(mask, Handle):
@@ -303,4 +308,5 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 
 for _name, _method in operators.METHODS.items():
     setattr(TiledArray, _name, _method)
+TiledArray.__hash__ = _hash  # type: ignore[method-assign]
 use_class(TiledArray)

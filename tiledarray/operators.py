@@ -30,6 +30,13 @@ def _leaves_to_other(self: Handle, other: Any) -> bool:
     return protocol is None
 
 
+def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
+    """Whether this is ``"text" * count``, which Python does with a scalar as the count."""
+    if not isinstance(other, (str, bytes)) or op.name != "multiply":
+        return False
+    return not self.node.shape and self.node.dtype.kind in "iu"
+
+
 def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
     """Apply the op where the other operand is neither an array of ours nor a Python scalar."""
     if isinstance(other, (np.ndarray, np.generic)) and type(other).__module__ == "numpy":
@@ -39,7 +46,7 @@ def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool
             return wrap(binary(op, right, left) if reflected else binary(op, left, right))
         except UnsupportedDtypeError:
             pass
-    elif _leaves_to_other(self, other):
+    elif _leaves_to_other(self, other) or _repeats(op, self, other):
         return NotImplemented
     ufunc: Any = op.ufunc
     return ufunc(other, self) if reflected else ufunc(self, other)
