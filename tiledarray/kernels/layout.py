@@ -1,0 +1,37 @@
+"""What a printed kernel is: its text, and the fields of ``Args`` to bind to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tiledarray.fusion.ir import Terms, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One 8-byte field of ``Args`` (two for a complex parameter) and where its value comes from.
+
+    ``pointer``: address of ``value``'s buffer plus ``offset`` elements; ``size``: the integer
+    ``number`` plus ``offset``; ``phase``: ``offset`` modulo ``number``; ``param``: parameter
+    ``number``; ``scratch``: memory for ``number`` bytes; ``counters``: ``number`` zeroed counters.
+    """
+
+    kind: Literal["pointer", "size", "phase", "param", "scratch", "counters"]
+    name: str
+    ctype: str
+    value: Value | None = None
+    number: int = 0
+    offset: Terms = ()
+    param: type | None = None
+
+
+@dataclass(slots=True)
+class Program:
+    """Printed kernel: ``text`` with ``NAME`` for its name, and the slots of ``Args`` in order."""
+
+    text: str
+    slots: list[Slot]
+    blocks: int
+    threads: int
+    scratch_bytes: int
