@@ -98,8 +98,8 @@ def test_array_namespace_info() -> None:
 
 def test_import_is_quick_and_light() -> None:
     code = (
-        "import time, sys; import numpy; start = time.perf_counter(); import tiledarray; "
-        "print(time.perf_counter() - start); "
+        "import time, sys; import numpy; start = time.process_time(); import tiledarray; "
+        "print(time.process_time() - start); "  # the CPU's time: the machine may be busy
         "heavy = {'scipy', 'networkx', 'cupy', 'opt_einsum', 'matplotlib'} & set(sys.modules); "
         "assert not heavy, heavy"
     )
