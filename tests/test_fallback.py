@@ -67,6 +67,45 @@ def test_results_are_ours_and_noted() -> None:
     assert code is test_results_are_ours_and_noted.__code__
 
 
+class Labelled:
+    """A foreign array type, as a table's column is: it refuses what it does not know."""
+
+    def __init__(self, values) -> None:
+        self.values = numpy.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if not all(isinstance(x, (Labelled, numpy.ndarray, int)) for x in inputs):
+            return NotImplemented
+        inputs = [x.values if isinstance(x, Labelled) else x for x in inputs]
+        return Labelled(getattr(ufunc, method)(*inputs, **options))
+
+
+@pytest.mark.parametrize("call", [
+    lambda np, s, x: np.exp(s), lambda np, s, x: np.add(s, 1), lambda np, s, x: np.add(1, s),
+    lambda np, s, x: np.add(x, s), lambda np, s, x: x + s, lambda np, s, x: np.maximum(s, x),
+    lambda np, s, x: np.add.reduce(s), lambda np, s, x: np.multiply.outer(s, x),
+])
+def test_foreign_operands_get_what_numpy_gives_them(call) -> None:
+    values = numpy.array([1.0, 2.0])
+    foreign = [Labelled(values), numpy.ma.masked_array(values, [0, 1]),
+               values.view(type("Mine", (numpy.ndarray,), {}))]
+    for operand in foreign:
+        expected = call(numpy, operand, values)
+        found = call(tiledarray, operand, tiledarray.array(values))
+        assert type(found) is type(expected)
+        assert numpy.array_equal(numpy.asarray(found), numpy.asarray(expected))
+        assert numpy.array_equal(numpy.ma.getmask(found), numpy.ma.getmask(expected))
+
+
+def test_foreign_outputs_are_written() -> None:
+    for out in (numpy.zeros(2).view(numpy.matrix), numpy.ma.zeros(2)):
+        assert tiledarray.add(tiledarray.arange(2), 1, out=out) is out
+        assert out.ravel().tolist() in ([1, 2], [[1, 2]])
+
+
 def test_nested_arguments_and_results() -> None:
     first, second = tiledarray.arange(3), tiledarray.arange(3) + 1
     counts, edges = tiledarray.histogramdd([first, second], bins=2)
@@ -85,6 +124,14 @@ def test_changes_are_written_back() -> None:
     assert array.tolist() == [0, -1, 2, -2]
     numpy.putmask(array, array < 0, tiledarray.array([5.0, 6, 7, 8]))
     assert array.tolist() == [0, 6, 2, 8]
+    items = [3, 1, 2]
+    tiledarray.random.default_rng(0).shuffle(items)
+    numpy.random.default_rng(0).shuffle(expected := [3, 1, 2])
+    assert items == expected
+    parts = tiledarray.zeros(2), tiledarray.zeros(2)
+    found = numpy.modf(tiledarray.array([1.5, numpy.nan], numpy.longdouble), out=parts)
+    assert found[0] is parts[0]
+    assert parts[1].tolist()[0] == 1.0
 
 
 def test_files() -> None:

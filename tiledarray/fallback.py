@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,31 @@ def first_handle(values: Any) -> Handle | None:
     elif isinstance(values, dict):
         return first_handle(tuple(values.values()))
     return None
+
+
+@functools.lru_cache(maxsize=1024)
+def is_foreign(kind: type) -> bool:
+    """Whether NumPy leaves operations to this type: another library's, or an ndarray subclass."""
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return kind not in (np.ndarray, np.memmap) and not issubclass(kind, np.generic)
+    return not issubclass(kind, Handle) and (
+        hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
+    )
+
+
+def leave(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a ufunc of NumPy's with a foreign operand, whose type says what comes of it.
+
+    A type that does not know arrays of ours gets NumPy's instead.
+    """
+    if first_handle((args, kwargs)) is None:
+        return function(*args, **kwargs)
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if "NotImplemented" not in str(error):
+            raise
+    return call(function.__name__, function, args, kwargs)
 
 
 def to_host(values: Any) -> Any:
@@ -56,24 +82,75 @@ def from_host(values: Any, device: Any) -> Any:
     return values
 
 
-def call(name: str, function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
-    """Call a NumPy function on host copies of the arguments."""
-    kwargs = kwargs or {}
+class _Copies:
+    """Host copies of the arrays of ours among arguments, and whose they are."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
+
+    def of(self, value: Any) -> Any:
+        """Return an argument with host copies; one array is one copy wherever it stands."""
+        if isinstance(value, Handle):
+            found = self.pairs.get(id(value))
+            if found is None:
+                found = self.pairs[id(value)] = (value, host_array(value).copy())
+            return found[1]
+        if first_handle(value) is None:
+            return value
+        if type(value) in (tuple, list):
+            return type(value)(self.of(part) for part in value)
+        if type(value) is dict:
+            return {name: self.of(part) for name, part in value.items()}
+        return value
+
+    def write_back(self) -> None:
+        """Store in the arrays what was changed in their copies."""
+        for handle, copy in self.pairs.values():
+            if not _same_bytes(host_array(handle), copy):
+                handle.store(copy)
+
+    def original(self, value: Any) -> Any:
+        """Return the array of ours whose copy this is, ``None`` if there is none."""
+        for handle, copy in self.pairs.values():
+            if value is copy:
+                return handle
+        return None
+
+
+def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if left.dtype.hasobject:
+        return left.tobytes() == right.tobytes()
+    left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (left, right))
+    return np.array_equal(left, right)
+
+
+def call(
+    name: str, function: Callable[..., Any], args: Any, kwargs: Any = None, *,
+    convert: Callable[[Any, Any], Any] = from_host,
+) -> Any:
+    """Call a NumPy function on host copies; what it changes in them is stored in the arrays.
+
+    Parameters
+    ----------
+    name : str
+        For the count of what NumPy did.
+    function : callable
+    args, kwargs : tuple, dict
+        With arrays of ours, nested ones too.
+    convert : callable
+        Takes what NumPy returned and a device: that of the first array of ours, else the current.
+    """
     record.note_fallback(name)
-    out = kwargs.get("out")
+    kwargs = kwargs or {}
     found = first_handle((args, kwargs))
-    device = resolve("cpu") if found is None else found.node.device
-    results = function(*to_host(args), **to_host(kwargs))
-    if out is None or out == (None,):
-        return from_host(results, device)
-    return _into(out, results)
-
-
-def _into(out: Any, results: Any) -> Any:
-    """Store results that NumPy wrote into copies of ``out``, and return ``out``."""
-    targets = out if isinstance(out, tuple) else (out,)
-    parts = results if isinstance(results, tuple) else (results,)
-    for target, part in zip(targets, parts, strict=True):
-        if isinstance(target, Handle):
-            target.store(np.asarray(part))
-    return targets[0] if len(targets) == 1 else targets
+    device = resolve() if found is None else found.node.device
+    copies = _Copies()
+    result = function(*copies.of(args), **copies.of(kwargs))
+    copies.write_back()
+    if type(result) is tuple:
+        parts = ((copies.original(part), part) for part in result)
+        return tuple(convert(part, device) if ours is None else ours for ours, part in parts)
+    ours = copies.original(result)
+    return convert(result, device) if ours is None else ours

@@ -48,8 +48,10 @@ def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool
             pass
     elif _leaves_to_other(self, other) or _repeats(op, self, other):
         return NotImplemented
+    elif isinstance(other, np.ndarray) and not reflected and fallback.is_foreign(type(other)):
+        return NotImplemented  # as to a subclass, which NumPy asks first
     ufunc: Any = op.ufunc
-    return ufunc(other, self) if reflected else ufunc(self, other)
+    return fallback.leave(ufunc, (other, self) if reflected else (self, other), {})
 
 
 def _by_numpy(op: Elementwise, *operands: Any) -> Any:

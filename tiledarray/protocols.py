@@ -19,15 +19,9 @@ from tiledarray.signatures import UnsupportedDtypeError
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 
-_OURS = (np.ndarray, np.generic, Handle, list, tuple, *SCALARS)
-
-
-def _others(values: Sequence[Any]) -> bool:
-    """Whether an operand has a protocol of its own, which NumPy should try next."""
-    return any(
-        not isinstance(value, _OURS) and hasattr(type(value), "__array_ufunc__")
-        for value in values
-    )
+def _others(values: Sequence[Any]) -> list[type]:
+    """Return the types that have operations of their own, which NumPy should try next."""
+    return [type(value) for value in values if fallback.is_foreign(type(value))]
 
 
 def array_ufunc(
@@ -50,8 +44,11 @@ def array_ufunc(
                     return wrap(record.binary(op, left, node))
             except UnsupportedDtypeError:
                 return fallback.call(ufunc.__name__, ufunc, inputs)
-    if _others(inputs) or (out is not None and _others(out)):
-        return NotImplemented
+    others = _others(inputs if out is None else (*inputs, *out))
+    if others:
+        if not all(issubclass(kind, np.ndarray) for kind in others):
+            return NotImplemented
+        return _by_numpy(self, ufunc, method, inputs, out, options)
     if method == "__call__":
         return _call(self, ufunc, inputs, out, options)
     return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)

@@ -68,9 +68,7 @@ def node_of(value: Any, device: Any) -> Node:
     if isinstance(value, (list, tuple)) and fallback.first_handle(value) is not None:
         parts = [node_of(part, device) for part in value]
         return stack_nodes(parts, 0, common_dtype(parts), device)
-    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(
-        value, np.ma.MaskedArray
-    ):
+    if fallback.is_foreign(type(value)):
         raise NotNative
     return as_node(value, device)
 

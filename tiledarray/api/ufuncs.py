@@ -9,6 +9,7 @@ import numpy as np
 from tiledarray import fallback
 from tiledarray.api.arguments import device_of, node_of
 from tiledarray.api.host import written_back
+from tiledarray.api.registry import NotNative
 from tiledarray.handle import SCALARS, Handle, wrap
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
@@ -62,13 +63,16 @@ class UFunc:
             args, out = args[: original.nin], args[original.nin:]
         if out is not None and not isinstance(out, tuple):
             out = (out,)
+        if any(fallback.is_foreign(type(value)) for value in (*args, *(out or ()))):
+            given = kwargs if out is None else {**kwargs, "out": out}
+            return fallback.leave(original, args, given)
         leading: Any = fallback.first_handle((args, out, kwargs.get("where")))
         if leading is None and all(isinstance(value, _PLAIN) for value in args):
             return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
         device = device_of(leading)
         try:
             operands = tuple(_operand(value, device) for value in args)
-        except UnsupportedDtypeError:
+        except (NotNative, UnsupportedDtypeError):
             if out is not None:
                 kwargs["out"] = out
             return written_back(self.__name__, original, args, kwargs)
@@ -112,13 +116,16 @@ class UFunc:
         if out is not None and not isinstance(out, tuple):
             out = (out,)
         function = getattr(self._original, method)
+        if any(fallback.is_foreign(type(value)) for value in (*arrays, *(out or ()))):
+            given = options if out is None else {**options, "out": out}
+            return fallback.leave(function, arrays, given)
         leading = fallback.first_handle((arrays, out))
         if self._op is not None and method != "reduceat":
             try:
                 device = device_of(leading)
                 arrays = tuple(_operand(value, device) for value in arrays)
                 leading = fallback.first_handle((arrays, out))
-            except UnsupportedDtypeError:
+            except (NotNative, UnsupportedDtypeError):
                 leading = None
             if leading is not None:
                 return array_ufunc(leading, self._original, method, *arrays, out=out, **options)
