@@ -28,6 +28,7 @@ from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
+from tiledarray.runtime.threads import hold_at_fork
 from tiledarray.signatures import UnsupportedDtypeError
 
 PLANS_REMEMBERED = 1024
@@ -38,6 +39,7 @@ REFERENCE_FLOPS_PER_SECOND = 2e9
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
+hold_at_fork(lock)
 _executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
 _NONE: frozenset[int] = frozenset()
 _warned: set[str] = set()

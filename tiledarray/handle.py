@@ -60,9 +60,10 @@ class Handle:
     def evaluated(self) -> Any:
         """Compute the value and return its buffer; of a view, the array in the base's buffer."""
         base = self.origin()
-        if base._node.buffer is None:
-            look([base._node])
-        buffer = base._node.buffer
+        node = base._node  # another thread may give the array its next value meanwhile
+        if node.buffer is None:
+            look([node])
+        buffer = node.buffer
         return buffer if base is self else views.on_array(buffer.array, self._steps)
 
     def assign(self, value: Node) -> None:

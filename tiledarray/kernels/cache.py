@@ -24,11 +24,13 @@ from pathlib import Path
 
 from tiledarray import config
 from tiledarray.errors import TiledArrayWarning
+from tiledarray.runtime.threads import hold_at_fork
 
 LOCK_TIMEOUT = 180.0
 KEPT_AFTER_EVICTION = 0.9
 
 _lock = threading.Lock()
+hold_at_fork(_lock)
 _usable: dict[Path, Path] = {}
 _sizes: dict[Path, int] = {}
 

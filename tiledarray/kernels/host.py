@@ -24,7 +24,7 @@ from pathlib import Path
 from tiledarray import config
 from tiledarray.errors import CompilerError
 from tiledarray.kernels import cache
-from tiledarray.runtime.threads import ThreadPool, available_cpus
+from tiledarray.runtime.threads import ThreadPool, available_cpus, hold_at_fork
 
 LOG_LINES_SHOWN = 12
 INSTALL = "install one ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), or set CXX"
@@ -32,6 +32,7 @@ INSTALL = "install one ('apt install g++', 'dnf install gcc-c++', 'conda install
 _FOLDER = Path(__file__).parent
 _POOL_SOURCE = _FOLDER.parent / "runtime" / "threads.cpp"
 _lock = threading.Lock()
+hold_at_fork(_lock)
 _libraries: dict[str, ctypes.CDLL] = {}
 _pools: list[ThreadPool] = []
 

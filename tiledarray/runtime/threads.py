@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tiledarray.errors import OutOfMemory
 
@@ -54,6 +55,14 @@ class ThreadPool:
             raise ValueError(f"a thread pool needs at least one thread, not {threads}")
         self._library.ta_threads(threads)
         self.threads = threads
+
+
+def hold_at_fork(lock: Any) -> None:
+    """Let no other thread be inside the lock when the process forks: the child has only one."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
 
 
 def available_cpus() -> int:

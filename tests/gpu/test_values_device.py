@@ -1,0 +1,266 @@
+"""Values on a real CUDA device are NumPy's.  Run with ``-m gpu``."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests import programs, test_plans
+from tests.plans import counted, filled
+from tests.test_programs import check, chunks
+from tiledarray import config
+from tiledarray.recorder import local
+
+pytestmark = pytest.mark.gpu
+
+KINDS = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
+EPSILON = {"e": 2e-3, "f": 2e-5, "d": 1e-12, "F": 2e-5, "D": 1e-12}
+
+
+@pytest.fixture(autouse=True)
+def on_device():
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no CUDA device")
+    local.recorder.reset()
+    with np.device("cuda"), config.override(compile="wait", verify=True):
+        yield
+    local.recorder.reset()
+
+
+def same(ours, theirs, scale=1.0):
+    """Equal dtypes, shapes and values; floats up to rounding."""
+    found, theirs = numpy.asarray(ours), numpy.asarray(theirs)
+    assert (found.dtype, found.shape) == (theirs.dtype, theirs.shape)
+    if theirs.dtype.kind in "fc":
+        rtol = EPSILON[theirs.dtype.char] * scale
+        size = numpy.max(numpy.abs(theirs), initial=0, where=numpy.isfinite(theirs))
+        numpy.testing.assert_allclose(found, theirs, rtol=rtol, atol=rtol * float(size))
+    else:
+        numpy.testing.assert_array_equal(found, theirs)
+
+
+def agrees(function, *arrays, scale=1.0, kernels=True):
+    """The function of arrays on the device gives NumPy's values, by kernels of ours."""
+    inputs = [np.array(array) for array in arrays]
+    with numpy.errstate(all="ignore"), counted() as counts:
+        theirs = function(numpy, *arrays)
+        ours = function(np, *inputs)
+        pairs = zip(ours, theirs, strict=True) if isinstance(theirs, tuple) else [(ours, theirs)]
+        pairs = list(pairs)
+        np.evaluate(*[left for left, _ in pairs])
+        for left, right in pairs:
+            assert str(left.device).startswith("cuda")
+            same(left, right, scale)
+    if kernels:
+        assert not counts["op by op"]
+
+
+@pytest.mark.parametrize("first", chunks(100))
+def test_random_programs(first):
+    for seed in range(3000 + first, 3010 + first):
+        check(programs.write_program(seed, 10, 30), compile="wait",
+              cut=[400, 400, 7, 15][seed % 4])
+
+
+@pytest.mark.parametrize("first", chunks(30))
+def test_random_programs_op_by_op(first):
+    for seed in range(4000 + first, 4010 + first):
+        check(programs.write_program(seed), compile="never", cut=[400, 9][seed % 2])
+
+
+@pytest.mark.parametrize("name", test_plans.PROGRAMS)
+def test_programs_that_are_one_kernel(name):
+    program, shapes = test_plans.PROGRAMS[name]
+    arrays = [numpy.asarray(filled(*shape, seed=k)) for k, shape in enumerate(shapes)]
+    agrees(program, *arrays)
+
+
+@pytest.mark.parametrize("name", test_plans.JOINED)
+def test_parts_put_together(name):
+    agrees(test_plans.JOINED[name], *[numpy.asarray(filled(70, 33, seed=k)) for k in range(2)])
+
+
+@pytest.mark.parametrize("size", [1, 33, 700, 2049])
+def test_all_pairs(size):
+    x = numpy.asarray(filled(size))
+    agrees(test_plans.gaussians, x)
+    agrees(test_plans.accelerations, x, x[::-1].copy(), scale=10)
+    points = numpy.asarray(filled(size, 3))
+    agrees(test_plans.distances, points)
+    agrees(test_plans.forces, points, scale=100)
+
+
+# ---- operations by dtype ---------------------------------------------------------------------
+
+
+def values(dtype, shape, seed=0):
+    return programs.make(seed, shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_elementwise_operations(dtype):
+    def arithmetic(np, x, y):
+        return x + y, x * y, np.maximum(x, y), x == y, np.where(x == y, x, x + y)
+
+    def inexact(np, x, y):
+        return x - y, x / (abs(y) + 2), np.exp(x), np.sqrt(abs(x) + 1), np.tanh(y), np.sin(x)
+
+    def whole(np, x, y):
+        return x & y, x | y, x ^ y, ~x
+
+    def ordered(np, x, y):
+        return (x < y, x // (abs(y) + 1), x % (abs(y) + 1), np.minimum(x, y), np.sign(x),
+                np.clip(x, 0, 3))
+
+    kind = numpy.dtype(dtype).kind
+    for size in (1, 1000, 4099):
+        x, y = values(dtype, (size,), 1), values(dtype, (size,), 2)
+        agrees(arithmetic, x, y)
+        if kind in "fc":
+            agrees(inexact, x, y, scale=4)
+        if kind in "iub":
+            agrees(whole, x, y)
+        if kind in "iuf":
+            agrees(ordered, x, y)
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_casts(dtype):
+    x = abs(values(dtype, (1037,))) if numpy.dtype(dtype).kind != "b" else values(dtype, (1037,))
+    for other in KINDS:
+        if numpy.dtype(dtype).kind != "c" or numpy.dtype(other).kind == "c":
+            agrees(lambda np, x, other=other: x.astype(other), x)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 5, 8])
+def test_slices_at_any_alignment(dtype, start):
+    x = values(dtype, (1003,))
+    agrees(lambda np, x: (x[start:] + x[start:], x[start:-1] * x[1 + start:], x[start:].sum()), x)
+    wide = values(dtype, (37, 67))
+    agrees(lambda np, x: (x[1:, start:] + x[:-1, start:], x[:, start:start + 9] * 1,
+                          x[::2, start::3] + 1, x[:, ::-1][:, start:] + 0), wide)
+
+    def written(np, x):
+        y = x.copy()
+        y[start:, start:-1] = x[start:, start + 1:]
+        y[:, start] += 1
+        return y
+
+    agrees(written, wide)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("shape", [
+    (1,), (7,), (1000,), (65_537,), (1_000_003,), (3, 5), (1000, 3), (3, 1000), (129, 257),
+    (2, 100_001), (100_001, 2), (31, 33, 35), (1, 4097), (4097, 1),
+], ids=str)
+def test_reductions(dtype, shape):
+    x = values(dtype, shape)
+    axes = [None, *range(len(shape)), *([(0, 2), (1, 2)] if len(shape) == 3 else [])]
+    # NumPy itself adds columns one after another, and halves with little care.
+    scale = 100 if dtype in ("f2", "f4", "c8") else 10
+
+    def program(np, x, axis):
+        found = [x.sum(axis), x.any(axis), x.mean(axis) if dtype != "f2" else x.any(axis)]
+        if dtype != "c8":
+            found += [x.max(axis), x.min(axis)]
+            if not isinstance(axis, tuple):
+                found += [x.argmax(axis), x.argmin(axis)]
+        if dtype in ("f4", "f8", "c8"):
+            found += [x.var(axis)]
+        return tuple(found)
+
+    for axis in axes:
+        if dtype == "f2" and x.size > 60_000:
+            agrees(lambda np, x, axis=axis: (x.max(axis), x.argmin(axis), x.any(axis)), x)
+        else:
+            agrees(lambda np, x, axis=axis: program(np, x, axis), x, scale=scale)
+
+
+def test_a_long_row_is_shared_by_blocks_the_same_each_time():
+    x = numpy.random.default_rng(0).random(3_000_001)
+    ours = np.array(x)
+    results = {float((ours * k).sum()) / k for k in [2.0] * 20}
+    assert len(results) == 1
+    agrees(lambda np, x: ((x - 0.5).sum(), x.var(), x.max(), x.argmax()), x, scale=100)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (64, 1024), (300, 10_000), (7, 40_000), (3, 100, 65)])
+def test_rows_kept_and_rows_too_long(shape):
+    x = numpy.random.default_rng(0).random(shape)
+    for program in (test_plans.softmax, test_plans.layer_norm):
+        agrees(program, x, scale=10)
+        agrees(program, x.astype("f4"), scale=10)
+
+
+# ---- writes, loops, devices ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 30, 500])
+def test_stencil_in_place(steps):
+    def program(np, u):
+        u = u.copy()
+        for _ in range(steps):
+            u[1:-1, 1:-1] = test_plans.stencil(np, u)
+        return u
+
+    agrees(program, numpy.asarray(filled(130, 67)))
+
+
+def test_loop_in_place():
+    def program(np, x, y):
+        x, y = x.copy(), y.copy()
+        for k in range(200):
+            x += 0.01 * y
+            y[::2] -= 0.01 * x[::2]
+            y[1::2] *= 1 + 0.0001 * k
+        return x, y
+
+    agrees(program, numpy.asarray(filled(1001)), numpy.asarray(filled(1001, seed=1)), scale=10)
+
+
+def test_transfers():
+    host = filled(100, 30).to("cpu")
+    assert str(host.device) == "cpu"
+    there = host.to("cuda")
+    result = (there * 2 + 1).sum(0)
+    assert str(result.device).startswith("cuda")
+    back = result.to("cpu")
+    assert str(back.device) == "cpu"
+    same(back + 0, (numpy.asarray(host) * 2 + 1).sum(0))
+    there[3] = 0  # the original is another array
+    assert numpy.asarray(host)[3].any()
+    assert not numpy.asarray(there)[3].any()
+    pending = np.sin(there)
+    same(pending.to("cpu"), numpy.sin(numpy.asarray(there)))
+
+
+def test_arrays_of_two_devices_do_not_mix():
+    here, there = filled(5).to("cpu"), filled(5).to("cuda")
+    with pytest.raises(ValueError, match=r"different devices.*x\.to"):
+        here + there
+    with pytest.raises(ValueError, match="cannot write an array on cpu"):
+        there[1:] = here[1:]
+    same(there + 1.5, numpy.asarray(here) + 1.5)
+
+
+def test_numpy_arrays_and_scalars_follow_the_array():
+    there = filled(5)
+    result = there + numpy.arange(5) * numpy.float32(2)
+    assert str(result.device).startswith("cuda")
+    same(result, numpy.asarray(there) + numpy.arange(5) * numpy.float32(2))
+
+
+def test_empty_and_scalar_arrays():
+    for shape in [(), (0,), (0, 5), (5, 0), (1, 1)]:
+        x = values("f8", shape)
+        agrees(lambda np, x: (x + 1, x.sum(), x.prod()), x)
+
+
+def test_library_calls_between_kernels():
+    def program(np, a, b):
+        product = np.maximum((a - a.mean(0)) @ b, 0)
+        return product, np.cumsum(product, 0) + 1, np.sort(product, 1) * 2
+
+    agrees(program, numpy.asarray(filled(33, 20)), numpy.asarray(filled(20, 24)), scale=100)

@@ -1,0 +1,172 @@
+"""Threads that record and evaluate at the same time; forked children."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.plans import filled
+from tests.programs import difference, run, write_program
+from tiledarray import config, evaluation, recorder
+
+THREADS = 6
+
+
+def in_threads(work, count=THREADS):
+    """Run ``work(k)`` in so many threads that start together; return what they return."""
+    barrier = threading.Barrier(count)
+
+    def start(k):
+        barrier.wait()
+        return work(k)
+
+    with ThreadPoolExecutor(count) as executor:
+        return list(executor.map(start, range(count)))
+
+
+@pytest.mark.parametrize("compile", ["never", "background", "wait"])
+def test_each_thread_records_and_evaluates_its_own(compile):
+    def work(k):
+        x = filled(500, seed=k)
+        expected = numpy.array(x)
+        for step in range(60):
+            x = x * 0.5 + numpy.float64(k)
+            expected = expected * 0.5 + k
+            x[1:-1] = (x[:-2] + x[2:]) * 0.5
+            expected[1:-1] = (expected[:-2] + expected[2:]) * 0.5
+            if step % 20 == k:
+                numpy.testing.assert_allclose(float(x.sum()), expected.sum(), rtol=1e-12)
+        numpy.testing.assert_allclose(numpy.asarray(x), expected, rtol=1e-12)
+
+    with config.override(compile=compile, cut=30):
+        in_threads(work)
+
+
+def test_random_programs_in_threads():
+    def work(k):
+        complaints = []
+        for seed in range(5000 + 10 * k, 5010 + 10 * k):
+            program = write_program(seed)
+            complaint = difference(program, run(program.lines, np, np.array, numpy.asarray))
+            complaints += [f"{complaint}\n{program}"] if complaint else []
+        return complaints
+
+    with config.override(compile="never"):
+        assert not list(chain.from_iterable(in_threads(work)))
+
+
+@pytest.mark.parametrize("compile", ["never", "wait"])
+def test_all_threads_look_at_the_same_arrays(compile):
+    with config.override(compile=compile):
+        for seed in range(10):
+            x = filled(100, 50, seed=seed)
+            y = np.exp(x) + x.mean(1)[:, None]
+            total = y.sum(0)
+            found = in_threads(lambda k, y=y, total=total: (
+                numpy.asarray(y).copy(), numpy.asarray(total).copy(), numpy.asarray(y * k)))
+            host = numpy.asarray(x)
+            expected = numpy.exp(host) + host.mean(1)[:, None]
+            for k, (left, right, product) in enumerate(found):
+                numpy.testing.assert_allclose(left, expected, rtol=1e-12)
+                numpy.testing.assert_allclose(right, expected.sum(0), rtol=1e-12)
+                numpy.testing.assert_allclose(product, expected * k, rtol=1e-12)
+
+
+def test_what_one_thread_recorded_another_evaluates():
+    handed = in_threads(lambda k: np.sqrt(filled(64, seed=k)) + k)
+    for k, array in enumerate(handed):
+        expected = numpy.sqrt(numpy.asarray(filled(64, seed=k))) + k
+        numpy.testing.assert_allclose(numpy.asarray(array), expected)
+
+
+def test_an_array_that_another_thread_updates_is_one_of_its_values():
+    shared = np.zeros(2000)
+    stop = threading.Event()
+
+    def write():
+        for k in range(1, 300):
+            np.evaluate(shared)
+            shared[:] = float(k)
+        stop.set()
+
+    def read():
+        while not stop.is_set():
+            seen = numpy.array(shared)
+            assert (seen == seen[0]).all()
+
+    with config.override(compile="never"):
+        in_threads(lambda k: read() if k else write(), 3)
+    assert numpy.all(numpy.asarray(shared) == 299)
+
+
+def test_recorders_are_apart():
+    x = filled(10)
+    y = x + 1
+    pending = in_threads(lambda k: len(recorder.live_pending()), 2)
+    assert pending == [0, 0]
+    assert y.origin().node.pending
+    assert not evaluation.lock._is_owned()
+
+
+# ---- forks -------------------------------------------------------------------------------------
+
+FORKED = """
+import os, sys, threading, warnings
+import numpy
+import tiledarray as np
+from tiledarray import config
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads
+config.compile = "{compile}"
+config.threads = 4
+x = np.array(numpy.arange(300_000.0))
+before = numpy.asarray(np.sqrt(x) + x.mean())  # the pool's threads run
+pending = np.sqrt(x) * 2
+stop = threading.Event()
+
+def busy():
+    y = np.array(numpy.arange(50_000.0))
+    while not stop.is_set():
+        float((y * 3).sum())
+
+if {busy}:
+    threading.Thread(target=busy, daemon=True).start()
+for _ in range({times}):
+    child = os.fork()
+    if child == 0:
+        good = numpy.array_equal(numpy.asarray(pending), numpy.sqrt(numpy.asarray(x)) * 2)
+        good &= numpy.array_equal(numpy.asarray(np.sqrt(x) + x.mean()), before)
+        good &= abs(float((x * 0.25).sum()) - 300_000 * 299_999 / 8) < 1e-3
+        y = np.zeros(1000)
+        for _ in range(50):
+            y[1:-1] = (y[2:] + y[:-2]) * 0.5 + 1
+        good &= bool(numpy.isfinite(numpy.asarray(y)).all())
+        os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+stop.set()
+assert numpy.array_equal(numpy.asarray(pending), numpy.sqrt(numpy.asarray(x)) * 2)
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("compile", ["never", "background", "wait"])
+def test_a_forked_child_goes_on(compile, busy):
+    text = textwrap.dedent(FORKED).format(compile=compile, busy=busy, times=3)
+    result = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=120,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.strip() == "fine"
