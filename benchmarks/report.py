@@ -25,7 +25,7 @@ def duration(seconds: float | None) -> str:
 
 def best_peer(rows: Iterable[Row]) -> float | None:
     """Return the least median of the others."""
-    times = [row.median for row in rows if row.median and row.peer != OURS]
+    times = [row.median for row in rows if row.median and not row.peer.startswith(OURS)]
     return min(times, default=None)
 
 
