@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as _numpy
 
+from tiledarray import config
 from tiledarray.api import fft, linalg, random
 from tiledarray.api.creation import *
 from tiledarray.api.differences import *
@@ -28,9 +29,8 @@ from tiledarray.api.sorting import *
 from tiledarray.api.types import ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.array import TiledArray
-from tiledarray.config import config
-from tiledarray.jit import jit
 from tiledarray.explain import explain
+from tiledarray.jit import jit
 from tiledarray.runtime.device import device
 
 __version__ = "0.1.0"

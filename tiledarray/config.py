@@ -241,5 +241,4 @@ class _Settings(ModuleType):
 
 _base.update(_read_environment(os.environ))
 _apply(_base)
-config = sys.modules[__name__]
-config.__class__ = _Settings
+sys.modules[__name__].__class__ = _Settings

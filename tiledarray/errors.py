@@ -55,7 +55,7 @@ class CompilerError(TiledArrayError, RuntimeError):
         self.path = path
 
 
-class OutOfMemory(TiledArrayError, MemoryError):  # noqa: N818  (it is a MemoryError)
+class OutOfMemory(TiledArrayError, MemoryError):
     """There is no room for a buffer, even after the pool gave back what it kept.
 
     Attributes
@@ -69,9 +69,9 @@ class OutOfMemory(TiledArrayError, MemoryError):  # noqa: N818  (it is a MemoryE
         self.nbytes = nbytes
 
 
-class DeviceNotFound(TiledArrayError, RuntimeError):  # noqa: N818
+class DeviceNotFound(TiledArrayError, RuntimeError):
     """A device was asked for that this machine or this installation does not have."""
 
 
-class UnknownSetting(TiledArrayError, ValueError, AttributeError):  # noqa: N818
+class UnknownSetting(TiledArrayError, ValueError, AttributeError):
     """There is no setting of that name."""

@@ -265,8 +265,7 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     values: dict[Node, Any] = {}
     for number, node in enumerate(nodes):
         if node.buffer is None:
-            inputs = [x if type(x) is not Node else
-                      values[x] if x in values else x.buffer.array for x in node.inputs]
+            inputs = [_value_of(x, values) for x in node.inputs]
             try:
                 values[node] = compute(node, node.device.xp, inputs)
             except Exception as error:
@@ -283,6 +282,13 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
             node.buffer = _owned(values[node], node)
     for node in targets:
         node.inputs = ()
+
+
+def _value_of(operand: Any, values: dict[Node, Any]) -> Any:
+    """A scalar itself; of a node the array, computed just now or before."""
+    if type(operand) is not Node:
+        return operand
+    return operand.buffer.array if operand.buffer is not None else values[operand]
 
 
 def _owned(array: Any, node: Node) -> Buffer:

@@ -193,6 +193,10 @@ class HostLaunch:
         self.binding.pack(self.args, buffers, params, workspace, self._counters)
         host.pool().run(*self._call)
 
+    def start(self, args: Any) -> None:
+        """Run it with arguments that have been packed before."""
+        host.pool().run(self.address, ctypes.addressof(args), *self._call[2:])
+
     def _counters(self, count: int) -> int:
         if self._zeroed is None:
             self._zeroed = np.zeros(count, np.uint32)
@@ -216,8 +220,12 @@ class CudaLaunch:
         device = executable.device
         workspace = Workspace(device)
         self.binding.pack(self.args, buffers, params, workspace, device.counters)
+        self.start(bytes(self.args))
+
+    def start(self, args: bytes) -> None:
+        """Run it with arguments that have been packed before."""
         program = self.program
-        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, bytes(self.args))
+        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, args)
 
 
 Launch = HostLaunch | CudaLaunch
@@ -317,7 +325,9 @@ class Executable:
     def _binaries(self, missing: list[tuple[str, str]]) -> list[Any]:
         arch = self.device.properties.arch
         with ThreadPoolExecutor(min(8, len(missing))) as executor:
-            return list(executor.map(lambda pair: cuda.compile_source(*pair, arch), missing))
+            compiled = executor.map(
+                lambda pair: cuda.compile_source(pair[0], pair[1], arch), missing)
+            return list(compiled)
 
     def compile_in_background(self) -> None:
         """Queue the plan for the compiling thread."""

@@ -20,6 +20,7 @@ from tiledarray.recorder import tracing
 from tiledarray.replay import Replay, can_replay
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import current
+from tiledarray.signatures import UnsupportedDtypeError
 
 
 class _Place:
@@ -80,8 +81,10 @@ class _Call:
         wanted = [*nodes, *(written[k] for k in self.written)]
         self.targets = list(dict.fromkeys(node for node in wanted if node.buffer is None))
         same = {id(handle): k for k, handle in enumerate(handles)}
-        self.places = [("argument", same[id(x)]) if id(x) in same else self._place(x.node, inputs)
-                       for x in results]
+        self.places: list[tuple[str, Any]] = [
+            ("argument", same[id(x)]) if id(x) in same else self._place(x.node, inputs)
+            for x in results
+        ]
         self.places += [self._place(written[k], inputs) for k in self.written]
         self.lock = threading.Lock()
         self.run: Callable[[dict[Value, Buffer]], list[Buffer]] = lambda leaves: []
@@ -98,10 +101,11 @@ class _Call:
     def _plan(self, inputs: list[Node]) -> None:
         traced = trace(self.targets)
         device = self.targets[0].device
-        executable = evaluation.executable_for(traced, device)
-        if executable is None:
+        try:
+            executable = evaluation.executable_for(traced, device)
+        except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
-                            "have: bool, integers, floats and complex numbers")
+                            "have: bool, integers, floats and complex numbers") from error
         executable.compile()
         for value in executable.plan.values:
             if isinstance(value.op, Leaf):

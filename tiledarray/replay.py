@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.execution import Executable
+from tiledarray.execution import CudaLaunch, Executable
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Kernel
-from tiledarray.kernels import host
 from tiledarray.ops.op import Leaf
 from tiledarray.runtime.buffer import Buffer
 
@@ -76,16 +75,9 @@ class Replay:
     def _start(self) -> None:
         if self._graph is not None:
             self._graph.replay(self._args)
-        elif self.executable.device.kind == "cuda":
-            for launch, args in zip(self._launches, self._args, strict=True):
-                program = launch.program
-                launch.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, args)
-        else:
-            run = host.pool().run
-            for launch, args in zip(self._launches, self._args, strict=True):
-                program = launch.program
-                run(launch.address, ctypes.addressof(args), program.blocks, launch.grain,
-                    program.scratch_bytes)
+            return
+        for launch, args in zip(self._launches, self._args, strict=True):
+            launch.start(args)
 
     def _packed(self, launch: Any, buffers: dict[Value, Any]) -> Any:
         """The launch's ``Args``: bytes on a GPU, memory of its own on the host."""
@@ -111,6 +103,7 @@ class Replay:
             Launch(launch.function, (launch.program.blocks, 1, 1), (launch.program.threads, 1, 1),
                    0, args)
             for launch, args in zip(self._launches, self._args, strict=True)
+            if isinstance(launch, CudaLaunch)
         ])
 
     def _touches(self, launch: Any, moving: set[Value]) -> bool:

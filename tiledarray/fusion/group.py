@@ -234,7 +234,7 @@ class Grouper:
         for level in ("full", "row") if home.reduced else ("full",):
             index = self._match(value.shape, home, level)
             if index is not None and (value, index) in home._memo:
-                return Sink(value, home._memo[value, index], level, index)  # type: ignore[arg-type]
+                return Sink(value, home._memo[value, index], level, index)
         return None
 
     def _store_in(self, value: Value, home: Group) -> None:
@@ -296,7 +296,7 @@ class Grouper:
             index = self._match(value.shape, group, level)
             if index is not None:
                 cell = self._compute(value, index, group)
-                return Sink(value, cell, level, index)  # type: ignore[arg-type]
+                return Sink(value, cell, level, index)
         raise Refusal(f"its shape {value.shape} is not that of the kernel, {group.shape}")
 
     def _lower_update(self, value: Value, group: Group) -> Sink:
@@ -476,9 +476,7 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
                 while isinstance(arg.op, AxisView):
                     arg = arg.args[0]
                 stored.add(storage(arg))
-        if isinstance(value.op, Reshape):
-            stored |= {value, value.args[0]}
-        if isinstance(value.op, Update):
+        if isinstance(value.op, (Reshape, Update)):
             stored |= {value, value.args[0]}
         if value.op is empty:
             stored.add(value)
@@ -486,13 +484,12 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
         below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
             elementwise_args(value))
         cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
-    for value in values:
-        if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1:
-            if cost[value] >= EXPENSIVE and _computed_often(value, users):
-                stored.add(value)
-            elif _spread_far(value, users):
-                stored.add(value)
-    return stored
+    return stored | {
+        value for value in values
+        if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
+        and ((cost[value] >= EXPENSIVE and _computed_often(value, users))
+             or _spread_far(value, users))
+    }
 
 
 def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:

@@ -74,7 +74,7 @@ def library_operand(arg: Value) -> Value:
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
                     donatable: frozenset[int]) -> UpdateChoice:
-    """For each update: ``"in place"``, ``"border"`` (copied beside the region) or ``"copy"``; why."""
+    """For each update ``"in place"``, ``"border"`` (copied beside it) or ``"copy"``, and why."""
     choices: UpdateChoice = {}
     for group in grouper.groups:
         for sink in group.sinks:
@@ -124,7 +124,7 @@ def _update_choice(
 
 
 class MustStore(Exception):
-    """This value must be stored before the update that reads the old array can be done."""
+    """A value must be stored before the update that reads the old array can be done."""
 
     def __init__(self, value: Value) -> None:
         super().__init__(str(value))
@@ -214,8 +214,7 @@ def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
 def touched(step: Step) -> list[Value]:
     """Values whose memory a step reads or writes."""
     if isinstance(step, Kernel):
-        found = _read_by(step.group) + [store.access.value for store in step.stores]
-        return found
+        return _read_by(step.group) + [store.access.value for store in step.stores]
     if isinstance(step, Call):
         return [*_read_by(step.group), step.value]
     if isinstance(step, Copy):

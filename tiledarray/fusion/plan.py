@@ -6,9 +6,7 @@ Every field here is data about the computation; nothing refers to the arrays of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from tiledarray.fusion.group import Group, Sink
 from tiledarray.fusion.ir import Cell, Terms, Value

@@ -174,7 +174,8 @@ def deviation_in_two_passes(  # type: ignore[no-untyped-def]
     column = shape + (1,) * len(axes)
     mean = builder.make(movement.reshape, None, (mean,), column, loop)
     apart = builder.make(elementwise.BY_NAME["subtract"], binary, (wide, mean), inner.shape, loop)
-    square = builder.make(elementwise.BY_NAME["multiply"], binary, (apart, apart), inner.shape, loop)
+    square = builder.make(elementwise.BY_NAME["multiply"], binary, (apart, apart), inner.shape,
+                          loop)
     return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
 
 

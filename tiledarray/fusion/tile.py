@@ -104,7 +104,8 @@ def _nest(group: Group, accesses: list[Strided], target: Target) -> tuple[Axis, 
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
     steps = [axis for axis in axes if axis not in run and axis in group.reduced]
     return (
-        *_merged(rows, group.shape, "row", accesses), *_merged(steps, group.shape, "step", accesses),
+        *_merged(rows, group.shape, "row", accesses),
+        *_merged(steps, group.shape, "step", accesses),
         Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run)),
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tiledarray.fusion.group import storage
+from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import touched
-from tiledarray.fusion.plan import Allocate, Call, Copy, Kernel, Plan
+from tiledarray.fusion.plan import Copy, Kernel, Plan, Step
 from tiledarray.ops.op import Item, Leaf
 
 
@@ -32,14 +33,12 @@ def verify(plan: Plan) -> None:
             raise InvalidPlan(f"output {value} is never computed")
 
 
-def _written(step: object) -> set[object]:
+def _written(step: Step) -> set[Value]:
     if isinstance(step, Kernel):
         return {store.sink.value for store in step.stores}
-    if isinstance(step, (Call, Allocate)):
-        return {step.value}
     if isinstance(step, Copy):
         return {step.target}
-    return set()
+    return {step.value}
 
 
 def _verify_kernel(kernel: Kernel) -> None:

@@ -75,8 +75,7 @@ def _print_blocks(printer: Printer) -> None:
     """Write which rows and lanes a block has, and what it does with each row."""
     schedule = printer.schedule
     printer.put("idx t = block;")
-    tiled = not schedule.lane.reduced
-    if tiled:
+    if not schedule.lane.reduced:
         tiles = printer.size("lane_blocks", lane_blocks(schedule))
         printer.put(f"const idx lane_block = t % {tiles}; t /= {tiles};")
         extent = printer.extent(len(printer.axes) - 1)
@@ -89,9 +88,8 @@ def _print_blocks(printer: Printer) -> None:
     if schedule.splits > 1:
         splits = printer.size("splits", schedule.splits)
         printer.put(f"const idx split = t % {splits}; t /= {splits};")
-    groups = -(-schedule.rows // printer.unroll)
-    tile = -(-schedule.row_tile // printer.unroll)
-    printer.put(f"const Range rows = piece(t, {printer.size('row_tile', tile)}, "
-                f"{printer.size('row_groups', groups)});")
+    height = printer.size("row_tile", -(-schedule.row_tile // printer.unroll))
+    groups = printer.size("row_groups", -(-schedule.rows // printer.unroll))
+    printer.put(f"const Range rows = piece(t, {height}, {groups});")
     with printer.block(f"{'TA_EVERY_ROW' if schedule.form == 'column' else 'TA_ROWS'}(row, rows)"):
         printer.row()

@@ -1,0 +1,1 @@
+"""The ops: what each computes, in one declaration."""

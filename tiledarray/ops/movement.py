@@ -33,7 +33,8 @@ def _stride_tricks(array: Any) -> Any:
 
 
 def _view(xp: Any, array: Any, *starts: int, attrs: Any, shape: Any, dtype: Any) -> Any:
-    return strided_view(array, *attrs, starts, shape)
+    axes, steps = attrs
+    return strided_view(array, axes, steps, starts, shape)
 
 
 def _reshape(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:

@@ -13,8 +13,8 @@ _DType = np.dtype[Any]
 Operand = _DType | type
 Loop = tuple[tuple[_DType, ...], _DType]
 
-_ZERO = {bool: np.False_, int: 0, float: 0.0, complex: 0j}
-_WEAK = {bool: np.dtype(bool)}
+_ZERO: dict[type, Any] = {bool: np.False_, int: 0, float: 0.0, complex: 0j}
+_WEAK: dict[type, _DType] = {bool: np.dtype(bool)}
 
 # Which output of a ufunc with several an op stands for (0 unless listed), and the dtype rules of
 # the ops that are no ufuncs.  Both are filled by the declarations.

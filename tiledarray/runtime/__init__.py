@@ -1,0 +1,1 @@
+"""Running: devices, memory, threads, launches."""

@@ -36,7 +36,7 @@ class DeviceError(errors.TiledArrayError, RuntimeError):
     """A CUDA call failed; the message has CUDA's own words."""
 
 
-class DeviceLost(DeviceError):  # noqa: N818
+class DeviceLost(DeviceError):
     """The device's context is broken: every later call on it fails too."""
 
 
