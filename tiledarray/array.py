@@ -308,5 +308,5 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 
 for _name, _method in operators.METHODS.items():
     setattr(TiledArray, _name, _method)
-TiledArray.__hash__ = _hash  # type: ignore[method-assign]
+TiledArray.__hash__ = _hash  # type: ignore[method-assign, assignment]
 use_class(TiledArray)
