@@ -5,7 +5,7 @@ import operator
 import numpy as np
 import pytest
 
-from tiledarray import config, evaluation, graph, record
+from tiledarray import config, evaluation, graph, recording
 from tiledarray.array import from_host
 from tiledarray.recorder import local
 
@@ -227,18 +227,18 @@ def test_what_nobody_holds_is_not_evaluated():
     a = from_host(np.ones(3))
     kept = a + 1
     a + 2
-    assert record.live_pending() == [kept.node]
+    assert recording.live_pending() == [kept.node]
     alias = kept[1:]
-    assert record.live_pending() == [kept.node] and alias.base is kept
+    assert recording.live_pending() == [kept.node] and alias.base is kept
     float(kept.sum())
-    assert not kept.node.pending and record.live_pending() == []
+    assert not kept.node.pending and recording.live_pending() == []
 
 
 def test_fallbacks_are_counted():
-    record.fallbacks.clear()
+    recording.fallbacks.clear()
     a = from_host(np.ones(3))
     np.add.reduceat(a, [0, 2])
-    ((name, site),) = record.fallbacks
+    ((name, site),) = recording.fallbacks
     assert name == "add.reduceat" and graph.location(site)[0] == __file__
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, indexing, operators, protocols, record, views
+from tiledarray import fallback, indexing, operators, protocols, recording, views
 from tiledarray.flat import FlatIterator
 from tiledarray.handle import (
     SCALARS,
@@ -149,7 +149,7 @@ class TiledArray(Methods, Handle):
     def imag(self) -> TiledArray:
         """Imaginary part: a view; read-only zeros for a real array."""
         if self.dtype.kind != "c":
-            zeros = wrap(record.full(self.shape, 0, self.dtype, self.device))
+            zeros = wrap(recording.full(self.shape, 0, self.dtype, self.device))
             return view_of(zeros, views.Frozen())
         return view_of(self, views.Part(1))
 
@@ -194,7 +194,7 @@ class TiledArray(Methods, Handle):
         shape = self.shape
         step = indexing.basic(key, shape)
         if not step.shape and indexing.is_full_integer(key, len(shape)):
-            return wrap(record.view(self.node, *step))
+            return wrap(recording.view(self.node, *step))
         return view_of(self, step)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -225,7 +225,7 @@ class TiledArray(Methods, Handle):
             )
         except (NotImplementedError, UnsupportedDtypeError):
             return fallback.call("getitem", np.ndarray.__getitem__, (self, key))
-        return wrap(indexing.take(record.view(node, *found.before), found))
+        return wrap(indexing.take(recording.view(node, *found.before), found))
 
     def _put(self, key: tuple[Any, ...], value: Any) -> None:
         node = self.node
@@ -253,13 +253,13 @@ class TiledArray(Methods, Handle):
             raise indexing.too_many(self.ndim, mask.ndim)
         indexing.check_mask(mask.shape, node.shape, 0)
         condition = as_node(mask, node.device)
-        condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
+        condition = recording.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
         new = fitting(value, (), node.dtype, node.device)
-        self.assign(record.elementwise(where_op, condition, new, node))
+        self.assign(recording.elementwise(where_op, condition, new, node))
         return True
 
     def _put_by_numpy(self, key: tuple[Any, ...], value: Any) -> None:
-        record.note_fallback("setitem")
+        recording.note_fallback("setitem")
         array = host_array(self).copy()
         array[fallback.to_host(key)] = fallback.to_host(value)
         self.assign(from_host(array, self.device).node)
@@ -292,7 +292,7 @@ def _nonzero(mask: Any) -> tuple[Any, ...]:
     array = found if mask._base is not None else found.array
     device = mask.node.device
     return tuple(
-        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
+        wrap(recording.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
     )
 
 
@@ -303,7 +303,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 def from_host(array: Any, device: Any = None) -> TiledArray:
     """Return a copy of a NumPy array, on the device that is current or the one given."""
     device = resolve() if device is None else device
-    return wrap(record.leaf(device.wrap(np.asarray(array), copy=True)))
+    return wrap(recording.leaf(device.wrap(np.asarray(array), copy=True)))
 
 
 for _name, _method in operators.METHODS.items():

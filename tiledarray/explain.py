@@ -19,7 +19,7 @@ from tiledarray.graph import Node
 from tiledarray.handle import Handle
 from tiledarray.measure import copy_bandwidth, measure
 from tiledarray.ops.op import Leaf
-from tiledarray.record import fallbacks
+from tiledarray.recording import fallbacks
 from tiledarray.recorder import live_pending, user_frame
 from tiledarray.report import (
     ArrayUse,

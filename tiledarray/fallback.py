@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.handle import Handle, host_array, wrap
 from tiledarray.runtime.device import resolve
 from tiledarray.signatures import is_numeric
@@ -74,7 +74,7 @@ def from_host(values: Any, device: Any) -> Any:
             if array.ndim == 0:
                 return values
             device = resolve("cpu")
-        return wrap(record.leaf(device.wrap(array, copy=True)))
+        return wrap(recording.leaf(device.wrap(array, copy=True)))
     if type(values) in (tuple, list):
         return type(values)(from_host(value, device) for value in values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):
@@ -142,7 +142,7 @@ def call(
     convert : callable
         Takes what NumPy returned and a device: that of the first array of ours, else the current.
     """
-    record.note_fallback(name)
+    recording.note_fallback(name)
     kwargs = kwargs or {}
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device

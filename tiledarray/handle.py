@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from tiledarray import record, views
+from tiledarray import recording, views
 from tiledarray.graph import Node
 from tiledarray.recorder import local, look
 from tiledarray.signatures import UnsupportedDtypeError, is_numeric, shape_text
@@ -156,8 +156,8 @@ def as_operand(value: Any, device: Any) -> Any:
     if not is_numeric(array.dtype):
         raise UnsupportedDtypeError(f"no kernel for dtype {array.dtype}")
     if array.ndim == 0:
-        return record.full((), array.item(), array.dtype, device)
-    return record.leaf(device.wrap(array, copy=True))
+        return recording.full((), array.item(), array.dtype, device)
+    return recording.leaf(device.wrap(array, copy=True))
 
 
 def as_node(value: Any, device: Any) -> Node:
@@ -165,7 +165,7 @@ def as_node(value: Any, device: Any) -> Node:
     found = as_operand(value, device)
     if type(found) is Node:
         return found
-    return record.full((), found, np.asarray(found).dtype, device)
+    return recording.full((), found, np.asarray(found).dtype, device)
 
 
 def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Node:
@@ -180,7 +180,7 @@ def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: An
     """
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
-        return record.full((), np.array(value, dtype).item(), dtype, device)
+        return recording.full((), np.array(value, dtype).item(), dtype, device)
     node = as_operand(value, device)
     if node.device is not device:
         raise ValueError(
@@ -189,17 +189,17 @@ def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: An
         )
     if node.shape != shape:
         node = _squeezed(node, shape)
-        if not record.broadcastable(node.shape, shape):
+        if not recording.broadcastable(node.shape, shape):
             raise ValueError(
                 f"could not broadcast input array from shape {shape_text(node.shape)} "
                 f"into shape {shape_text(shape)}"
             )
-    return record.cast(node, dtype)
+    return recording.cast(node, dtype)
 
 
 def _squeezed(node: Node, shape: tuple[int, ...]) -> Node:
     """Drop leading axes of length one, as NumPy does in an assignment."""
     excess = len(node.shape) - len(shape)
     if excess > 0 and all(size == 1 for size in node.shape[:excess]):
-        return record.reshape(node, node.shape[excess:])
+        return recording.reshape(node, node.shape[excess:])
     return node

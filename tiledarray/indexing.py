@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.graph import Node
 from tiledarray.ops import indexing as ops
 from tiledarray.signatures import Shape, shape_text
@@ -280,13 +280,13 @@ def _checked(item: Any, axis: int, size: int, as_node: AsNode) -> Node:
 
 def take(node: Node, found: Places) -> Node:
     """Record reading through an index with arrays; ``node`` is after the slices."""
-    return record.library(
+    return recording.library(
         ops.take, (node, *found.inputs), found.template, found.shape, node.dtype
     )
 
 
 def put(node: Node, found: Places, value: Node) -> Node:
     """Record writing through an index with arrays; ``node`` is after the slices."""
-    return record.library(
+    return recording.library(
         ops.put, (node, value, *found.inputs), found.template, node.shape, node.dtype
     )

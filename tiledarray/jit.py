@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import evaluation, record
+from tiledarray import evaluation, recording
 from tiledarray.array import TiledArray, from_host
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.trace import trace
@@ -68,7 +68,7 @@ class _Call:
     """A function recorded for arguments of certain shapes and dtypes."""
 
     def __init__(self, function: Callable[..., Any], shape: Any, buffers: list[Buffer]) -> None:
-        inputs = [record.leaf(buffer) for buffer in buffers]
+        inputs = [recording.leaf(buffer) for buffer in buffers]
         handles = [wrap(node) for node in inputs]
         with tracing():
             args, kwargs = _unflatten(shape, handles)
@@ -121,13 +121,13 @@ class _Call:
         leaves = {value: buffers[known] if isinstance(known, int) else known
                   for value, known in self.leaves}
         with self.lock:
-            outputs = [record.leaf(buffer) for buffer in self.run(leaves)]
+            outputs = [recording.leaf(buffer) for buffer in self.run(leaves)]
         made = []
         for kind, at in self.places:
             if kind == "argument":
                 made.append(arguments[at])
             elif kind == "value":
-                made.append(wrap(record.leaf(buffers[at])))
+                made.append(wrap(recording.leaf(buffers[at])))
             else:
                 made.append(wrap(outputs[at] if kind == "output" else at))
         count = len(made) - len(self.written)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, record, reductions, views
+from tiledarray import fallback, recording, reductions, views
 from tiledarray.handle import Handle, host_array, view_of, wrap
 from tiledarray.ops import indexing as library
 from tiledarray.ops import movement
@@ -85,7 +85,7 @@ class Shaping:
         if not fits and copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
         if not fits or copy:
-            return wrap(record.reshape(self.node, wanted))
+            return wrap(recording.reshape(self.node, wanted))
         return view_of(self, views.Reshaped(wanted))
 
     def ravel(self: Any, order: str = "C") -> Any:
@@ -173,7 +173,7 @@ class Shaping:
                     "size in bytes of the last axis of the array."
                 )
             shape = (*self.shape[:-1], last // wanted.itemsize)
-        return wrap(record.library(library.reinterpret, (self.node,), None, shape, wanted))
+        return wrap(recording.library(library.reinterpret, (self.node,), None, shape, wanted))
 
 
 class Copying:
@@ -213,7 +213,7 @@ class Copying:
                 "Casting complex values to real discards the imaginary part",
                 np.exceptions.ComplexWarning,
             )
-        return wrap(record.cast(node, wanted))
+        return wrap(recording.cast(node, wanted))
 
     def fill(self: Any, value: Any) -> None:
         """Write one value everywhere."""
@@ -227,7 +227,7 @@ class Copying:
         kind = "stable" if stable else kind
         node = self.node
         self.assign(
-            record.library(library.sort, (node,), (place, kind), node.shape, node.dtype)
+            recording.library(library.sort, (node,), (place, kind), node.shape, node.dtype)
         )
 
     def argsort(
@@ -238,13 +238,13 @@ class Copying:
         place = _axis(-1 if axis is None else axis, len(node.shape))
         kind = "stable" if stable else kind
         attrs = (place, kind)
-        return wrap(record.library(library.argsort, (node,), attrs, node.shape, np.intp))
+        return wrap(recording.library(library.argsort, (node,), attrs, node.shape, np.intp))
 
     def conj(self: Any) -> Any:
         """Return the complex conjugate."""
         if self.dtype.kind != "c":
             return self
-        return wrap(record.unary(BY_NAME["conjugate"], self.node))
+        return wrap(recording.unary(BY_NAME["conjugate"], self.node))
 
     conjugate = conj
 
@@ -269,7 +269,7 @@ class Copying:
             raise ValueError("cannot resize this array: it does not own its data")
         array = np.resize(host_array(self).ravel(), wanted)
         array.ravel()[self.size:] = 0
-        self._node = record.leaf(self.device.wrap(array, copy=True))
+        self._node = recording.leaf(self.device.wrap(array, copy=True))
 
     def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
         """Write at places of the flattened array."""
@@ -282,7 +282,7 @@ class Copying:
         target = resolve(device)
         if target is self.device:
             return self
-        return wrap(record.leaf(target.wrap(host_array(self), copy=True)))
+        return wrap(recording.leaf(target.wrap(host_array(self), copy=True)))
 
     def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
         """Return the array on a device (array API)."""
@@ -413,7 +413,7 @@ class Looking:
 
 
 def _restore(array: np.ndarray[Any, Any]) -> Any:
-    return wrap(record.leaf(resolve().wrap(array, copy=True)))
+    return wrap(recording.leaf(resolve().wrap(array, copy=True)))
 
 
 class Methods(Shaping, Copying, Looking):

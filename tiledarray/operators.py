@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy._core._exceptions import _UFuncNoLoopError
 
-from tiledarray import fallback, record, views
+from tiledarray import fallback, recording, views
 from tiledarray.graph import Node
 from tiledarray.handle import SCALARS, Handle, as_operand, rebind, wrap
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise
-from tiledarray.record import binary, unary
+from tiledarray.recording import binary, unary
 from tiledarray.signatures import UnsupportedDtypeError, shape_text
 
 Method = Callable[..., Any]
@@ -102,18 +102,18 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
     """Make the result of a ufunc the value of its output argument, by NumPy's rules."""
     old = target._node if target._base is None else target.node
     if node.shape != old.shape:
-        if not record.broadcastable(node.shape, old.shape):
+        if not recording.broadcastable(node.shape, old.shape):
             raise ValueError(
                 f"non-broadcastable output operand with shape {shape_text(old.shape)} doesn't "
                 f"match the broadcast shape {shape_text(node.shape)}"
             )
-        node = record.broadcast_to(node, old.shape)
+        node = recording.broadcast_to(node, old.shape)
     if node.device is not old.device:
         raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
     if node.dtype != old.dtype:
         if not np.can_cast(node.dtype, old.dtype, "same_kind"):
             _raise_casting(ufunc, operands, old.dtype)
-        node = record.cast(node, old.dtype)
+        node = recording.cast(node, old.dtype)
     if target._base is None:
         rebind(target, node)
     elif views.is_frozen(target._steps):
@@ -149,8 +149,8 @@ def _equality(op: Elementwise, otherwise: bool) -> Method:
             return forward(self, other)
         except _UFuncNoLoopError:
             node = self.node
-            shape = record.broadcast(node.shape, np.shape(other))
-            return wrap(record.full(shape, otherwise, np.dtype(bool), node.device))
+            shape = recording.broadcast(node.shape, np.shape(other))
+            return wrap(recording.full(shape, otherwise, np.dtype(bool), node.device))
 
     return method
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, record, reductions
+from tiledarray import fallback, recording, reductions
 from tiledarray.graph import Node
 from tiledarray.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
 from tiledarray.operators import store_result
@@ -34,14 +34,14 @@ def array_ufunc(
             node = self._node if self._base is None else self.node
             try:
                 if ufunc.nin == 1:
-                    return wrap(record.unary(op, node))
+                    return wrap(recording.unary(op, node))
                 left, right = inputs
                 if isinstance(left, Handle) and isinstance(right, Handle):
-                    return wrap(record.binary(op, left.node, right.node))
+                    return wrap(recording.binary(op, left.node, right.node))
                 if left is self and type(right) in SCALARS:
-                    return wrap(record.binary(op, node, right))
+                    return wrap(recording.binary(op, node, right))
                 if right is self and type(left) in SCALARS:
-                    return wrap(record.binary(op, left, node))
+                    return wrap(recording.binary(op, left, node))
             except UnsupportedDtypeError:
                 return fallback.call(ufunc.__name__, ufunc, inputs)
     others = _others(inputs if out is None else (*inputs, *out))
@@ -113,7 +113,7 @@ def _results(
         operands = _cast_operands(ufunc, operands, np.dtype(dtype))
     op = BY_UFUNC.get(ufunc)
     ops = OUTPUTS_BY_UFUNC.get(ufunc, ()) if op is None else (op,)
-    return tuple(record.elementwise(op, *operands) for op in ops) or None
+    return tuple(recording.elementwise(op, *operands) for op in ops) or None
 
 
 def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -> list[Any]:
@@ -123,24 +123,24 @@ def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -
     signature = (None,) * ufunc.nin + (dtype,)
     loop = ufunc.resolve_dtypes((*keys, None), signature=signature, casting="same_kind")
     return [
-        record.cast(x, wanted) if type(x) is Node else _typed(x, wanted, operands)
+        recording.cast(x, wanted) if type(x) is Node else _typed(x, wanted, operands)
         for x, wanted in zip(operands, loop, strict=False)
     ]
 
 
 def _typed(value: Any, dtype: np.dtype[Any], operands: list[Any]) -> Node:
     device = next(x.device for x in operands if type(x) is Node)
-    return record.full((), np.array(value, dtype).item(), dtype, device)
+    return recording.full((), np.array(value, dtype).item(), dtype, device)
 
 
 def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) -> Any:
     if where is not True:
         mask = as_node(where, node.device)
         if target is None:
-            old = record.full((), 0, node.dtype, node.device)
+            old = recording.full((), 0, node.dtype, node.device)
         else:
-            old = record.cast(as_node(target, node.device), node.dtype)
-        node = record.elementwise(BY_NAME["where"], mask, node, old)
+            old = recording.cast(as_node(target, node.device), node.dtype)
+        node = recording.elementwise(BY_NAME["where"], mask, node, old)
     if target is None:
         return wrap(node)
     if isinstance(target, Handle):
@@ -187,7 +187,7 @@ def _outer(
         return _by_numpy(self, ufunc, method, inputs, out, options)
     ndim = len(left.shape)
     places = tuple(range(ndim, ndim + len(right.shape)))
-    spread = wrap(record.expand_dims(left, places))
+    spread = wrap(recording.expand_dims(left, places))
     return _call(self, ufunc, (spread, wrap(right)), out, options)
 
 
@@ -195,7 +195,7 @@ def _at(
     self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
 ) -> None:
     target, *rest = fallback.to_host(tuple(inputs))
-    record.note_fallback(f"{ufunc.__name__}.at")
+    recording.note_fallback(f"{ufunc.__name__}.at")
     ufunc.at(target, *rest)
     if isinstance(inputs[0], Handle):
         inputs[0].store(target)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.graph import Node
 from tiledarray.handle import Handle, as_node, wrap
 from tiledarray.ops import indexing as library
@@ -58,7 +58,7 @@ def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
 
 def keep(node: Node, axes: Sequence[int]) -> Node:
     """Put reduced axes back with length one."""
-    return record.expand_dims(node, axes) if axes else node
+    return recording.expand_dims(node, axes) if axes else node
 
 
 def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
@@ -75,7 +75,7 @@ def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
             f"instead of {shape_text(node.shape)}"
         )
     if isinstance(out, Handle):
-        out.assign(record.cast(node, out.node.dtype))
+        out.assign(recording.cast(node, out.node.dtype))
     else:
         out[...] = wrap(node)
     return out
@@ -92,8 +92,8 @@ def _masked(node: Node, where: Any, filling: Any) -> Node:
     if where is True or where is _NO_VALUE:
         return node
     mask = as_node(where, node.device)
-    fill = record.full((), np.array(filling, node.dtype).item(), node.dtype, node.device)
-    return record.elementwise(_WHERE, mask, node, fill)
+    fill = recording.full((), np.array(filling, node.dtype).item(), node.dtype, node.device)
+    return recording.elementwise(_WHERE, mask, node, fill)
 
 
 # Sums, products, extrema -------------------------------------------------------------------------
@@ -113,11 +113,11 @@ def _total(op: Reduction, combine: Elementwise, identity: int) -> Callable[..., 
         if dtype is not None:
             dtype = np.dtype(dtype)
             if dtype != node.dtype and node.dtype.kind in "fc" and dtype.kind not in "fc":
-                node = record.cast(node, dtype)
-        result = record.reduce(op, node, axes, dtype=dtype)
+                node = recording.cast(node, dtype)
+        result = recording.reduce(op, node, axes, dtype=dtype)
         if initial is not _NO_VALUE and initial is not None:
             start = as_node(initial, node.device)
-            result = record.binary(combine, result, record.cast(start, result.dtype))
+            result = recording.binary(combine, result, recording.cast(start, result.dtype))
         return _finish(result, axes, keepdims, out)
 
     return function
@@ -128,7 +128,7 @@ def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., A
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
         initial: Any = _NO_VALUE, where: Any = True, dtype: Any = None,
     ) -> Any:
-        node = _node(a) if dtype is None else record.cast(_node(a), dtype)
+        node = _node(a) if dtype is None else recording.cast(_node(a), dtype)
         axes = axes_of(axis, len(node.shape))
         known = initial is not _NO_VALUE and initial is not None
         if where is not True and where is not _NO_VALUE:
@@ -145,12 +145,12 @@ def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., A
                     f"zero-size array to reduction operation {name} which has no identity"
                 )
             start = np.array(initial, node.dtype).item()
-            result = record.full(tuple(kept), start, node.dtype, node.device)
+            result = recording.full(tuple(kept), start, node.dtype, node.device)
             return _finish(result, axes, keepdims, out)
-        result = record.reduce(op, node, axes)
+        result = recording.reduce(op, node, axes)
         if known:
-            start = record.cast(as_node(initial, node.device), result.dtype)
-            result = record.binary(combine, result, start)
+            start = recording.cast(as_node(initial, node.device), result.dtype)
+            result = recording.binary(combine, result, start)
         return _finish(result, axes, keepdims, out)
 
     return function
@@ -161,9 +161,9 @@ def _truth(op: Reduction, identity: bool) -> Callable[..., Any]:
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, where: Any = True,
         dtype: Any = None,
     ) -> Any:
-        node = _masked(record.cast(_node(a), bool), where, identity)
+        node = _masked(recording.cast(_node(a), bool), where, identity)
         axes = axes_of(axis, len(node.shape))
-        return _finish(record.reduce(op, node, axes), axes, keepdims, out)
+        return _finish(recording.reduce(op, node, axes), axes, keepdims, out)
 
     return function
 
@@ -174,9 +174,9 @@ def _index(op: Reduction) -> Callable[..., Any]:
         axes = axes_of(None if axis is None else operator.index(axis), len(node.shape))
         if count_of(node.shape, axes) == 0:
             raise ValueError(f"attempt to get {op.name} of an empty sequence")
-        result = record.reduce(op, node, axes)
+        result = recording.reduce(op, node, axes)
         if 0 in result.shape:
-            result = record.full(result.shape, 0, result.dtype, node.device)
+            result = recording.full(result.shape, 0, result.dtype, node.device)
         return _finish(result, axes, keepdims, out)
 
     return function
@@ -196,7 +196,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
     """Return the range of the values: maximum minus minimum."""
     high = max(a, axis=axis, keepdims=keepdims)
     low = min(a, axis=axis, keepdims=keepdims)
-    result = record.binary(BY_NAME["subtract"], high.node, low.node)
+    result = recording.binary(BY_NAME["subtract"], high.node, low.node)
     return _finish(result, (), False, out)
 
 
@@ -225,22 +225,22 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
 
 
 def _divided(total: Node, count: Any, dtype: np.dtype[Any]) -> Node:
-    return record.cast(record.binary(BY_NAME["divide"], total, count), dtype)
+    return recording.cast(recording.binary(BY_NAME["divide"], total, count), dtype)
 
 
 def _counted(node: Node, axes: tuple[int, ...], where: Any, dtype: np.dtype[Any]) -> Any:
     """Return how many elements count: a Python int, or a node where a mask decides."""
     if where is True or where is _NO_VALUE:
         return count_of(node.shape, axes)
-    mask = record.broadcast_to(record.cast(as_node(where, node.device), bool), node.shape)
-    return record.cast(record.reduce(ops.sum, mask, axes), dtype)
+    mask = recording.broadcast_to(recording.cast(as_node(where, node.device), bool), node.shape)
+    return recording.cast(recording.reduce(ops.sum, mask, axes), dtype)
 
 
 def _mean_node(
     node: Node, axes: tuple[int, ...], where: Any, accumulate: np.dtype[Any], dtype: np.dtype[Any]
 ) -> Node:
     masked = _masked(node, where, 0)
-    total = record.reduce(ops.sum, masked, axes, accumulate=accumulate, dtype=accumulate)
+    total = recording.reduce(ops.sum, masked, axes, accumulate=accumulate, dtype=accumulate)
     real = total.dtype.type(0).real.dtype
     return _divided(total, _counted(node, axes, where, real), dtype)
 
@@ -269,16 +269,16 @@ def _variance(
         warn("Degrees of freedom <= 0 for slice")
     if where is True and mean is _NO_VALUE:
         if node.dtype.kind in "biu" or node.dtype != accumulate:
-            node = record.cast(node, accumulate)
+            node = recording.cast(node, accumulate)
         real = accumulate.type(0).real.dtype
-        total = record.reduce(ops.deviation, node, axes, accumulate=accumulate, dtype=real)
+        total = recording.reduce(ops.deviation, node, axes, accumulate=accumulate, dtype=real)
     else:
         total = _masked_deviation(node, axes, where, accumulate, mean)
     count = _counted(node, axes, where, total.dtype)
     if type(count) is Node:
-        zero = record.full((), 0.0, count.dtype, count.device)
-        count = record.binary(
-            BY_NAME["maximum"], record.binary(BY_NAME["subtract"], count, ddof), zero
+        zero = recording.full((), 0.0, count.dtype, count.device)
+        count = recording.binary(
+            BY_NAME["maximum"], recording.binary(BY_NAME["subtract"], count, ddof), zero
         )
     else:
         count = count - ddof if count > ddof else 0
@@ -293,11 +293,11 @@ def _masked_deviation(
         centre = keep(_mean_node(node, axes, where, accumulate, accumulate), axes)
     else:
         centre = as_node(mean, node.device)
-    centred = record.binary(BY_NAME["subtract"], record.cast(node, accumulate), centre)
+    centred = recording.binary(BY_NAME["subtract"], recording.cast(node, accumulate), centre)
     if centred.dtype.kind == "c":
-        centred = record.unary(BY_NAME["absolute"], centred)
-    squared = _masked(record.unary(BY_NAME["square"], centred), where, 0)
-    return record.reduce(ops.sum, squared, axes)
+        centred = recording.unary(BY_NAME["absolute"], centred)
+    squared = _masked(recording.unary(BY_NAME["square"], centred), where, 0)
+    return recording.reduce(ops.sum, squared, axes)
 
 
 def var(
@@ -321,7 +321,7 @@ def std(
     if correction is not _NO_VALUE:
         ddof = correction
     node, axes = _variance(a, axis, dtype, ddof, where, mean)
-    return _finish(record.unary(BY_NAME["sqrt"], node), axes, keepdims, out)
+    return _finish(recording.unary(BY_NAME["sqrt"], node), axes, keepdims, out)
 
 
 # Running totals -----------------------------------------------------------------------------------
@@ -331,14 +331,14 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
     def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         node = _node(a)
         if axis is None:
-            node = record.reshape(node, (math.prod(node.shape),))
+            node = recording.reshape(node, (math.prod(node.shape),))
             axis = 0
         (place,) = axes_of(operator.index(axis), len(node.shape)) or (0,)
         if not node.shape:
-            node = record.reshape(node, (1,))
+            node = recording.reshape(node, (1,))
         if dtype is None:
-            dtype = record.reduce(total, node, ()).dtype
-        result = record.library(op, (node,), place, node.shape, np.dtype(dtype))
+            dtype = recording.reduce(total, node, ()).dtype
+        result = recording.library(op, (node,), place, node.shape, np.dtype(dtype))
         return _finish(result, (), False, out)
 
     return function

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from tiledarray import execution
 from tiledarray.measure import Profile, StepTime, host_threads
-from tiledarray.record import fallbacks
+from tiledarray.recording import fallbacks
 from tiledarray.report import Reporter, bytes_text, counted, place_text, time_text
 from tiledarray.runtime.buffer import host_pool
 from tiledarray.runtime.device import current

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.graph import Node
 from tiledarray.ops import elementwise, movement
 from tiledarray.signatures import Shape
@@ -119,11 +119,11 @@ def extend(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
 
 def _apply(node: Node, step: Step) -> Node:
     if type(step) is Affine:
-        return record.view(node, *step)
+        return recording.view(node, *step)
     if type(step) is Reshaped:
-        return record.reshape(node, step.shape)
+        return recording.reshape(node, step.shape)
     if type(step) is Part:
-        return record.unary(_PARTS[step.which], node)
+        return recording.unary(_PARTS[step.which], node)
     return node
 
 
@@ -140,19 +140,19 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     ``value`` has the dtype of the view and broadcasts to its shape.
     """
     if not steps:
-        return record.broadcast_to(value, node.shape)
+        return recording.broadcast_to(value, node.shape)
     step, rest = steps[0], steps[1:]
     if rest:
         value = write(_apply(node, step), rest, value)
     if type(step) is Affine:
         return _put(node, step, value)
     if type(step) is Reshaped:
-        return record.reshape(record.broadcast_to(value, step.shape), node.shape)
+        return recording.reshape(recording.broadcast_to(value, step.shape), node.shape)
     if type(step) is Part:
-        value = record.broadcast_to(value, node.shape)
-        other = record.unary(_PARTS[1 - step.which], node)
+        value = recording.broadcast_to(value, node.shape)
+        other = recording.unary(_PARTS[1 - step.which], node)
         parts = (other, value) if step.which else (value, other)
-        return record.binary(_MAKE_COMPLEX, *parts)
+        return recording.binary(_MAKE_COMPLEX, *parts)
     raise ValueError("assignment destination is read-only")
 
 
@@ -163,8 +163,8 @@ def _put(node: Node, step: Affine, value: Node) -> Node:
     if 0 in step.shape:
         return node
     if step == identity(node.shape):
-        return record.broadcast_to(value, node.shape)
-    return record.update(node, value, step.axes, step.steps, step.starts, step.shape)
+        return recording.broadcast_to(value, node.shape)
+    return recording.update(node, value, step.axes, step.steps, step.starts, step.shape)
 
 
 def is_frozen(steps: tuple[Step, ...]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.graph import Node
 
 # Beyond this many regions an array is better gathered by an index.
@@ -81,7 +81,7 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
         axes = tuple(-1 if run.step == 0 else axis for axis, run in enumerate(regions))
         size = tuple(run.length for run in regions)
         steps = tuple(run.step for run in regions)
-        part = record.view(node, axes, steps, tuple(run.start for run in regions), size)
+        part = recording.view(node, axes, steps, tuple(run.start for run in regions), size)
         result = put_block(result, part, tuple(run.at for run in regions))
     return result
 
@@ -89,8 +89,8 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
 def _unfilled(shape: tuple[int, ...], dtype: Any, device: Any) -> Node:
     """Record what blocks that cover it all are put into."""
     if 0 in shape:
-        return record.full(shape, 0, dtype, device)
-    return record.empty(shape, dtype, device)
+        return recording.full(shape, 0, dtype, device)
+    return recording.empty(shape, dtype, device)
 
 
 def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
@@ -98,19 +98,19 @@ def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
     if 0 in new.shape:
         return old
     ndim = len(old.shape)
-    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
+    return recording.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
 
 
 def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
     """Record a concatenation; the shapes have been checked."""
     if len(parts) == 1:
-        return record.cast(parts[0], dtype)
+        return recording.cast(parts[0], dtype)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    result = record.empty(tuple(shape), dtype, device)
+    result = recording.empty(tuple(shape), dtype, device)
     starts = [0] * len(shape)
     for part in parts:
-        result = put_block(result, record.cast(part, dtype), starts)
+        result = put_block(result, recording.cast(part, dtype), starts)
         starts[axis] += part.shape[axis]
     return result
 
@@ -123,4 +123,4 @@ def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> No
             f"shape after 1 dimensions. The detected shape was ({len(parts)},) + inhomogeneous "
             "part."
         )
-    return join_nodes([record.expand_dims(part, (axis,)) for part in parts], axis, dtype, device)
+    return join_nodes([recording.expand_dims(part, (axis,)) for part in parts], axis, dtype, device)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, record
+from tiledarray import fallback, recording
 from tiledarray.api.arguments import (
     TiledArray,
     device_of,
@@ -57,7 +57,7 @@ def _numeric(dtype: Any) -> np.dtype[Any]:
 
 def filled(shape: Any, value: Any, dtype: Any, device: Any) -> TiledArray:
     """Return an array of one Python scalar."""
-    return wrap(record.full(shape_of(shape), value, _numeric(dtype), device))
+    return wrap(recording.full(shape_of(shape), value, _numeric(dtype), device))
 
 
 # From data --------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def _from(
         return wrap(node_of(np.array(value), target))
     wanted = _numeric(dtype)
     if fallback.first_handle(value) is not None:
-        return wrap(record.cast(node_of(value, target), wanted))
+        return wrap(recording.cast(node_of(value, target), wanted))
     return wrap(node_of(np.array(value, wanted), target))
 
 
@@ -105,7 +105,7 @@ def _imported(value: Any, copy: bool | None) -> TiledArray:
     device = resolve("cpu") if isinstance(array, np.ndarray) else resolve(
         f"cuda:{array.device.id}"
     )
-    return wrap(record.leaf(device.wrap(array, copy=True)))
+    return wrap(recording.leaf(device.wrap(array, copy=True)))
 
 
 @implements(np.array)
@@ -229,8 +229,8 @@ def _full(shape: Any, value: Any, dtype: np.dtype[Any], device: Any) -> TiledArr
         with np.errstate(all="ignore"):
             sample = np.empty((), dtype)
             np.copyto(sample, value, casting="unsafe")
-        return wrap(record.full(shape, sample.item(), dtype, device))
-    result = wrap(record.full(shape, 0, dtype, device))
+        return wrap(recording.full(shape, sample.item(), dtype, device))
+    result = wrap(recording.full(shape, 0, dtype, device))
     result[...] = handle_of(value, device).astype(dtype)
     return result
 
@@ -255,14 +255,14 @@ def _where_index(
     if min(shape) < 0:
         raise ValueError("negative dimensions are not allowed")
     row, column = _grid(shape, device)
-    shifted = record.binary(BY_NAME["add"], row, offset)
-    return wrap(record.cast(record.binary(BY_NAME[relation], column, shifted), dtype))
+    shifted = recording.binary(BY_NAME["add"], row, offset)
+    return wrap(recording.cast(recording.binary(BY_NAME[relation], column, shifted), dtype))
 
 
 def _grid(shape: tuple[int, int], device: Any) -> tuple[Node, Node]:
-    rows = record.iota(shape[0], 0, 1, np.int64, np.int64, device)
-    columns = record.iota(shape[1], 0, 1, np.int64, np.int64, device)
-    return record.expand_dims(rows, (1,)), record.expand_dims(columns, (0,))
+    rows = recording.iota(shape[0], 0, 1, np.int64, np.int64, device)
+    columns = recording.iota(shape[1], 0, 1, np.int64, np.int64, device)
+    return recording.expand_dims(rows, (1,)), recording.expand_dims(columns, (0,))
 
 
 @implements(np.identity)
@@ -288,8 +288,8 @@ def _triangle(original: Callable[..., Any], relation: str, shift: int) -> Callab
         shape = source.shape[-2:] if source.ndim > 1 else source.shape * 2
         mask = _where_index(shape, operator.index(k) + shift, relation, np.dtype(bool),
                             source.device)
-        zero = record.full((), 0, source.dtype, source.device)
-        return wrap(record.elementwise(_WHERE, mask.node, source.node, zero))
+        zero = recording.full((), 0, source.dtype, source.device)
+        return wrap(recording.elementwise(_WHERE, mask.node, source.node, zero))
 
     return implements(original)(ours)
 
@@ -315,11 +315,11 @@ def diagflat(v: Any, k: int = 0) -> TiledArray:
 
 def _on_diagonal(source: TiledArray, k: int) -> TiledArray:
     size = source.shape[0] + abs(k)
-    zeros_node = record.full((size, size), 0, source.dtype, source.device)
+    zeros_node = recording.full((size, size), 0, source.dtype, source.device)
     if source.shape[0] == 0:
         return wrap(zeros_node)
     starts = (max(-k, 0), max(k, 0))
-    return wrap(record.update(zeros_node, source.node, (0, 0), (1, 1), starts, source.shape))
+    return wrap(recording.update(zeros_node, source.node, (0, 0), (1, 1), starts, source.shape))
 
 
 @implements(np.diagonal)
@@ -392,7 +392,7 @@ def _arange(
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
     refuse(dtype.kind == "u" and max(begin, by) > _INT64.max)
-    return wrap(record.iota(count, begin, by, loop, dtype, device))
+    return wrap(recording.iota(count, begin, by, loop, dtype, device))
 
 
 @implements(np.linspace)
@@ -430,16 +430,16 @@ def _linspace(
     refuse(intervals > 0 and step == 0 and distance != 0)  # underflow
     by = step.item() if intervals > 0 else distance.item()
     begin = loop.type(start).item()
-    node = record.iota(count, begin, by, loop, loop, device)
+    node = recording.iota(count, begin, by, loop, loop, device)
     if endpoint and count > 1:
         # The last element is `stop` itself; said so that it fuses with what reads it.
-        place = record.iota(count, 0, 1, np.int64, np.int64, device)
-        last = record.binary(BY_NAME["equal"], place, count - 1)
-        end = record.full((), loop.type(stop).item(), loop, device)
-        node = record.elementwise(_WHERE, last, end, node)
+        place = recording.iota(count, 0, 1, np.int64, np.int64, device)
+        last = recording.binary(BY_NAME["equal"], place, count - 1)
+        end = recording.full((), loop.type(stop).item(), loop, device)
+        node = recording.elementwise(_WHERE, last, end, node)
     if wanted.kind in "iu":
-        node = record.unary(BY_NAME["floor"], node)
-    return wrap(record.cast(node, wanted)), step
+        node = recording.unary(BY_NAME["floor"], node)
+    return wrap(recording.cast(node, wanted)), step
 
 
 def _by_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -486,8 +486,8 @@ def meshgrid(
     grids = []
     for axis, place in zip(axes, places, strict=True):
         others = tuple(other for other in range(len(axes)) if other != place)
-        node = record.expand_dims(axis.node, others)
-        grids.append(wrap(node if sparse else record.broadcast_to(node, tuple(shape))))
+        node = recording.expand_dims(axis.node, others)
+        grids.append(wrap(node if sparse else recording.broadcast_to(node, tuple(shape))))
     return tuple(grids)
 
 
@@ -501,7 +501,7 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
         return grids
     if not grids:
         return filled((0,), 0, wanted, resolve())
-    result = wrap(record.full((len(shape), *shape), 0, wanted, resolve()))
+    result = wrap(recording.full((len(shape), *shape), 0, wanted, resolve()))
     for place, grid in enumerate(grids):
         result[place] = grid
     return result
@@ -536,7 +536,7 @@ class _OpenGrid:
         if self.sparse:
             return grids
         shape = (len(grids), *grids[0].shape)
-        result = wrap(record.full(shape, 0, dtype, grids[0].device))
+        result = wrap(recording.full(shape, 0, dtype, grids[0].device))
         for place, grid in enumerate(grids):
             result[place] = grid
         return result

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record, reductions
+from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -62,7 +62,7 @@ def _end(end: Any, array: TiledArray, axis: int) -> Any:
     part = handle_of(end, array.device)
     if part.ndim == 0:
         shape = (*array.shape[:axis], 1, *array.shape[axis + 1:])
-        part = wrap(record.broadcast_to(part.node, shape))
+        part = wrap(recording.broadcast_to(part.node, shape))
     return part
 
 
@@ -141,7 +141,7 @@ def _gradient_along(array: TiledArray, axis: int, spacing: Any, edge_order: int)
     def values(start: Any, stop: Any = None) -> TiledArray:
         return array[at(slice(start, stop))]
 
-    out = wrap(record.full(array.shape, 0, array.dtype, array.device))
+    out = wrap(recording.full(array.shape, 0, array.dtype, array.device))
     uniform = np.ndim(spacing) == 0
     if uniform:
         out[at(slice(1, -1))] = (values(2) - values(None, -2)) / (2.0 * spacing)
@@ -232,7 +232,7 @@ def cross(
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
     shape = parts[0].shape
     axisc = normalize_axis_index(axisc, len(shape) + 1, "axisc")
-    out = wrap(record.full((*shape, 3), 0, parts[0].dtype, parts[0].device))
+    out = wrap(recording.full((*shape, 3), 0, parts[0].dtype, parts[0].device))
     for place, part in enumerate(parts):
         out[..., place] = part
     return moved_to(out, len(shape), axisc)
@@ -250,9 +250,9 @@ def unwrap(
     half = period / 2
     wrapped = _U["remainder"](steps + half, period) - half
     edge = ((wrapped == -half) & (steps > 0)).node
-    wrapped = wrap(record.elementwise(BY_NAME["where"], edge, half, wrapped.node))
+    wrapped = wrap(recording.elementwise(BY_NAME["where"], edge, half, wrapped.node))
     small = (abs(steps) < limit).node
-    change = wrap(record.elementwise(BY_NAME["where"], small, 0.0, (wrapped - steps).node))
+    change = wrap(recording.elementwise(BY_NAME["where"], small, 0.0, (wrapped - steps).node))
     result = array.astype(np.result_type(array.dtype, period))
     later = (*(slice(None),) * axis, slice(1, None))
     result[later] = array[later] + reductions.cumsum(change, axis=axis)
@@ -274,7 +274,7 @@ def interp(
     dtype = np.dtype(complex if values.dtype.kind == "c" else float)
     inputs = [part.node for part in (at, places, values)]
     attrs = options(left=left, right=right, period=period)
-    return wrap(record.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
+    return wrap(recording.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
 
 
 def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:
@@ -286,7 +286,7 @@ def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:
     size = {"full": long + short - 1, "same": long, "valid": long - short + 1}[mode]
     dtype = np.result_type(left.dtype, right.dtype)
     nodes = (left.node, right.node)
-    return wrap(record.library(LIBRARY[name], nodes, options(mode=mode), (size,), dtype))
+    return wrap(recording.library(LIBRARY[name], nodes, options(mode=mode), (size,), dtype))
 
 
 @implements(np.convolve, "library")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.api.arguments import (
     TiledArray,
     check_with_numpy,
@@ -53,7 +53,7 @@ def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
 
 def _record(name: str, array: TiledArray, shape: Shape, **keywords: Any) -> TiledArray:
     dtype = _dtype(name, array.dtype)
-    node = record.library(
+    node = recording.library(
         LIBRARY[f"fft.{name}"], (array.node,), options(**keywords), shape, dtype
     )
     return wrap(node)

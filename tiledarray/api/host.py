@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, record
+from tiledarray import fallback, recording
 from tiledarray.handle import wrap
 from tiledarray.signatures import is_numeric
 
@@ -18,7 +18,7 @@ def wrapped(values: Any, device: Any) -> Any:
         if not is_numeric(values.dtype):
             return values
         fresh = values.base is None and values.flags.c_contiguous and values.flags.writeable
-        return wrap(record.leaf(device.wrap(values, copy=not fresh)))
+        return wrap(recording.leaf(device.wrap(values, copy=not fresh)))
     if type(values) in (tuple, list):
         return type(values)(wrapped(part, device) for part in values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):

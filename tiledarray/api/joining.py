@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record
+from tiledarray import recording
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -176,7 +176,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     new = moved_to(new, 0, axis)
     block = (*array.shape[:axis], new.shape[axis], *array.shape[axis + 1:])
     before = (slice(None),) * axis
-    node = record.broadcast_to(new.node, block) if _fits(new.shape, block) else None
+    node = recording.broadcast_to(new.node, block) if _fits(new.shape, block) else None
     refuse(node is None)
     parts = [array[(*before, slice(place))].node, node, array[(*before, slice(place, None))].node]
     return wrap(join_nodes(parts, axis, array.dtype, parts[0].device))

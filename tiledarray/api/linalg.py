@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record, reductions
+from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -60,7 +60,7 @@ def _sample(name: str, dtype: np.dtype[Any]) -> Any:
 
 
 def _record(name: str, nodes: Any, shape: Shape, dtype: Any, **keywords: Any) -> Node:
-    return record.library(LIBRARY[f"linalg.{name}"], nodes, options(**keywords), shape, dtype)
+    return recording.library(LIBRARY[f"linalg.{name}"], nodes, options(**keywords), shape, dtype)
 
 
 def _now(node: Node) -> TiledArray:
@@ -117,7 +117,7 @@ def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -
     sample = _sample(name, array.dtype)
     node = _record(name, (array.node,), shapes[0], sample[0].dtype, **keywords)
     items = [
-        record.item(node, place, shape, part.dtype)
+        recording.item(node, place, shape, part.dtype)
         for place, (shape, part) in enumerate(zip(shapes, sample, strict=True))
     ]
     look(items)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record, reductions
+from tiledarray import recording, reductions
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -35,8 +35,8 @@ __all__ = [
 def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
     """Record a product of the arrays' common dtype."""
     dtype = common_dtype(arrays)
-    nodes = [record.cast(array.node, dtype) for array in arrays]
-    return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
+    nodes = [recording.cast(array.node, dtype) for array in arrays]
+    return wrap(recording.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
 
 
 def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
@@ -89,7 +89,7 @@ def _divided_parts(first: str, second: str) -> Callable[..., Any]:
 
     def ours(value: Any) -> tuple[TiledArray, TiledArray]:
         node = handle_of(value).node
-        return wrap(record.unary(BY_NAME[first], node)), wrap(record.unary(BY_NAME[second], node))
+        return wrap(recording.unary(BY_NAME[first], node)), wrap(recording.unary(BY_NAME[second], node))
 
     return ours
 
@@ -155,7 +155,7 @@ def kron(a: Any, b: Any) -> TiledArray:
     pairs = [tuple(x for size in shapes[0] for x in (size, 1)),
              tuple(x for size in shapes[1] for x in (1, size))]
     product = left.reshape(pairs[0]) * right.reshape(pairs[1])
-    return wrap(record.reshape(
+    return wrap(recording.reshape(
         product.node, tuple(m * n for m, n in zip(*shapes, strict=True))
     ))
 
@@ -191,7 +191,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
         right.transpose(reduced_right + kept_right).reshape(size, int(np.prod(columns, dtype=int))),
     )
     product = _product("matmul", flat, (flat[0].shape[0], flat[1].shape[1]))
-    return wrap(record.reshape(product.node, rows + columns))
+    return wrap(recording.reshape(product.node, rows + columns))
 
 
 @implements(np.einsum, "library")
@@ -204,10 +204,10 @@ def einsum(
     dtype = common_dtype(arrays) if arrays else np.dtype(float)
     # Checks and the shape are NumPy's, of stand-ins that take no memory and little time.
     shape = _einsum_shape(subscripts, tuple(array.shape for array in arrays))
-    nodes = [record.cast(array.node, dtype) for array in arrays]
+    nodes = [recording.cast(array.node, dtype) for array in arrays]
     plan: Any = optimize if isinstance(optimize, (bool, str)) else True
     attrs = options(subscripts=subscripts, optimize=plan or len(nodes) > 2)
-    return give(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
+    return give(wrap(recording.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
 
 
 def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record, reductions
+from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -96,7 +96,7 @@ def _cumulative(original: Callable[..., Any], running: Any, start: int) -> Calla
             return result
         axis = normalize_axis_index(axis, array.ndim)
         shape = (*array.shape[:axis], array.shape[axis] + 1, *array.shape[axis + 1:])
-        longer = wrap(record.full(shape, start, result.dtype, result.device))
+        longer = wrap(recording.full(shape, start, result.dtype, result.device))
         longer[(*(slice(None),) * axis, slice(1, None))] = result
         return longer
 
@@ -117,7 +117,7 @@ def average(
         array = handle_of(a)
         result = reductions.mean(array, axis=axis, keepdims=keepdims)
         count = array.size // (result.size or 1)
-        scale = wrap(record.full((), float(count), result.dtype, result.device))
+        scale = wrap(recording.full((), float(count), result.dtype, result.device))
     else:
         array, weight = arrays_of(a, weights)
         weight = _spread_weights(array, weight, axis)
@@ -133,7 +133,7 @@ def average(
         result = total / scale
     if not returned:
         return result
-    return result, wrap(record.broadcast_to(scale.node, result.shape))
+    return result, wrap(recording.broadcast_to(scale.node, result.shape))
 
 
 def _spread_weights(array: TiledArray, weights: TiledArray, axis: Any) -> TiledArray:
@@ -157,7 +157,7 @@ def _spread_weights(array: TiledArray, weights: TiledArray, axis: Any) -> TiledA
 def _without_nans(array: TiledArray, filling: float) -> tuple[TiledArray, TiledArray]:
     """Return the array with NaNs replaced, and where they were."""
     missing = array != array
-    node = record.elementwise(BY_NAME["where"], missing.node, filling, array.node)
+    node = recording.elementwise(BY_NAME["where"], missing.node, filling, array.node)
     return wrap(node), missing
 
 
@@ -197,7 +197,7 @@ def _nan_extremum(
         nothing = reductions.all(missing, axis=axis, keepdims=keepdims)
         if initial is _NO_VALUE:
             # NumPy warns of slices without numbers; that would need the values now.
-            result = wrap(record.elementwise(
+            result = wrap(recording.elementwise(
                 BY_NAME["where"], nothing.node, np.nan, result.node
             ))
         return give(result, out)
@@ -260,7 +260,7 @@ def _nan_variance(
     count = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=True)
     centre = (reductions.sum(filled, axis=axis, keepdims=True) / count).astype(kind)
     centred, _ = _without_nans(
-        wrap(record.elementwise(
+        wrap(recording.elementwise(
             BY_NAME["where"], missing.node, 0.0, (filled - centre).node
         )), 0.0
     )
@@ -270,7 +270,7 @@ def _nan_variance(
     total = reductions.sum(squared, axis=axis, keepdims=keepdims)
     degrees = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims) - ddof
     result = (total / degrees).astype(squared.dtype)
-    return wrap(record.elementwise(
+    return wrap(recording.elementwise(
         BY_NAME["where"], (degrees <= 0).node, np.nan, result.node
     ))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import record, reductions
+from tiledarray import recording, reductions
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -59,7 +59,7 @@ def _order(op: Any, dtype: Any) -> Callable[..., Any]:
             np.sort(np.empty(0), kind=kind)
         attrs = (axis, "stable" if stable else kind)
         result = dtype or array.dtype
-        return wrap(record.library(op, (array.node,), attrs, array.shape, result))
+        return wrap(recording.library(op, (array.node,), attrs, array.shape, result))
 
     return ours
 
@@ -78,7 +78,7 @@ def _divide(name: str, dtype: Any) -> Callable[..., Any]:
         check_with_numpy(getattr(np, name), np.empty(array.shape[axis]), places)
         attrs = options(axis=axis, kth=places if len(places) != 1 else places[0])
         result = dtype or array.dtype
-        return wrap(record.library(LIBRARY[name], (array.node,), attrs, array.shape, result))
+        return wrap(recording.library(LIBRARY[name], (array.node,), attrs, array.shape, result))
 
     return ours
 
@@ -96,7 +96,7 @@ def lexsort(keys: Any, axis: int = -1) -> TiledArray:
     refuse(columns[0].ndim == 0)
     axis = normalize_axis_index(axis, columns[0].ndim)
     nodes = [column.node for column in columns]
-    return wrap(record.library(
+    return wrap(recording.library(
         LIBRARY["lexsort"], nodes, options(axis=axis), columns[0].shape, np.intp
     ))
 
@@ -118,7 +118,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
     if sorter is not None:
         array = array[handle_of(sorter)]
     nodes = (array.node, values.node)
-    return wrap(record.library(
+    return wrap(recording.library(
         LIBRARY["searchsorted"], nodes, options(side=side), values.shape, np.intp
     ))
 
@@ -165,7 +165,7 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
         axis, shape = _reduced_shape(array, axis, keepdims)
         dtype = original(np.zeros(1, array.dtype)).dtype
-        node = record.library(
+        node = recording.library(
             LIBRARY[name], (array.node,), options(axis=axis, keepdims=keepdims), shape, dtype
         )
         return give(wrap(node), out)
@@ -199,7 +199,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
         dtype = np.asarray(original(np.zeros(1, array.dtype), strong, method=method)).dtype
         attrs = options(q=points, axis=axis, method=method, keepdims=keepdims)
         refuse(hasattr(q, "dtype") and array.dtype.kind == "f" and array.dtype.itemsize < 8)
-        node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
+        node = recording.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
         return give(wrap(node), out)
 
     return implements(original, "library")(ours)

@@ -14,7 +14,7 @@ from tiledarray.handle import SCALARS, Handle, wrap
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
 from tiledarray.protocols import array_ufunc
-from tiledarray.record import binary, unary
+from tiledarray.recording import binary, unary
 from tiledarray.signatures import UnsupportedDtypeError
 
 # Computed by several ops or by one library node instead of one op; recorded all the same.
