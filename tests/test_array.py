@@ -106,7 +106,8 @@ def test_arrays_without_axes_in_place_of_scalars():
     total, count = x.sum(), from_host(np.arange(4)).max()
     assert f"{total:.3f} {total:>8.1f}" == "7.250      7.2" and round(total, 1) == 7.2
     assert math.sqrt(total) == math.sqrt(7.25) and math.floor(total) == 7 and int(total) == 7
-    assert "%d %.2f" % (count, total) == "3 7.25" and "a" * count == "aaa"
+    template = "%d %.2f"
+    assert template % (count, total) == "3 7.25" and "a" * count == "aaa"
     assert list(range(count)) == [0, 1, 2] and [5, 6, 7, 8][count] == 8
     assert count in (1, 3) and count not in [1, 2] and max(count, 5) == 5 and max(count, 2) == 3
     assert divmod(count, 2) == (1, 1) and divmod(7, count) == (2, 1) and pow(count, 2) == 9

@@ -28,14 +28,16 @@ def first_handle(values: Any) -> Handle | None:
     return None
 
 
-@functools.lru_cache(maxsize=1024)
-def is_foreign(kind: type) -> bool:
+def _is_foreign(kind: type) -> bool:
     """Whether NumPy leaves operations to this type: another library's, or an ndarray subclass."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return kind not in (np.ndarray, np.memmap) and not issubclass(kind, np.generic)
     return not issubclass(kind, Handle) and (
         hasattr(kind, "__array_ufunc__") or hasattr(kind, "__array_function__")
     )
+
+
+is_foreign: Callable[[type], bool] = functools.lru_cache(maxsize=1024)(_is_foreign)
 
 
 def leave(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
