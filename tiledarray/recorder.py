@@ -144,11 +144,12 @@ def look(nodes: list[Node]) -> None:
         return
     try:
         evaluation.evaluate(list(targets))
+        return
     except Exception:
-        # What fails may be something else that is pending: that is told when it is looked at.
         if len(targets) == len(wanted):
             raise
-        evaluation.evaluate(wanted)
+    # What failed may be something else that is pending: that is told when it is looked at.
+    evaluation.evaluate(wanted)
 
 
 def _evaluate_apart(targets: list[Node]) -> None:
