@@ -110,6 +110,7 @@ def refuse(sources, **_):
 
 
 @pytest.mark.parametrize("tier", ["wait", "background"])
+@pytest.mark.compiler
 def test_a_failing_compiler_is_told_once_and_done_without(monkeypatch, tier):
     monkeypatch.setattr(host, "compile_many", refuse)
     monkeypatch.setattr(execution, "_compiled", {})
@@ -129,6 +130,7 @@ def test_a_failing_compiler_is_told_once_and_done_without(monkeypatch, tier):
     assert "the compiler is broken" in str(np.explain(first))
 
 
+@pytest.mark.compiler
 def test_a_failure_in_the_background_is_told_by_the_next_look(monkeypatch):
     monkeypatch.setattr(host, "compile_many", refuse)
     monkeypatch.setattr(execution, "_compiled", {})
@@ -198,6 +200,7 @@ def full_memory(monkeypatch):
     return Memory
 
 
+@pytest.mark.compiler
 def test_out_of_memory_leaves_everything_pending(full_memory):
     x = data(100, 1000)
     expected = x.numpy() * 2 + 1
@@ -215,6 +218,7 @@ def test_out_of_memory_leaves_everything_pending(full_memory):
         numpy.testing.assert_array_equal(y.numpy(), expected)
 
 
+@pytest.mark.compiler
 def test_an_update_in_place_is_not_applied_twice(full_memory):
     with config.override(compile="wait"):
         u = np.zeros((100, 1000)) + data(100, 1000)

@@ -141,6 +141,7 @@ def test_source_on_request():
     assert "TA_KERNEL(ta_map_multiply" in str(explain(y, source=True))
 
 
+@pytest.mark.compiler
 def test_measured_times_leave_everything_as_it_was():
     u = array(64, 64)
     before = u.numpy().copy()
@@ -200,6 +201,7 @@ def test_explanations_print_as_text():
     assert repr(explanation) == str(explanation)
 
 
+@pytest.mark.compiler
 def test_the_profile_counts_equal_kernels_as_one():
     x = array(100, 10)
     with Profile() as profile:

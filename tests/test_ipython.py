@@ -41,6 +41,7 @@ def test_cells_get_tiledarray_and_modules_beside_them_too(shell, tmp_path, capsy
     assert "np is NumPy already; import it again" in capsys.readouterr().out
 
 
+@pytest.mark.compiler
 def test_a_cell_explains_itself(shell, capsys):
     shell.run_cell("%load_ext tiledarray")
     shell.run_cell("import numpy as np\nx = np.linspace(0, 1, 5000).reshape(50, 100)\nx.tolist();")

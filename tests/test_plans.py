@@ -166,6 +166,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.compiler
 def test_one_kernel_reads_once_and_writes_once(name):
     program, shapes = PROGRAMS[name]
     inputs = [filled(*shape, seed=k) for k, shape in enumerate(shapes)]
@@ -294,6 +295,7 @@ def test_a_library_call_reads_what_kernels_stored():
 # ---- updates -----------------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 def test_a_region_is_written_in_place():
     x, y = filled(*MATRIX), filled(*MATRIX, seed=1)
     expected = numpy.array(x)
@@ -309,6 +311,7 @@ def test_a_region_is_written_in_place():
     close(x, expected)
 
 
+@pytest.mark.compiler
 def test_every_element_read_where_it_is_written_is_in_place():
     x = filled(*MATRIX)
     before = address(x)
@@ -413,6 +416,7 @@ def test_padding_stores_the_middle_straight_from_its_kernel():
 # ---- loops -------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 def test_a_stencil_loop_compiles_one_kernel_and_its_memory_is_flat(fresh):
     u = filled(64, 64)
     expected = numpy.array(u)

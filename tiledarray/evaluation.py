@@ -13,10 +13,10 @@ import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from tiledarray import config
-from tiledarray.errors import CompilerError, TiledArrayWarning
+from tiledarray.errors import CompilerError, OutOfMemory, TiledArrayWarning
 from tiledarray.execution import Executable, counters, spent
 from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
@@ -30,6 +30,8 @@ from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
 from tiledarray.runtime.threads import hold_at_fork
 from tiledarray.signatures import UnsupportedDtypeError
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 PLANS_REMEMBERED = 1024
 COMPILE_SECONDS = 0.4
@@ -252,10 +254,16 @@ def _mark_shared(outputs: list[Buffer]) -> None:
 def _explain_failure(error: BaseException, traced: Trace) -> None:
     for node in traced.nodes:
         if node.buffer is None and isinstance(node.op, (Library, Update)):
-            place = location(node.site)
-            if place is not None:
-                error.add_note(f"while computing {node.op.name}, recorded at {place[0]}:{place[1]}")
-                return
+            _told_where(error, node)
+            return
+
+
+def _told_where(error: _Error, node: Node) -> _Error:
+    """The error, with a note of the line that recorded the node."""
+    place = location(node.site)
+    if place is not None:
+        error.add_note(f"while computing {node.op.name}, recorded at {place[0]}:{place[1]}")
+    return error
 
 
 def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
@@ -268,11 +276,10 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
             inputs = [_value_of(x, values) for x in node.inputs]
             try:
                 values[node] = compute(node, node.device.xp, inputs)
+            except MemoryError as error:
+                raise _told_where(_no_room(node), node) from error
             except Exception as error:
-                place = location(node.site)
-                if place is not None:
-                    error.add_note(f"while computing {node.op.name}, recorded at "
-                                   f"{place[0]}:{place[1]}")
+                _told_where(error, node)
                 raise
         for x in node.inputs:
             if type(x) is Node and last_use[x] == number and x not in wanted:
@@ -282,6 +289,14 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
             node.buffer = _owned(values[node], node)
     for node in targets:
         node.inputs = ()
+
+
+def _no_room(node: Node) -> OutOfMemory:
+    nbytes = _nbytes(node)
+    return OutOfMemory(
+        f"no memory on {node.device} for an array of {nbytes:,} bytes", nbytes=nbytes,
+        remedy="delete arrays that are no longer needed, use a smaller dtype, or work in parts",
+    )
 
 
 def _value_of(operand: Any, values: dict[Node, Any]) -> Any:
