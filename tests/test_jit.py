@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiledarray as ta
-from tiledarray.execution import counters
+from tiledarray.execution import counters, observers
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,7 @@ def test_writes_into_its_argument_and_returns_it():
     np.testing.assert_array_equal(np.asarray(u), heat(expected))
 
 
+@pytest.mark.compiler
 def test_plans_once_for_a_shape():
     jitted = ta.jit(lambda x, y: np.sqrt(x * x + y).sum())
     x = ta.arange(10.0)
@@ -83,6 +84,7 @@ def test_results_of_different_calls_are_independent():
     np.testing.assert_array_equal(np.asarray(second), [4, 8, 12])
 
 
+@pytest.mark.compiler
 def test_looking_inside_is_refused():
     jitted = ta.jit(lambda x: x if float(x.sum()) > 0 else -x)
     with pytest.raises(TypeError, match="looked at a value"):
@@ -92,3 +94,30 @@ def test_looking_inside_is_refused():
 def test_without_kernels_the_function_just_runs():
     with ta.config.override(compile="never"):
         np.testing.assert_array_equal(np.asarray(ta.jit(lambda x: x + 1)(ta.zeros(2))), [1, 1])
+
+
+@pytest.mark.compiler
+def test_runs_are_seen_and_results_explained():
+    jitted = ta.jit(lambda x: np.sqrt(x * x + 1).sum())
+    x = ta.arange(1000.0)
+    jitted(x)
+    seen = []
+
+    def watch(executable, step, seconds):
+        seen.append(step)
+
+    observers.append(watch)
+    try:
+        result = jitted(x)
+    finally:
+        observers.remove(watch)
+    assert len(seen) > 0
+    assert float(result) == pytest.approx(np.sqrt(np.arange(1000.0) ** 2 + 1).sum())
+    assert result.node.buffer.plan is not None
+    assert "kernel" in str(ta.explain(result))
+
+
+@pytest.mark.compiler
+def test_other_dtypes_are_refused():
+    with pytest.raises(TypeError, match="only dtypes that kernels have"):
+        ta.jit(lambda x: x[1:])(np.array([1, 2], np.longdouble))

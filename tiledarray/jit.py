@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 
 from tiledarray import evaluation, recording
 from tiledarray.array import TiledArray, from_host
+from tiledarray.execution import Executable, observers
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.trace import trace
 from tiledarray.graph import Node
@@ -87,8 +89,10 @@ class _Call:
         ]
         self.places += [self._place(written[k], inputs) for k in self.written]
         self.lock = threading.Lock()
-        self.run: Callable[[dict[Value, Buffer]], list[Buffer]] = lambda leaves: []
+        self.run: Callable[[dict[Value, Buffer]], list[Buffer]]
+        self.step_by_step: Callable[[dict[Value, Buffer]], list[Buffer]]
         self.leaves: list[tuple[Value, int | Buffer]] = []
+        self.executable: Executable | None = None
         if self.targets:
             self._plan(inputs)
 
@@ -112,16 +116,27 @@ class _Call:
                 node = traced.nodes[value.attrs]
                 known = inputs.index(node) if node in inputs else node.buffer
                 self.leaves.append((value, known))
-        if can_replay(executable):
-            self.run = Replay(executable, traced.params)
-        else:
-            self.run = lambda leaves: executable.run(leaves, traced.params, lambda *_: None)
+        self.executable = executable
+        self.step_by_step = lambda leaves: executable.run(leaves, traced.params, lambda *_: None)
+        replays = can_replay(executable)
+        self.run = Replay(executable, traced.params) if replays else self.step_by_step
+
+    def _outputs(self, leaves: dict[Value, Buffer]) -> list[Node]:
+        """Run the plan; step by step where someone watches."""
+        if self.executable is None:
+            return []
+        device = self.executable.device
+        active = device.active() if device.kind == "cuda" else contextlib.nullcontext()
+        with self.lock, active:
+            buffers = (self.step_by_step if observers else self.run)(leaves)
+        for buffer in buffers:
+            buffer.plan = self.executable
+        return [recording.leaf(buffer) for buffer in buffers]
 
     def __call__(self, arguments: list[Any], buffers: list[Buffer]) -> Any:
         leaves = {value: buffers[known] if isinstance(known, int) else known
                   for value, known in self.leaves}
-        with self.lock:
-            outputs = [recording.leaf(buffer) for buffer in self.run(leaves)]
+        outputs = self._outputs(leaves)
         made = []
         for kind, at in self.places:
             if kind == "argument":
