@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tiledarray
 from tests.strategies import DTYPES, agree, agree_on, arrays, same
+from tiledarray.api import creation
 
 VALUES = {
     "a": numpy.arange(12.0).reshape(3, 4),
@@ -142,3 +143,38 @@ def test_list_of_arrays_is_stacked_without_looking() -> None:
     joined = tiledarray.array([array.sum(), array.mean(), 1.0])
     assert joined.node.pending
     assert joined.tolist() == [6.0, 1.5, 1.0]
+
+
+@pytest.mark.parametrize("expression", [
+    "np.zeros((1 << 40, 1 << 20))", "np.ones(1 << 63)", "np.full((1 << 62, 4, 0), 1.0)",
+    "np.zeros((1 << 63, 2), 'i1')", "np.zeros(np.array([2, 3])).shape",
+    "np.ones(np.array([[2, 3]])[0] + 1).shape",
+])
+def test_shapes_that_numpy_refuses_and_arrays_as_shapes(expression: str) -> None:
+    agree_on(expression)
+
+
+def test_virtual_arrays_may_be_larger_than_the_memory() -> None:
+    assert tiledarray.zeros(1 << 45)[-1] == 0
+    with pytest.raises(ValueError, match="too large|too big"):
+        tiledarray.zeros((1 << 40, 1)) + tiledarray.zeros((1, 1 << 40))
+
+
+class OnGpu:
+    """An array of CuPy's as NumPy sees it: it refuses to be copied silently."""
+
+    def __init__(self, array: numpy.ndarray) -> None:
+        self.array = array
+
+    def __array__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+def test_arrays_on_a_gpu_come_by_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation, "import_array", lambda source, copy: source.array)
+    for make in (tiledarray.asarray, tiledarray.array):
+        assert make(OnGpu(numpy.arange(3))).tolist() == [0, 1, 2]
+        assert make(OnGpu(numpy.arange(3)), "f4").dtype == "f4"

@@ -5,8 +5,10 @@ import math
 import operator
 import pickle
 import statistics
+import sys
 import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -357,6 +359,45 @@ def test_array_protocol_copies():
     with pytest.raises(ValueError, match="Unable to avoid copy"):
         np.array(a, copy=False)
     assert type(a.numpy()) is np.ndarray and a.T.numpy().flags.c_contiguous
+
+
+def test_array_interface_for_others_than_numpy():
+    x = from_host(np.arange(12, dtype="u1").reshape(3, 4)).T
+    told = x.__array_interface__
+    assert told["shape"] == (4, 3) and told["typestr"] == "|u1"
+    assert np.array_equal(told["data"], x.numpy())
+    image = pytest.importorskip("PIL.Image").fromarray(x)
+    assert np.array_equal(np.asarray(image), x.numpy())
+    with pytest.raises(AttributeError):
+        assert from_host(np.zeros(2, ml_dtypes.bfloat16)).__array_interface__
+    host = np.asarray(x)  # by `__array__`
+    host[0] = 9
+    assert x[0, 0] == 0
+    with pytest.raises(ValueError, match="immutable"):
+        np.array(x, copy=False)
+
+
+def test_namespace_and_buffers():
+    x = from_host(np.arange(3.0))
+    assert x.__array_namespace__().__name__ == "tiledarray"
+    if sys.version_info >= (3, 12):
+        assert memoryview(x).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_partition_in_place():
+    x = from_host(np.array([[3, 1, 2], [0, 5, 4]]))
+    assert x.T.partition(1, axis=0) is None
+    assert x.numpy()[:, 1].tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("function", [
+    lambda a, s: a.reshape(s), lambda a, s: a.reshape(s).transpose(s - 2),
+])
+def test_arrays_as_shapes(function):
+    a, s = np.arange(6), np.array([2, 3])
+    for given in (s, from_host(s)):
+        same(function(from_host(a), given), function(a, s))
+    check(lambda a: a ** -1, np.zeros(0, int))
 
 
 def test_dlpack():

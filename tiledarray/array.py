@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import math
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,9 @@ from tiledarray.methods import Methods
 from tiledarray.ops.selection import where as where_op
 from tiledarray.runtime.device import resolve
 from tiledarray.signatures import UnsupportedDtypeError
+
+_READS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
+_FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
 
@@ -269,6 +275,29 @@ class TiledArray(Methods, Handle):
     __array_ufunc__ = protocols.array_ufunc
     __array_function__ = protocols.array_function
 
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Memory of a copy, for libraries that read this attribute (PIL); not for NumPy itself.
+
+        NumPy asks `__array__`, which knows ``copy`` and every dtype, only if this is missing: so
+        it is, except to an instruction that reads the attribute by name.
+        """
+        caller = sys._getframe(1)
+        host = self.numpy() if caller.f_code.co_code[caller.f_lasti] in _READS else None
+        if host is None or host.dtype.num >= _FIRST_USER_DTYPE:
+            raise AttributeError("TiledArray has no attribute '__array_interface__' here")
+        # The array itself in place of its address keeps the memory alive; the strides are told
+        # since PIL then reads the bytes by `tobytes`.
+        return {**host.__array_interface__, "data": host, "strides": host.strides}
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Return this package (array API)."""
+        return sys.modules[__name__.partition(".")[0]]
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return the memory of a copy, as a buffer (Python 3.12 and later ask)."""
+        return memoryview(self.numpy())  # type: ignore[arg-type]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError(
@@ -297,7 +326,7 @@ def _nonzero(mask: Any) -> tuple[Any, ...]:
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
-    return tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
+    return tuple(map(int, shape)) if np.ndim(shape) else (int(shape),)
 
 
 def from_host(array: Any, device: Any = None) -> TiledArray:

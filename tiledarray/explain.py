@@ -19,8 +19,8 @@ from tiledarray.graph import Node
 from tiledarray.handle import Handle
 from tiledarray.measure import copy_bandwidth, measure
 from tiledarray.ops.op import Leaf
-from tiledarray.recording import fallbacks
 from tiledarray.recorder import live_pending, user_frame
+from tiledarray.recording import fallbacks
 from tiledarray.report import (
     ArrayUse,
     PlanReport,

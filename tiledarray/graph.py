@@ -10,6 +10,8 @@ Once a node has been computed it holds a ``buffer`` and forgets its inputs: it h
 
 from __future__ import annotations
 
+import math
+import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +68,21 @@ _kinds: dict[Any, Kind] = {}
 _forms: dict[Any, Form] = {}
 
 
+def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise where NumPy does: an array that no address space holds.  Smaller ones may be lazy."""
+    if max(shape, default=0) > sys.maxsize:
+        raise ValueError("Maximum allowed dimension exceeded")
+    if math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
+        raise ValueError("array is too big; `arr.size * arr.dtype.itemsize` is larger than the "
+                         "maximum possible size.")
+
+
 def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
     """Return the kind of these parts."""
     key = (shape, dtype, dtype.num, device)  # the number, for NumPy has equal dtypes of two names
     kind = _kinds.get(key)
     if kind is None:
+        _check_size(shape, dtype)
         if len(_kinds) >= INTERNED:
             _kinds.clear()
         kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device))

@@ -26,8 +26,10 @@ def _axis(axis: Any, ndim: int, name: str | None = None) -> int:
 
 def _sequence(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     """Return ints given one by one or as a sequence."""
-    if len(arguments) == 1 and not hasattr(arguments[0], "__index__"):
-        arguments = tuple(arguments[0])
+    if len(arguments) == 1:
+        (given,) = arguments
+        if isinstance(given, (tuple, list)) or (type(given) is not int and np.ndim(given) > 0):
+            arguments = tuple(given)
     return tuple(operator.index(length) for length in arguments)
 
 
@@ -107,7 +109,7 @@ class Shaping:
     def transpose(self: Any, *axes: Any) -> Any:
         """Return a view with the axes in another order, by default reversed."""
         ndim = self.ndim
-        if not axes or axes == (None,):
+        if not axes or (len(axes) == 1 and axes[0] is None):
             places: tuple[int, ...] = tuple(reversed(range(ndim)))
         else:
             given = _sequence(axes)
@@ -239,6 +241,12 @@ class Copying:
         kind = "stable" if stable else kind
         attrs = (place, kind)
         return wrap(recording.library(library.argsort, (node,), attrs, node.shape, np.intp))
+
+    def partition(
+        self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+    ) -> None:
+        """Put the element that would be in place ``kth`` there, smaller ones before; in place."""
+        self.store(np.partition(self, kth, axis, kind, order))
 
     def conj(self: Any) -> Any:
         """Return the complex conjugate."""
@@ -442,5 +450,4 @@ class Methods(Shaping, Copying, Looking):
     searchsorted = _by_numpy("searchsorted")
     compress = _by_numpy("compress")
     choose = _by_numpy("choose")
-    partition = _by_numpy("partition")
     argpartition = _by_numpy("argpartition")

@@ -82,11 +82,26 @@ def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
     nodes = [x for x in operands if type(x) is Node]
     shape = broadcast(*[node.shape for node in nodes])
     kind = kind_of(shape, entry.dtype, _one_device(nodes))
-    found = form_of(op, entry.loop, kind, len(operands)), entry.converters
+    converters = entry.converters
+    if 0 in shape and op.name == "power":
+        converters = tuple(map(_not_computed, converters))
+    found = form_of(op, entry.loop, kind, len(operands)), converters
     if len(_calls) >= INTERNED:
         _calls.clear()
     _calls[(op, *[x.form.kind if type(x) is Node else type(x) for x in operands])] = found
     return found
+
+
+def _not_computed(convert: Any) -> Any:
+    """Return the conversion of a scalar whose value NumPy would refuse only when computing."""
+
+    def converted(value: Any) -> Any:
+        try:
+            return convert(value)
+        except ValueError:
+            return abs(value)
+
+    return None if convert is None else converted
 
 
 def unary(op: Elementwise, node: Node) -> Node:

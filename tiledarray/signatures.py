@@ -144,7 +144,9 @@ def broadcast(*shapes: Shape) -> Shape:
     if found is None:
         try:
             found = np.broadcast_shapes(*shapes)
-        except ValueError:
+        except ValueError as error:
+            if "too large" in str(error):
+                raise
             text = "".join(f"{shape_text(shape)} " for shape in shapes)
             raise ValueError(
                 f"operands could not be broadcast together with shapes {text}"

@@ -26,7 +26,7 @@ from tiledarray.graph import Node
 from tiledarray.handle import Handle, wrap
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.runtime.device import resolve
-from tiledarray.runtime.dlpack import import_array
+from tiledarray.runtime.dlpack import device_name, import_array
 
 __all__ = [
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy",
@@ -78,10 +78,12 @@ def _from(
     if dtype is None:
         if isinstance(value, (np.ndarray, np.generic, list, tuple, int, float, complex)):
             return wrap(node_of(value, target))
-        if hasattr(value, "__dlpack_device__") and not hasattr(value, "__array__"):
-            return _imported(value, copy)
+        if _is_imported(value):
+            return _imported(value, copy, device)
         return wrap(node_of(np.array(value), target))
     wanted = _numeric(dtype)
+    if _is_imported(value):
+        return _imported(value, copy, device).astype(wanted, copy=False)
     if fallback.first_handle(value) is not None:
         return wrap(recording.cast(node_of(value, target), wanted))
     return wrap(node_of(np.array(value, wanted), target))
@@ -100,12 +102,20 @@ def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> Tile
     return value.astype(wanted)
 
 
-def _imported(value: Any, copy: bool | None) -> TiledArray:
+def _is_imported(value: Any) -> bool:
+    """Whether the array has to come by DLPack, for it is on a GPU or NumPy cannot read it."""
+    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack_device__"):
+        return False
+    return not hasattr(value, "__array__") or device_name(value) != "cpu"
+
+
+def _imported(value: Any, copy: bool | None, wanted: Any = None) -> TiledArray:
     array = import_array(value, copy)
     device = resolve("cpu") if isinstance(array, np.ndarray) else resolve(
         f"cuda:{array.device.id}"
     )
-    return wrap(recording.leaf(device.wrap(array, copy=True)))
+    result = wrap(recording.leaf(device.wrap(array, copy=True)))
+    return result if wanted is None else result.to(wanted)
 
 
 @implements(np.array)

@@ -89,7 +89,8 @@ def _divided_parts(first: str, second: str) -> Callable[..., Any]:
 
     def ours(value: Any) -> tuple[TiledArray, TiledArray]:
         node = handle_of(value).node
-        return wrap(recording.unary(BY_NAME[first], node)), wrap(recording.unary(BY_NAME[second], node))
+        parts = (recording.unary(BY_NAME[name], node) for name in (first, second))
+        return tuple(map(wrap, parts))
 
     return ours
 
