@@ -96,6 +96,7 @@ def test_iteration_and_hashes_as_of_scalars():
     x = from_host(np.array([3.0, 1.0, 3.0], "f4"))
     assert [type(v) for v in x] == [np.float32] * 3
     assert set(x) == {1.0, 3.0} and statistics.mean(x) == np.float32(7 / 3)
+    assert [type(v) for v in reversed(x)] == [np.float32] * 3 and list(reversed(x)) == [3, 1, 3]
     assert {x[0]: "a"}[3.0] == "a" and x[1] in {1: 2} and x[0] in {3.0}
     assert all(isinstance(row, TiledArray) for row in from_host(X))
     for array in (x, from_host(X)):
@@ -107,7 +108,8 @@ def test_arrays_without_axes_in_place_of_scalars():
     x = from_host(np.array([1.5, 2.5, 3.25]))
     total, count = x.sum(), from_host(np.arange(4)).max()
     assert f"{total:.3f} {total:>8.1f}" == "7.250      7.2" and round(total, 1) == 7.2
-    assert math.sqrt(total) == math.sqrt(7.25) and math.floor(total) == 7 and int(total) == 7
+    assert math.sqrt(total) == math.sqrt(7.25) and int(total) == 7
+    assert math.floor(total) == math.trunc(total) == 7
     template = "%d %.2f"
     assert template % (count, total) == "3 7.25" and "a" * count == "aaa"
     assert list(range(count)) == [0, 1, 2] and [5, 6, 7, 8][count] == 8

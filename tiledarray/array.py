@@ -187,6 +187,10 @@ class TiledArray(Methods, Handle):
             return iter(host_array(self))
         return (self[place] for place in range(self.shape[0]))
 
+    def __reversed__(self) -> Iterator[Any]:
+        """Yield what iteration yields, from the end."""
+        return iter(self[::-1])
+
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 

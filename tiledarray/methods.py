@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -354,6 +355,9 @@ class Looking:
 
     def __int__(self: Any) -> int:
         return int(self._scalar())
+
+    def __trunc__(self: Any) -> int:
+        return math.trunc(self._scalar())
 
     def __complex__(self: Any) -> complex:
         return complex(self._scalar())
