@@ -59,6 +59,8 @@ class Schedule:
         Blocks that share a reduction.
     phase : linear form or None
         Elements by which tiles are shifted along the lanes (modulo a memory line).
+    resident : int
+        Blocks that a multiprocessor should have room for; 0 leaves it to the compiler.
     """
 
     axes: tuple[Axis, ...]
@@ -72,6 +74,7 @@ class Schedule:
     blocks: int = 1
     scratch_bytes: int = 0
     phase: Terms | None = None
+    resident: int = 0
 
     @property
     def lane(self) -> Axis:

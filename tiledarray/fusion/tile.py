@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.group import Group
+from tiledarray.fusion.group import EXPENSIVE, Group
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Schedule, Store, Strided
 from tiledarray.fusion.target import Target
+from tiledarray.ops.op import Elementwise
 
 VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
@@ -300,11 +301,14 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         schedule.row_tile = (32 if _has_transposed(kernel)
                              else max(ty, DEVICE_TILE // schedule.lane_tile))
         schedule.phase = _phase(kernel)
+        if width == 1 and not _has_transposed(kernel):
+            schedule.resident = 4
+            _occupy(schedule, 8 * target.workers)
     elif schedule.form == "row":
         if _shared_between_rows(kernel):
             schedule.unroll = 8
         held = kernel.group.phases > 1
-        per_thread = HELD_ELEMENTS // width if held else 4 if lane > 128 else 1
+        per_thread = _held_elements(kernel) // width if held else 4 if lane > 128 else 1
         tx = _power(-(-lane // (width * max(1, per_thread))), 1, 1024 if held else 256)
         schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
         schedule.row_tile = schedule.threads[1] * schedule.unroll
@@ -327,6 +331,28 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         if blocks < 8 * target.workers:
             _split(kernel, 8 * 256 // tx, 16 * target.workers // blocks)
     _count_blocks(schedule)
+
+
+def _held_elements(kernel: Kernel) -> int:
+    """Elements of a held row for one thread: more where there is much to compute for each."""
+    reduced = kernel.group.reduced
+    heavy = any(isinstance(cell.value.op, Elementwise) and cell.value.op.cost >= EXPENSIVE
+                and cell.value.op.name != "divide"
+                for cell in kernel.cells if cell.kind == "apply" and cell.axes & reduced)
+    return 2 * HELD_ELEMENTS if heavy else HELD_ELEMENTS
+
+
+def _occupy(schedule: Schedule, wanted: int) -> None:
+    """Make blocks smaller until there are enough for every multiprocessor."""
+    tx, ty = schedule.threads
+    _count_blocks(schedule)
+    while schedule.blocks < wanted and schedule.row_tile > ty:
+        schedule.row_tile = max(ty, schedule.row_tile // 2)
+        _count_blocks(schedule)
+    while schedule.blocks < wanted and schedule.chunks > 1:
+        schedule.chunks -= 1
+        schedule.lane_tile = tx * schedule.width * schedule.chunks
+        _count_blocks(schedule)
 
 
 def _power(n: int, least: int, most: int) -> int:

@@ -17,10 +17,13 @@ from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.kernels.expression import ctype, render
 from tiledarray.kernels.layout import Slot
+from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Reduction, Update
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
+
+DIVIDE = BY_NAME["divide"]
 
 
 class Printer:
@@ -196,6 +199,29 @@ class Printer:
                     "load", "iota", "apply"):
                 for u in self._copies(cell):
                     self._define(cell, u)
+        self._divisors(phase)
+
+    def _divides_by_one(self, cell: Cell) -> bool:
+        """Whether this is a whole row divided by the same float32 (worth it on a GPU)."""
+        return (
+            self.device and cell.kind == "apply" and cell.value.op is DIVIDE
+            and cell.dtype == np.float32 and self._is_inner(cell)
+            and not self._is_inner(cell.args[1]) and cell.args[1] not in self.arrays
+        )
+
+    def _divisor(self, cell: Cell, u: int) -> str:
+        suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
+        return f"d{cell.number}{suffix}"
+
+    def _divisors(self, phase: int) -> None:
+        """Prepare the divisions by what the pass has made known."""
+        under = {cell.args[1] for cell in self.kernel.cells if self._divides_by_one(cell)}
+        for cell in self.kernel.cells:
+            if cell in under and cell.phase == phase:
+                for u in self._copies(cell):
+                    name = self.operand(cell, np.dtype(np.float32), u)
+                    self.put(f"const Divisor {self._divisor(cell, u)} = "
+                             f"divisor(cast<f32>({name}));")
 
     # ---- cells ------------------------------------------------------------------------------
 
@@ -211,6 +237,10 @@ class Printer:
         if cell.kind == "iota":
             return self._iota(cell, u, lanes)
         op = cell.value.op
+        if lanes and self._divides_by_one(cell):
+            over, under = cell.args
+            name = self.operand(over, cell.dtype, u)
+            return f"divided(cast<f32>({name}), {self._divisor(under, u)})"
         if isinstance(op, Elementwise):
             names = [self.operand(arg, loop, u)
                      for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]

@@ -31,7 +31,7 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
     """Lanes and rows of a block."""
     if device:
         tx, ty = kernel.schedule.threads
-        return tx * 8, ty * 4
+        return tx * 16, ty * 16
     return BORDER_TILE, max(1, BORDER_ELEMENTS // max(border.sizes[-1], 1))
 
 

@@ -54,6 +54,7 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     )
     head = [
         f"using idx = {index};",
+        *([f"#define TA_RESIDENT {schedule.resident}"] if schedule.resident else []),
         '#include "tile.h"',
         f"struct Args {{ {fields} }};",
         f"enum {{ TX = {tx}, TY = {ty}, V = {schedule.width}, "

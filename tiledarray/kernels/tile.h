@@ -33,6 +33,8 @@ struct Count {  // a compile-time int
 // ============================================ device =============================================
 #ifdef TA_BLOCKS_RESIDENT
 #define TA_BOUNDS __launch_bounds__(TX* TY, TA_BLOCKS_RESIDENT)
+#elif defined(TA_RESIDENT)
+#define TA_BOUNDS __launch_bounds__(TX* TY, TA_RESIDENT)
 #else
 #define TA_BOUNDS __launch_bounds__(TX* TY)
 #endif
@@ -267,6 +269,23 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
   return across<TX, R>(total);
 }
+// Division of a whole row by one float.  With the correctly rounded inverse one correction gives the
+// correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34, 1990); next to zero, infinities and
+// denormals the uncorrected one is taken, which is right or an ulp off.
+struct Divisor {
+  f32 scale, value, inverse;
+};
+TA_FN Divisor divisor(f32 x) {
+  const f32 size = m_abs(x);
+  const f32 scale = size < 0x1p-100f ? 0x1p100f : size > 0x1p100f ? 0x1p-100f : 1.f;
+  return Divisor{scale, x * scale, 1.f / (x * scale)};
+}
+TA_FN f32 divided(f32 x, const Divisor& by) {
+  const f32 over = x * by.scale, near = over * by.inverse;
+  const f32 quotient = m_fma(m_fma(-near, by.value, over), by.inverse, near);
+  return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
+}
+
 #define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE)                                  \
   if (!(INSIDE)) {                                                                            \
     copy_lanes<TX>((TO), (FROM), PART);                                                       \
