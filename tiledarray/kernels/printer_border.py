@@ -31,7 +31,7 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
     """Lanes and rows of a block."""
     if device:
         tx, ty = kernel.schedule.threads
-        return tx * 16, ty * 16
+        return tx * ty * 16, 64
     return BORDER_TILE, max(1, BORDER_ELEMENTS // max(border.sizes[-1], 1))
 
 
@@ -53,13 +53,13 @@ def print_border(printer: Printer, border: Border) -> None:
                     f"{printer.size('border_tile', tile)}, {length});")
         printer.put(f"const Range rows = piece(t, {printer.size('border_height', height)}, "
                     f"{printer.size('border_rows', _rows(border))});")
-        with printer.block("TA_ROWS(row, rows)"):
-            tests = _inside(printer, border)
-            begin = printer.size("border_begin", 0, border.starts[-1])
-            end = printer.size("border_end", border.extents[-1], border.starts[-1])
-            printer.put(f"const bool inside = {' && '.join(tests) or 'true'};")
-            printer.put(f"TA_COPY_OUTSIDE({target} + row * {length}, "
-                        f"{source} + row * {length}, js, idx({begin}), idx({end}), inside)")
+        begin = printer.size("border_begin", 0, border.starts[-1])
+        end = printer.size("border_end", border.extents[-1], border.starts[-1])
+        printer.put(f"const Range left{{js.begin, min_idx(js.end, {begin})}};")
+        printer.put(f"const Range right{{max_idx(js.begin, {end}), js.end}};")
+        tests = " && ".join(_inside(printer, border)) or "true"
+        printer.put(f"copy_around<TX * TY>({target}, {source}, {length}, rows, js, left, right,")
+        printer.put(f"            [&](const idx row) TA_LAMBDA {{ return {tests}; }});")
         printer.put("return;")
 
 

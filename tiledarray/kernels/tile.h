@@ -12,6 +12,7 @@ struct Range {
 };
 
 TA_FN idx min_idx(idx x, idx y) { return x < y ? x : y; }
+TA_FN idx max_idx(idx x, idx y) { return x > y ? x : y; }
 
 #define TA_EVERY_ROW(row, range) for (idx row = range.begin; row < range.end; ++row)
 
@@ -286,15 +287,32 @@ TA_FN f32 divided(f32 x, const Divisor& by) {
   return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
 }
 
-#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE)                                  \
-  if (!(INSIDE)) {                                                                            \
-    copy_lanes<TX>((TO), (FROM), PART);                                                       \
-  } else {                                                                                    \
-    copy_lanes<TX>((TO), (FROM), Range{PART.begin, min_idx(PART.end, (FIRST))});              \
-    copy_lanes<TX>((TO), (FROM), Range{PART.begin > (LAST) ? PART.begin : (LAST), PART.end}); \
+template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range, int first, int by) {
+  for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
+}
+// Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
+// it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
+// one thread does it, so that many rows go side by side.
+template <int THREADS, class T, class Inside>
+TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+                       Range right, Inside inside) {
+  enum { NARROW = 16 };
+  const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
+                    (right.end > right.begin ? right.end - right.begin : 0);
+  const bool narrow = width <= NARROW;
+  if (narrow && width > 0) {
+    for (idx row = rows.begin + threadIdx.x; row < rows.end; row += THREADS) {
+      if (!inside(row)) continue;
+      copy_lanes(to + row * length, from + row * length, left, 0, 1);
+      copy_lanes(to + row * length, from + row * length, right, 0, 1);
+    }
   }
-template <int TX, class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
-  for (idx j = range.begin + threadIdx.x % TX; j < range.end; j += TX) to[j] = from[j];
+  for (idx row = rows.begin; row < rows.end; ++row) {
+    const bool within = inside(row);
+    if (within && narrow) continue;
+    copy_lanes(to + row * length, from + row * length, within ? left : js, threadIdx.x, THREADS);
+    if (within) copy_lanes(to + row * length, from + row * length, right, threadIdx.x, THREADS);
+  }
 }
 
 #else
@@ -424,14 +442,16 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = 0; k < count; ++k) R::merge(total, parts[k]);
   return total;
 }
-#define TA_COPY_OUTSIDE(TO, FROM, PART, FIRST, LAST, INSIDE)                               \
-  if (!(INSIDE)) {                                                                         \
-    copy_lanes((TO), (FROM), PART);                                                        \
-  } else {                                                                                 \
-    copy_lanes((TO), (FROM), Range{PART.begin, min_idx(PART.end, (FIRST))});               \
-    copy_lanes((TO), (FROM), Range{PART.begin > (LAST) ? PART.begin : (LAST), PART.end});  \
-  }
 template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
   for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
+}
+template <int THREADS, class T, class Inside>
+TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+                       Range right, Inside inside) {
+  for (idx row = rows.begin; row < rows.end; ++row) {
+    const bool within = inside(row);
+    copy_lanes(to + row * length, from + row * length, within ? left : js);
+    if (within) copy_lanes(to + row * length, from + row * length, right);
+  }
 }
 #endif
