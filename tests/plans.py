@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,9 +77,27 @@ def one_kernel(*arrays: Any, reads: Any) -> None:
         assert moved(plan) == nbytes(*reads, *arrays), (name, describe(plan))
 
 
+class _Last:
+    """Stands at the end of the queue of what is compiled in the background."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+
+    def compile(self) -> None:
+        self.reached.set()
+
+
+def let_compile() -> None:
+    """Wait until the compiling thread has done all that was queued, by other tests too."""
+    last: Any = _Last()
+    execution._compile_later(last)
+    assert last.reached.wait(200)
+
+
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
     """What evaluation counts inside the block: plans made, kernels compiled, launches."""
+    let_compile()
     before = execution.counters.copy()
     inside: Counter[str] = Counter()
     try:
