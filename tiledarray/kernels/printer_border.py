@@ -31,7 +31,7 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
     """Lanes and rows of a block."""
     if device:
         tx, ty = kernel.schedule.threads
-        return tx * ty * 16, 64
+        return tx * ty * 16, 8
     return BORDER_TILE, max(1, BORDER_ELEMENTS // max(border.sizes[-1], 1))
 
 
@@ -68,9 +68,10 @@ def _inside(printer: Printer, border: Border) -> list[str]:
     tests = []
     strides = dense_strides(border.sizes[:-1])
     for d, (size, stride) in enumerate(zip(border.sizes[:-1], strides, strict=True)):
-        at = f"row / {printer.size(f'border_step{d}', stride)}"
+        inner = d == len(strides) - 1
+        at = "row" if inner else f"(row / {printer.size(f'border_step{d}', stride)})"
         if d:
-            at = f"({at}) % {printer.size(f'border_n{d}', size)}"
+            at = f"({at} % {printer.size(f'border_n{d}', size)})"
         begin = printer.size(f"border_begin{d}", 0, border.starts[d])
         count = printer.size(f"border_count{d}", border.extents[d])
         tests.append(f"{at} - {begin} >= 0 && {at} - {begin} < {count}")
