@@ -34,10 +34,10 @@ from tiledarray.signatures import UnsupportedDtypeError
 _Error = TypeVar("_Error", bound=BaseException)
 
 PLANS_REMEMBERED = 1024
-COMPILE_SECONDS = 0.4
+COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
-REFERENCE_BYTES_PER_SECOND = 3e9
-REFERENCE_FLOPS_PER_SECOND = 2e9
+REFERENCE_BYTES_PER_SECOND = 12e9
+REFERENCE_FLOPS_PER_SECOND = 4e9
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
