@@ -7,7 +7,7 @@ from typing import Any
 
 from tiledarray.fusion.group import EXPENSIVE, Group
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
-from tiledarray.fusion.plan import Axis, Kernel, Schedule, Store, Strided
+from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Elementwise
 
@@ -150,7 +150,7 @@ def _mergeable(outer: int, inner: int, shape: tuple[int, ...], run: list[int],
     return all(a.strides[outer] == a.strides[inner] * shape[inner] for a in accesses)
 
 
-def _merged(axes: list[int], shape: tuple[int, ...], role: str,
+def _merged(axes: list[int], shape: tuple[int, ...], role: Role,
             accesses: list[Strided]) -> list[Axis]:
     runs: list[list[int]] = []
     for axis in axes:
@@ -159,7 +159,7 @@ def _merged(axes: list[int], shape: tuple[int, ...], role: str,
         else:
             runs.append([axis])
     return [
-        Axis(prod(shape[a] for a in run), role, role == "step", tuple(run))  # type: ignore[arg-type]
+        Axis(prod(shape[a] for a in run), role, role == "step", tuple(run))
         for run in runs
     ]
 
