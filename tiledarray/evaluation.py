@@ -7,6 +7,7 @@ way and needs no more memory.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 import warnings
@@ -308,7 +309,8 @@ def _value_of(operand: Any, values: dict[Node, Any]) -> Any:
 
 def _owned(array: Any, node: Node) -> Buffer:
     """A buffer that shares no memory with another node's."""
-    copy = array.base is not None or not array.flags.owndata
+    pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, which it has to itself
+    copy = not pooled and (array.base is not None or not array.flags.owndata)
     buffer = node.device.wrap(array, copy=copy)
     buffer.shared = False  # nobody else has seen it
     return buffer
