@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from tiledarray.kernels import host
 
@@ -13,6 +14,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    settings.register_profile("ci", derandomize=True)
+    if os.environ.get("CI"):  # the same examples every time; elsewhere new ones
+        settings.load_profile("ci")
     if config.getoption("--update-golden"):
         os.environ["UPDATE_GOLDEN"] = "1"
 

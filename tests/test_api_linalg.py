@@ -115,7 +115,8 @@ def test_as_numpy(expression: str) -> None:
 def test_products(left: numpy.ndarray, right: numpy.ndarray) -> None:
     for name in ("matmul", "dot", "inner", "vecdot"):
         agree(name, left, right, ulps=64)
-    agree("outer", left, right)
+    # NumPy's loop of a complex product rounds once (a fused multiply-add) where there is one.
+    agree("outer", left, right, ulps=4 if "c" in left.dtype.kind + right.dtype.kind else 0)
 
 
 @settings(max_examples=40, deadline=None)
