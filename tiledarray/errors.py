@@ -9,10 +9,6 @@ class TiledArrayWarning(UserWarning):
     """Something works, but not as well as it could; the message says what to do."""
 
 
-class FallbackWarning(TiledArrayWarning):
-    """A part of the work runs outside the library's own kernels."""
-
-
 class TiledArrayError(Exception):
     """Base of the library's own exceptions.
 

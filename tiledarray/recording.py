@@ -6,7 +6,6 @@ This is the hot path of Python: what NumPy would say about dtypes and shapes is 
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -362,8 +361,3 @@ def leaf(buffer: Any) -> Node:
 def flush() -> None:
     """Evaluate all that this thread has pending and someone can still see."""
     local.recorder.flush()
-
-
-def size_of(shape: Shape) -> int:
-    """Return the number of elements of an array of this shape."""
-    return math.prod(shape)
