@@ -21,7 +21,7 @@ from tiledarray.graph import Node
 from tiledarray.recorder import live_pending
 
 HOST = Target("cpu", 2)
-DEVICE = Target("cuda", 132)
+DEVICE = Target("cuda", 132, contract=True)
 TARGETS = {"cpu": HOST, "cuda": DEVICE}
 
 

@@ -34,7 +34,7 @@ def test_defaults():
     assert settings["device"] == "auto"
     assert settings["compile"] == "background"
     assert settings["cache_bytes"] == 2**30
-    assert settings["contract"] is False
+    assert settings["contract"] == "auto"
     assert 0 < settings["pool_bytes"] <= config.memory_bytes() // 4
     assert isinstance(settings["cache_dir"], Path)
 

@@ -35,7 +35,7 @@ threads: int
 cache_dir: Path
 cache_bytes: int
 pool_bytes: int
-contract: bool
+contract: bool | str
 verify: bool
 cut: int
 
@@ -102,6 +102,15 @@ def _flag(value: Any) -> bool:
     raise ValueError("must be True or False")
 
 
+def _contraction(value: Any) -> bool | str:
+    if value == "auto":
+        return "auto"
+    try:
+        return _flag(value)
+    except ValueError:
+        raise ValueError("must be 'auto', True or False") from None
+
+
 def _folder(value: Any) -> Path:
     if isinstance(value, (str, os.PathLike)) and str(value):
         return Path(value).expanduser().absolute()
@@ -137,8 +146,10 @@ SETTINGS: Mapping[str, Setting] = {
                 "Size that the folder of compiled kernels may reach."),
         Setting("pool_bytes", _bytes, lambda: memory_bytes() // 4,
                 "Host memory that may be kept for reuse after its arrays have died."),
-        Setting("contract", _flag, lambda: False,
-                "Whether a * b + c may round once (fused multiply-add) where NumPy rounds twice."),
+        Setting("contract", _contraction, lambda: "auto",
+                "Whether a * b + c may round once (fused multiply-add) where NumPy rounds twice: "
+                "'auto' (on a GPU, and never where rounded products would cancel to zero), True "
+                "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
         Setting("cut", _whole(1), lambda: 400,

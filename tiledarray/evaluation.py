@@ -128,7 +128,7 @@ def _planned(
 def target_of(device: Device) -> Target:
     """What the planner knows of a device."""
     if device.kind == "cuda":
-        return Target("cuda", device.properties.multiprocessors)
+        return Target("cuda", device.properties.multiprocessors, contract=bool(config.contract))
     return Target("cpu", config.threads or host.available_cpus_remembered())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.target import Target
-from tiledarray.ops import elementwise, movement, reduction
+from tiledarray.ops import arithmetic, elementwise, movement, reduction
 from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
 
 SMALL_REDUCTION = 8
@@ -235,6 +235,38 @@ def cast_to_same(builder, op, attrs, args, shape, dtype):  # type: ignore[no-unt
     return None
 
 
+def _factors(arg: Any) -> tuple[Any, Any] | None:
+    """What a float product is the product of."""
+    if not isinstance(arg, Value) or arg.op not in (arithmetic.multiply, arithmetic.square):
+        return None
+    if arg.dtype.name not in ("float32", "float64") or set(arg.attrs) != {arg.dtype}:
+        return None
+    return arg.args[0], arg.args[-1]
+
+
+def product_with_sum(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+    """Round a product once, together with the sum that alone uses it (a fused multiply-add).
+
+    Of two products neither: rounded each by itself they may cancel to zero (``x*y - z*w``,
+    ``b*b - 4*a*c``), rounded one only they leave a remainder of either sign.  Squares only add up.
+    """
+    if not builder.target.contract or op not in (arithmetic.add, arithmetic.subtract):
+        return None
+    factors = [_factors(arg) for arg in args]
+    both = factors[0] is not None and factors[1] is not None
+    if both and (op is arithmetic.subtract or args[0] is args[1]
+                 or any(left is not right for left, right in factors)):
+        return None
+    for place, product in enumerate(args):
+        if factors[place] is not None and set(attrs) == {product.dtype} and (
+                product.shape == shape and product.number not in builder.shared):
+            fused = (arithmetic.multiply_add if op is arithmetic.add
+                     else (arithmetic.multiply_subtract, arithmetic.subtract_product)[place])
+            return builder.make(fused, (dtype,) * 3, (*factors[place], args[1 - place]), shape,
+                                dtype)
+    return None
+
+
 RULES: dict[type[Op], tuple[Rule, ...]] = {
     Reshape: (
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
@@ -243,7 +275,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
                 unroll_small_reduction),
     AxisView: (view_of_nothing_moved,),
-    Elementwise: (cast_to_same,),
+    Elementwise: (cast_to_same, product_with_sum),
 }
 
 

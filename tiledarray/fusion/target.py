@@ -22,12 +22,13 @@ class Target:
     kind : "cpu" or "cuda"
     workers : int
         Host threads, or multiprocessors.
-    index_bits : int
-        Width of index arithmetic; 32 only where every offset fits.
+    contract : bool
+        Whether products are rounded together with the sums they go into.
     """
 
     kind: Literal["cpu", "cuda"]
     workers: int
+    contract: bool = False
 
     def holds_row(self, length: int, itemsize: int) -> bool:
         """Whether a row of that many elements stays on chip between passes."""

@@ -249,12 +249,19 @@ def _tile_host(kernel: Kernel) -> None:
     _count_blocks(schedule)
 
 
+def pairs(kernel: Kernel) -> bool:
+    """Whether a column kernel streams nothing: steps meet lanes that stay where they are."""
+    steps = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "step"]
+    return kernel.schedule.form == "column" and not any(
+        access.strides[-1] and any(access.strides[k] for k in steps)
+        for access in kernel.loads.values()
+    )
+
+
 def _column_widths(kernel: Kernel) -> tuple[int, ...]:
     """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
-    steps = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "step"]
-    if not any(access.strides[-1] and any(access.strides[k] for k in steps)
-               for access in kernel.loads.values()):
-        return (PAIR_LANES, 16)  # nothing is streamed: what is used at every step stays close
+    if pairs(kernel):
+        return (PAIR_LANES, 16)  # what is used at every step stays close
     large = any(cell.kind == "reduce" and (cell.value.op.name in ("deviation", "argmin", "argmax")
                                            or cell.dtype.kind == "c") for cell in kernel.cells)
     several = sum(cell.kind == "reduce" for cell in kernel.cells) > 2

@@ -97,7 +97,7 @@ def compile_source(
         ``"sm_80"``, ``"sm_90a"`` ...
     contract : bool, optional
         Whether ``a * b + c`` may become one fused multiply-add, which rounds once where NumPy
-        rounds twice.  Default: ``config.contract``.
+        rounds twice, wherever the compiler likes.  Default: whether ``config.contract`` is true.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def compile_source(
     reason = available()
     if reason is not None:
         raise errors.CompilerError(f"no CUDA compiler: {reason}", source=source, remedy=INSTALL)
-    options = _options(source, arch, config.contract if contract is None else contract)
+    options = _options(source, arch, config.contract is True if contract is None else contract)
     headers = _headers()
     key = cache.key("cuda", name, source, *headers.values(), *options, str(_MORE_REGISTERS),
                     _nvrtc_version())

@@ -58,8 +58,14 @@ def _text(op: Elementwise, dtype: _DType) -> tuple[str, bool]:
     return found, True
 
 
+def has_quick(op: Elementwise, in_dtypes: Sequence[_DType]) -> bool:
+    """Whether an op on operands of these loop dtypes has a text for most arguments."""
+    return bool(op.quick) and all(dtype == np.float32 for dtype in in_dtypes)
+
+
 def render(
-    op: Elementwise, in_dtypes: Sequence[_DType], out_dtype: _DType, names: Sequence[str]
+    op: Elementwise, in_dtypes: Sequence[_DType], out_dtype: _DType, names: Sequence[str],
+    *, quick: bool = False,
 ) -> str:
     """Return the C++ expression of ``op``, of exactly the type of ``out_dtype``.
 
@@ -72,8 +78,12 @@ def render(
         The node's dtype.
     names : sequence of str
         C++ names of the operands, of whatever type: each is cast to its loop dtype.
+    quick : bool
+        The text for most arguments, where the op has one.
     """
     text, widening = _text(op, in_dtypes[0])
+    if quick and has_quick(op, in_dtypes):
+        text = op.quick
     widened = widening and is_half(in_dtypes[0])
     values = {
         "T": "f32" if widened and is_half(out_dtype) else ctype(out_dtype)

@@ -92,10 +92,10 @@ def compiler() -> Compiler | None:
 
 
 def flags(contract: bool | None = None) -> tuple[str, ...]:
-    """Compiler options for kernels; ``contract`` defaults to ``config.contract``."""
+    """Compiler options for kernels; ``contract``: by default whether ``config.contract`` is true."""
     found = _required("")
     if contract is None:
-        contract = config.contract
+        contract = config.contract is True
     machine = ("-mcpu=native",) if platform.machine() in ("arm64", "aarch64") else (
         "-march=native", "-mprefer-vector-width=512",
     )  # fmt: skip
@@ -118,7 +118,7 @@ def compile_source(source: str, name: str, *, contract: bool | None = None) -> H
     name : str
         The ``extern "C"`` function to look up; also names the source in messages.
     contract : bool, optional
-        Whether ``a * b + c`` may be rounded once.  Default: ``config.contract``.
+        Whether ``a * b + c`` may be rounded once.  Default: whether ``config.contract`` is true.
 
     Raises
     ------

@@ -141,6 +141,9 @@ template <class R> TA_FN void m_sine_cosine(R x, R& sine, R& cosine) {
     cosine = m_cos(x);
 }
 #endif
+#if TA_DEVICE
+#include "quick.h"
+#endif
 TA_FN bool m_signbit(f32 x) { return (bits_of(x) >> 31) != 0; }
 TA_FN bool m_signbit(f64 x) { return (bits_of(x) >> 63) != 0; }
 TA_FN f32 m_ldexp(f32 x, i32 n) { return ::ldexpf(x, n); }

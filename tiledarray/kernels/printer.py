@@ -15,13 +15,15 @@ from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Cell, Param, Size, Terms
 from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
-from tiledarray.kernels.expression import ctype, render
+from tiledarray.kernels.expression import ctype, has_quick, render
 from tiledarray.kernels.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Reduction, Update
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
+UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
+QUICK = 12  # cost of divisions, roots ... for which the chunk is written twice
 
 DIVIDE = BY_NAME["divide"]
 
@@ -47,6 +49,7 @@ class Printer:
         self.params: dict[int, int] = {}  # numbered as met: equal texts compile once
         self.depth = 1
         self.arrays: set[Cell] = set()
+        self.quick = False
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
@@ -244,7 +247,7 @@ class Printer:
         if isinstance(op, Elementwise):
             names = [self.operand(arg, loop, u)
                      for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
-            return render(op, cell.value.attrs, cell.dtype, names)
+            return render(op, cell.value.attrs, cell.dtype, names, quick=self.quick)
         return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
 
     def _lane_offset(self, name: str, access: Strided) -> str:
@@ -331,12 +334,12 @@ class Printer:
         return [cell for cell in cells if cell.kind == "load"
                 and not (cell.held and min(self.needed[cell]) != number)]
 
-    def _together(self, number: int) -> int:
+    def _together(self, number: int, limit: int = UNROLLED) -> int:
         """Chunks of a reduction done side by side, so that several loads are under way."""
         work = sum(len(self._copies(cell)) for cell in self._pass_cells(number)
                    if cell.kind in ("load", "apply", "iota"))
         for together in (4, 2):
-            if work * self.schedule.width * together <= UNROLLED:
+            if work * self.schedule.width * together <= limit:
                 return together
         return 1
 
@@ -350,6 +353,20 @@ class Printer:
             if store.access.strides[-1] == 1:
                 offset = self._lane_offset(f"q{k}", store.access).replace("(j + v)", "j")
                 self.put(f"auto y{k} = storing<V>(q{k} + {offset});")
+        if self._worth_quick(cells, stores):
+            self.put("bool rare = false;")
+            self.quick = True
+            self._each_lane(cells, stores, number)
+            self.quick = False
+            with self.block("if (rare)"):
+                self._each_lane(cells, stores, number)
+        else:
+            self._each_lane(cells, stores, number)
+        for k, store in stores:
+            if store.access.strides[-1] == 1:
+                self.put(f"y{k}.flush(w);")
+
+    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
         with self.block("TA_EACH(v, w)"):
             self._lane_cells(cells, number)
             for k, store in stores:
@@ -358,9 +375,19 @@ class Printer:
                 for u in self._copies(cell):
                     self.put(f"r{cell.number}{self._suffix(u)}.add(v, "
                              f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
-        for k, store in stores:
-            if store.access.strides[-1] == 1:
-                self.put(f"y{k}.flush(w);")
+
+    def _worth_quick(self, cells: list[Cell], stores: list[tuple[int, Store]]) -> bool:
+        """Whether to try the texts for most arguments first, and the chunk again where they fail.
+
+        On a GPU only, in maps whose results are in registers until the chunk is done.
+        """
+        return (
+            self.device and self.schedule.form == "map"
+            and all(store.access.strides[-1] == 1 for _, store in stores)
+            and sum(cell.value.op.cost for cell in cells if cell.kind == "apply"
+                    and isinstance(cell.value.op, Elementwise)
+                    and has_quick(cell.value.op, cell.value.attrs)) >= QUICK
+        )
 
     def _suffix(self, u: int) -> str:
         return f"_{u}" if self.unroll > 1 else ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.place import reductions
+from tiledarray.fusion.tile import pairs
 from tiledarray.kernels.expression import ctype
 from tiledarray.kernels.layout import Slot
-from tiledarray.kernels.printer import Printer
+from tiledarray.kernels.printer import UNROLLED, UNROLLED_PAIRS, Printer
 
 
 class ColumnPrinter(Printer):
@@ -35,7 +36,12 @@ class ColumnPrinter(Printer):
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        together = 1 if rest else self._together(number)
+        alone = self.device and pairs(self.kernel)
+        limit = UNROLLED_PAIRS if alone else UNROLLED
+        together = 1 if rest else self._together(number, limit)
+        if alone:  # steps without a branch; threads past the end have nothing to do in them
+            self.put("if (w) {")
+            self.put("const Count<V> w{};")
         with self.block(f"steps<TX, TY, {together}>({self._range(first)}, "
                         f"[&](const idx k{first}) TA_LAMBDA",
                         "}, " + self._flush(sinks) + ");"):
@@ -46,6 +52,8 @@ class ColumnPrinter(Printer):
             for _ in rest:
                 self.depth -= 1
                 self.put("}")
+        if alone:
+            self.put("}")
         for cell in sinks:
             self.put(f"r{cell.number}.template finish<TX, TY>();")
         if self.schedule.splits > 1 and sinks:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tiledarray.ops.ufunc import ufunc
+from tiledarray.ops.ufunc import Loop, Operand, plain, result_dtype, ufunc
+
+
+def _common_rule(*operands: Operand) -> Loop:
+    common = result_dtype(*operands)
+    return (common,) * len(operands), common
+
 
 add = ufunc(np.add, {"b": "m_or(x, y)", "iu": "m_add(x, y)", "fc": "x + y"})
 subtract = ufunc(np.subtract, {"iu": "m_subtract(x, y)", "fc": "x - y"})
 multiply = ufunc(np.multiply, {"b": "m_and(x, y)", "iu": "m_multiply(x, y)", "fc": "x * y"})
-divide = ufunc(np.divide, "x / y", cost=4)
+divide = ufunc(np.divide, "x / y", cost=4, quick="quick_divide(x, y, rare)")
 floor_divide = ufunc(np.floor_divide, "m_floor_divide(x, y)", cost=20)
 remainder = ufunc(np.remainder, "m_remainder(x, y)", cost=20)
 fmod = ufunc(np.fmod, "m_fmod(x, y)", cost=20)
@@ -22,7 +30,9 @@ absolute = ufunc(np.absolute, "m_abs(x)")
 fabs = ufunc(np.fabs, "m_abs(x)")
 sign = ufunc(np.sign, "m_sign(x)", cost=2)
 square = ufunc(np.square, {"iu": "m_square(x)", "fc": "x * x"})
-reciprocal = ufunc(np.reciprocal, "m_reciprocal(x)", cost=4)
+reciprocal = ufunc(
+    np.reciprocal, "m_reciprocal(x)", cost=4, quick="quick_divide(1.f, x, rare)"
+)
 conjugate = ufunc(np.conjugate, {"c": "m_conjugate(x)", "*": "x"}, cost=0)
 
 rint = ufunc(np.rint, "m_rint(x)")
@@ -49,3 +59,22 @@ frexp_exponent = ufunc(
 )
 modf_fraction = ufunc(np.modf, "m_modf_fraction(x)", cost=4, name="modf_fraction")
 modf_integer = ufunc(np.modf, "m_trunc(x)", output=1, name="modf_integer")
+
+
+# A product and a sum rounded once: what the planner makes of the two where it may (`rewrite.py`).
+def _wide(x: Any) -> Any:
+    return x.astype(np.float64 if x.dtype == np.float32 else np.longdouble)
+
+
+multiply_add = plain(
+    "multiply_add", lambda xp, x, y, z, dtype: _wide(x) * _wide(y) + z,
+    {"f": "m_fma(x, y, z)"}, _common_rule, cost=2,
+)
+multiply_subtract = plain(
+    "multiply_subtract", lambda xp, x, y, z, dtype: _wide(x) * _wide(y) - z,
+    {"f": "m_fma(x, y, -z)"}, _common_rule, cost=2,
+)
+subtract_product = plain(
+    "subtract_product", lambda xp, x, y, z, dtype: z - _wide(x) * _wide(y),
+    {"f": "m_fma(-x, y, z)"}, _common_rule, cost=2,
+)

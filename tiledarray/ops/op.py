@@ -52,11 +52,15 @@ class Elementwise(Op):
         Rough arithmetic cost in flops; a transcendental function counts about 10.
     ufunc : numpy.ufunc or None
         Where the loop dtypes are asked for, if the op is a NumPy ufunc.
+    quick : str
+        Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
+        (``kernels/quick.h``), ``""`` if none.
     """
 
     expression: Expression = ""
     cost: int = 1
     ufunc: np.ufunc | None = None
+    quick: str = ""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

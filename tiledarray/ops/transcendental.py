@@ -8,22 +8,22 @@ from tiledarray.ops.op import Elementwise
 from tiledarray.ops.ufunc import ufunc
 
 
-def _function(function: np.ufunc, cost: int = 10) -> Elementwise:
+def _function(function: np.ufunc, cost: int = 10, quick: str = "") -> Elementwise:
     """Declare a function of one argument whose C++ name is ``m_`` and NumPy's name."""
-    return ufunc(function, f"m_{function.__name__}(x)", cost=cost)
+    return ufunc(function, f"m_{function.__name__}(x)", cost=cost, quick=quick)
 
 
 exp = _function(np.exp)
 exp2 = _function(np.exp2)
 expm1 = _function(np.expm1)
-log = _function(np.log)
+log = _function(np.log, quick="quick_log(x, rare)")
 log2 = _function(np.log2)
 log10 = _function(np.log10)
 log1p = _function(np.log1p)
 logaddexp = ufunc(np.logaddexp, "m_logaddexp(x, y)", cost=25)
 logaddexp2 = ufunc(np.logaddexp2, "m_logaddexp2(x, y)", cost=25)
 
-sqrt = _function(np.sqrt, cost=4)
+sqrt = _function(np.sqrt, cost=4, quick="quick_sqrt(x, rare)")
 cbrt = _function(np.cbrt)
 hypot = ufunc(np.hypot, "m_hypot(x, y)", cost=15)
 

@@ -30,6 +30,7 @@ def ufunc(
     cost: int = 1,
     output: int = 0,
     name: str = "",
+    quick: str = "",
 ) -> Elementwise:
     """Declare the op of a NumPy ufunc, or of one of its outputs.
 
@@ -44,6 +45,8 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
+    quick : str
+        As in `Elementwise`.
     """
     numpy_name = function.__name__
 
@@ -52,7 +55,7 @@ def ufunc(
             result = getattr(xp, numpy_name)(*in_loop_dtypes(xp, inputs, attrs))
             return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
-    op = Elementwise(name or numpy_name, reference, spread(expression), cost, function)
+    op = Elementwise(name or numpy_name, reference, spread(expression), cost, function, quick)
     if output:
         _output_of[op] = output
     return op
