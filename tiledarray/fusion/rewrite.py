@@ -253,17 +253,16 @@ def product_with_sum(builder, op, attrs, args, shape, dtype):  # type: ignore[no
     if not builder.target.contract or op not in (arithmetic.add, arithmetic.subtract):
         return None
     factors = [_factors(arg) for arg in args]
-    both = factors[0] is not None and factors[1] is not None
-    if both and (op is arithmetic.subtract or args[0] is args[1]
-                 or any(left is not right for left, right in factors)):
+    squares = [found is not None and found[0] is found[1] for found in factors]
+    if None not in factors and (
+            op is arithmetic.subtract or args[0] is args[1] or not all(squares)):
         return None
-    for place, product in enumerate(args):
-        if factors[place] is not None and set(attrs) == {product.dtype} and (
+    for place, (product, found) in enumerate(zip(args, factors, strict=True)):
+        if found is not None and set(attrs) == {product.dtype} and (
                 product.shape == shape and product.number not in builder.shared):
             fused = (arithmetic.multiply_add if op is arithmetic.add
                      else (arithmetic.multiply_subtract, arithmetic.subtract_product)[place])
-            return builder.make(fused, (dtype,) * 3, (*factors[place], args[1 - place]), shape,
-                                dtype)
+            return builder.make(fused, (dtype,) * 3, (*found, args[1 - place]), shape, dtype)
     return None
 
 

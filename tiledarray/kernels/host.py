@@ -92,7 +92,7 @@ def compiler() -> Compiler | None:
 
 
 def flags(contract: bool | None = None) -> tuple[str, ...]:
-    """Compiler options for kernels; ``contract``: by default whether ``config.contract`` is true."""
+    """Compiler options for kernels; products are contracted where ``config.contract`` is true."""
     found = _required("")
     if contract is None:
         contract = config.contract is True
