@@ -61,6 +61,8 @@ class Schedule:
         Elements by which tiles are shifted along the lanes (modulo a memory line).
     resident : int
         Blocks that a multiprocessor should have room for; 0 leaves it to the compiler.
+    quick : bool
+        Whether texts for most arguments are tried first (``kernels/device_math.h``).
     """
 
     axes: tuple[Axis, ...]
@@ -75,6 +77,7 @@ class Schedule:
     scratch_bytes: int = 0
     phase: Terms | None = None
     resident: int = 0
+    quick: bool = False
 
     @property
     def lane(self) -> Axis:

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from tiledarray.fusion.group import EXPENSIVE, Group
+from tiledarray.fusion.instructions import PAIR_BLOCKS, pairs, try_quick
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
 from tiledarray.fusion.target import Target
@@ -22,6 +23,7 @@ PAIR_LANES = 128
 SHORT_LANES = 16
 SHORT_ROWS = 64
 LONG_LANES = 256
+COLUMN_BLOCKS = 16  # for each multiprocessor
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -43,6 +45,7 @@ def tile(group: Group, target: Target) -> Kernel:
     _count_work(kernel)
     if target.kind == "cuda":
         _tile_device(kernel, target)
+        try_quick(kernel)
     else:
         _tile_host(kernel)
     return kernel
@@ -249,15 +252,6 @@ def _tile_host(kernel: Kernel) -> None:
     _count_blocks(schedule)
 
 
-def pairs(kernel: Kernel) -> bool:
-    """Whether a column kernel streams nothing: steps meet lanes that stay where they are."""
-    steps = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "step"]
-    return kernel.schedule.form == "column" and not any(
-        access.strides[-1] and any(access.strides[k] for k in steps)
-        for access in kernel.loads.values()
-    )
-
-
 def _column_widths(kernel: Kernel) -> tuple[int, ...]:
     """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
     if pairs(kernel):
@@ -336,7 +330,8 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         schedule.lane_tile = tx * width
         blocks = max(1, rows * -(-lane // schedule.lane_tile))
         if blocks < 8 * target.workers:
-            _split(kernel, 8 * 256 // tx, 16 * target.workers // blocks)
+            wanted = PAIR_BLOCKS if pairs(kernel) else COLUMN_BLOCKS
+            _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
     _count_blocks(schedule)
 
 

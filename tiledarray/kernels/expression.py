@@ -58,11 +58,6 @@ def _text(op: Elementwise, dtype: _DType) -> tuple[str, bool]:
     return found, True
 
 
-def has_quick(op: Elementwise, in_dtypes: Sequence[_DType]) -> bool:
-    """Whether an op on operands of these loop dtypes has a text for most arguments."""
-    return bool(op.quick) and all(dtype == np.float32 for dtype in in_dtypes)
-
-
 def render(
     op: Elementwise, in_dtypes: Sequence[_DType], out_dtype: _DType, names: Sequence[str],
     *, quick: bool = False,
@@ -82,7 +77,7 @@ def render(
         The text for most arguments, where the op has one.
     """
     text, widening = _text(op, in_dtypes[0])
-    if quick and has_quick(op, in_dtypes):
+    if quick and op.has_quick(in_dtypes):
         text = op.quick
     widened = widening and is_half(in_dtypes[0])
     values = {

@@ -74,7 +74,10 @@ TA_SCALAR float ldexpf(float, int) noexcept;
 #define TA_FORWARD_2(NAME, FUNCTION) \
     TA_FN f32 NAME(f32 x, f32 y) { return ::FUNCTION##f(x, y); } \
     TA_FN f64 NAME(f64 x, f64 y) { return ::FUNCTION(x, y); }
-TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
+#if !TA_DEVICE
+TA_FORWARD_1(m_exp, exp)
+#endif
+TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
 TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
 TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
 #if !TA_OWN_TRIGONOMETRY
@@ -118,6 +121,7 @@ TA_FN f64 near_reciprocal(f64 x) {
     r = m_fma(r, m_fma(-x, r, 1.0), r);
     return m_fma(r, m_fma(-x, r, 1.0), r);
 }
+#include "device_math.h"
 #else
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
 TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
@@ -140,9 +144,6 @@ template <class R> TA_FN void m_sine_cosine(R x, R& sine, R& cosine) {
     sine = m_sin(x);
     cosine = m_cos(x);
 }
-#endif
-#if TA_DEVICE
-#include "quick.h"
 #endif
 TA_FN bool m_signbit(f32 x) { return (bits_of(x) >> 31) != 0; }
 TA_FN bool m_signbit(f64 x) { return (bits_of(x) >> 63) != 0; }

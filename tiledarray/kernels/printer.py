@@ -15,7 +15,7 @@ from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Cell, Param, Size, Terms
 from tiledarray.fusion.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.plan import Kernel, Store, Strided
-from tiledarray.kernels.expression import ctype, has_quick, render
+from tiledarray.kernels.expression import ctype, render
 from tiledarray.kernels.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Reduction, Update
@@ -23,7 +23,6 @@ from tiledarray.ops.op import Elementwise, Reduction, Update
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
 UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
-QUICK = 12  # cost of divisions, roots ... for which the chunk is written twice
 
 DIVIDE = BY_NAME["divide"]
 
@@ -353,7 +352,7 @@ class Printer:
             if store.access.strides[-1] == 1:
                 offset = self._lane_offset(f"q{k}", store.access).replace("(j + v)", "j")
                 self.put(f"auto y{k} = storing<V>(q{k} + {offset});")
-        if self._worth_quick(cells, stores):
+        if self.schedule.quick:
             self.put("bool rare = false;")
             self.quick = True
             self._each_lane(cells, stores, number)
@@ -375,19 +374,6 @@ class Printer:
                 for u in self._copies(cell):
                     self.put(f"r{cell.number}{self._suffix(u)}.add(v, "
                              f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
-
-    def _worth_quick(self, cells: list[Cell], stores: list[tuple[int, Store]]) -> bool:
-        """Whether to try the texts for most arguments first, and the chunk again where they fail.
-
-        On a GPU only, in maps whose results are in registers until the chunk is done.
-        """
-        return (
-            self.device and self.schedule.form == "map"
-            and all(store.access.strides[-1] == 1 for _, store in stores)
-            and sum(cell.value.op.cost for cell in cells if cell.kind == "apply"
-                    and isinstance(cell.value.op, Elementwise)
-                    and has_quick(cell.value.op, cell.value.attrs)) >= QUICK
-        )
 
     def _suffix(self, u: int) -> str:
         return f"_{u}" if self.unroll > 1 else ""

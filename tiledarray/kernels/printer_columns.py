@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tiledarray.fusion.instructions import pairs
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.place import reductions
-from tiledarray.fusion.tile import pairs
 from tiledarray.kernels.expression import ctype
 from tiledarray.kernels.layout import Slot
 from tiledarray.kernels.printer import UNROLLED, UNROLLED_PAIRS, Printer

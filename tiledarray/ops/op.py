@@ -7,7 +7,7 @@ used by the op-by-op tier, by the tests and as the definition of what is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -54,13 +54,17 @@ class Elementwise(Op):
         Where the loop dtypes are asked for, if the op is a NumPy ufunc.
     quick : str
         Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
-        (``kernels/quick.h``), ``""`` if none.
+        (``kernels/device_math.h``), ``""`` if none.
     """
 
     expression: Expression = ""
     cost: int = 1
     ufunc: np.ufunc | None = None
     quick: str = ""
+
+    def has_quick(self, loops: Iterable[np.dtype[Any]]) -> bool:
+        """Whether there is such a text for operands of these loop dtypes."""
+        return bool(self.quick) and all(loop == np.float32 for loop in loops)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

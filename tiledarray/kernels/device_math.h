@@ -1,9 +1,23 @@
-// float32 functions for most arguments, on the device: no branch, no subroutine.
+// float32 functions of the device, included by math.h.
 //
-// Each sets `rare` where its result may be wrong (zeros, infinities, NaN, results out of the range
-// of normal numbers); a kernel then computes that chunk of lanes once more with the functions of
-// math.h.  So a division takes 5 instructions instead of 10, and the lanes of a chunk stay in one
-// basic block.  Included by math.h.
+// The `quick_` ones are for most arguments: no branch, no subroutine.  They set `rare` where the
+// result may be wrong (zeros, infinities, NaN, results out of the range of normal numbers); a
+// kernel then computes that chunk of lanes once more with the functions of math.h.  So a division
+// takes 5 instructions instead of 10, and the lanes of a chunk stay in one basic block.
+
+// 2^(x log2(e) / 2), squared: neither factor leaves the normal numbers where exp(x) is finite or
+// denormal.  What rounding the exponent (towards zero) has taken away comes back to first order;
+// the minimum stands in for the NaN that infinities leave there.
+TA_FN f32 m_exp(f32 x) {
+    f32 half, root;
+    asm("mul.rz.f32 %0, %1, %2;" : "=f"(half) : "f"(x), "f"(log2_e<f32> / 2));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(half));
+    f32 rest = m_fma(half, -2 * ln2<f32>, x);
+    rest = m_fma(half, 3.8093086e-09f, rest);  // what ln2 lacks
+    rest = ::fminf(rest, 0x1p-10f);
+    return m_fma(root, rest, root) * root;
+}
+TA_FN f64 m_exp(f64 x) { return ::exp(x); }
 
 TA_FN f32 near_root(f32 x) {
     f32 r;
