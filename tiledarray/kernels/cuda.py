@@ -34,6 +34,8 @@ _LOCAL = re.compile(r"(\d+) bytes lmem")
 # Tried in turn where a kernel spills: by itself the assembler sometimes keeps more blocks on a
 # multiprocessor than there are registers for.
 _MORE_REGISTERS = (["--ptxas-options=--register-usage-level=10"], ["-DTA_BLOCKS_RESIDENT=1"])
+# Before those, where the source itself asks for more blocks than these.
+_FEWER_BLOCKS = ["-DTA_BLOCKS_RESIDENT=4"]
 _TRAILER = b"\ntiledarray-report:"
 
 
@@ -113,7 +115,8 @@ def compile_source(
         raise errors.CompilerError(f"no CUDA compiler: {reason}", source=source, remedy=INSTALL)
     options = _options(source, arch, config.contract is True if contract is None else contract)
     headers = _headers()
-    key = cache.key("cuda", name, source, *headers.values(), *options, str(_MORE_REGISTERS),
+    key = cache.key("cuda", name, source, *headers.values(), *options,
+                    str((_FEWER_BLOCKS, *_MORE_REGISTERS)),
                     _nvrtc_version())
 
     def build(path: Path) -> None:
@@ -193,7 +196,8 @@ def _toolkit_headers() -> str | None:
 def _best(source: str, name: str, headers: Mapping[str, str], options: list[str]) -> bytes:
     """Build, again with more registers where a kernel spills; the first with the least spilled."""
     best, least = b"", -1
-    for more in ([], *_MORE_REGISTERS):
+    fewer = [_FEWER_BLOCKS] if "#define TA_RESIDENT" in source else []
+    for more in ([], *fewer, *_MORE_REGISTERS):
         built = _build(source, name, headers, [*options, *more])
         local = sum(report.local_bytes for report in _unpack(built)[1].values())
         if least < 0 or local < least:

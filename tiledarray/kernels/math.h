@@ -74,10 +74,7 @@ TA_SCALAR float ldexpf(float, int) noexcept;
 #define TA_FORWARD_2(NAME, FUNCTION) \
     TA_FN f32 NAME(f32 x, f32 y) { return ::FUNCTION##f(x, y); } \
     TA_FN f64 NAME(f64 x, f64 y) { return ::FUNCTION(x, y); }
-#if !TA_DEVICE
-TA_FORWARD_1(m_exp, exp)
-#endif
-TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
+TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
 TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
 TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
 #if !TA_OWN_TRIGONOMETRY

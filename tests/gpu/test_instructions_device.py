@@ -1,0 +1,78 @@
+"""Values of kernels that round products with their sums, or try quick texts, on a CUDA device."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.test_elementwise_kernels import random_values, special_values, ulps_apart
+from tiledarray import config
+from tiledarray.recorder import local
+
+pytestmark = pytest.mark.gpu
+
+SINGLE = numpy.dtype("f4")
+
+
+@pytest.fixture(autouse=True)
+def on_device():
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("no CUDA device")
+    local.recorder.reset()
+    with np.device("cuda"), config.override(compile="wait", verify=True):
+        yield
+    local.recorder.reset()
+
+
+def quotients_and_roots(np, x, y):
+    return np.sqrt(x), np.log(x), x / y, 1 / y, np.sqrt(x / y)
+
+
+@pytest.mark.parametrize("length", [4096, 4099])
+@pytest.mark.parametrize("specials", [False, True])
+def test_values_and_specials_are_numpys(length, specials):
+    random = numpy.random.default_rng(length)
+    x, y = (random_values(SINGLE, length, random) for _ in range(2))
+    if specials:  # at some places, so that chunks are mixed; every pair of them somewhere
+        chosen = special_values(SINGLE)
+        pairs = numpy.array(numpy.meshgrid(chosen, chosen)).reshape(2, -1)
+        places = random.permutation(length)[:pairs.shape[1]]
+        x[places], y[places] = pairs
+    with numpy.errstate(all="ignore"):
+        expected = quotients_and_roots(numpy, x, y)
+        found = [numpy.asarray(part)
+                 for part in quotients_and_roots(np, np.array(x), np.array(y))]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ulps_apart(ours, theirs).max() <= 4
+            both = (ours == 0) & (theirs == 0)
+            assert (numpy.signbit(ours) == numpy.signbit(theirs))[both].all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_cancels_in_numpy_cancels(dtype):
+    random = numpy.random.default_rng(1)
+    x, y, z = (random.normal(size=10_001).astype(dtype) for _ in range(3))
+    a, b, c = np.array(x), np.array(y), np.array(z)
+    a2, b2 = np.array(x), np.array(y)
+    assert not numpy.asarray(a * b - b2 * a2).any()
+    assert not numpy.asarray(a * b + (-a2) * b2).any()
+    assert not numpy.asarray(a * a - a2 * a2).any()
+    product = a * b
+    numpy.testing.assert_array_equal(numpy.asarray(product - product + c), z)
+    square = (a + 1j * b) * (a - 1j * b)
+    assert not numpy.asarray(square.imag).any()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_one_rounding_is_nearer_than_two(dtype):
+    random = numpy.random.default_rng(2)
+    x, y, z = (random.normal(size=10_001).astype(dtype) for _ in range(3))
+    wide = [part.astype(numpy.longdouble) for part in (x, y, z)]
+    a, b, c = np.array(x), np.array(y), np.array(z)
+    for found, exact in [(a * b + c, wide[0] * wide[1] + wide[2]),
+                         (a * b - c, wide[0] * wide[1] - wide[2]),
+                         (c - a * b, wide[2] - wide[0] * wide[1])]:
+        spacing = numpy.spacing(numpy.abs(exact.astype(dtype)))
+        assert (numpy.abs(numpy.asarray(found) - exact) <= 0.51 * spacing).all()
+    with config.override(contract=False):
+        numpy.testing.assert_array_equal(numpy.asarray(a * b + c), x * y + z)
