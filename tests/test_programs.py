@@ -12,6 +12,7 @@ import tiledarray
 from tests.plans import DEVICE, HOST, planned
 from tests.programs import Program, difference, run, shortened, write_program
 from tiledarray import config, evaluation
+from tiledarray.kernels import chain
 from tiledarray.kernels.program import print_kernel
 from tiledarray.recorder import local
 
@@ -53,6 +54,14 @@ def check_chunk(first, *, longest=40, **settings):
 @pytest.mark.parametrize("first", chunks(200))
 def test_op_by_op(first):
     check_chunk(first, compile="never")
+
+
+@pytest.mark.parametrize("first", chunks(200))
+def test_op_by_op_in_blocks(first, monkeypatch):
+    monkeypatch.setattr(chain, "BLOCK", 24)  # so that small arrays have several
+    monkeypatch.setattr(chain, "WORTH_CHAINING", 2)
+    monkeypatch.setattr(chain, "WORTH_THREADS", 0)
+    check_chunk(3000 + first, compile="never", threads=2)
 
 
 @pytest.mark.parametrize("first", chunks(60))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class TiledArrayWarning(UserWarning):
@@ -71,3 +72,11 @@ class DeviceNotFound(TiledArrayError, RuntimeError):
 
 class UnknownSetting(TiledArrayError, ValueError, AttributeError):
     """There is no setting of that name."""
+
+
+class NodeFailed(Exception):
+    """A recorded operation could not be computed; the cause says why."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(node)
+        self.node = node

@@ -17,14 +17,14 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from tiledarray import config
-from tiledarray.errors import CompilerError, OutOfMemory, TiledArrayWarning
+from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
 from tiledarray.execution import Executable, counters, spent
 from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.trace import Trace, trace
 from tiledarray.graph import Node, location
 from tiledarray.kernels import cuda, host
-from tiledarray.kernels.reference import compute
+from tiledarray.kernels.reference import OpByOp
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
 from tiledarray.runtime.buffer import Buffer
@@ -83,6 +83,8 @@ def _evaluate(targets: list[Node], device: Device) -> None:
         started = perf_counter()
         run_reference(traced.nodes, targets)
         spent["op by op"] += perf_counter() - started
+        if executable.wanted:
+            executable.compile_in_background()  # not before: the compiler would take a processor
         for node in targets:
             node.buffer.plan = executable
 
@@ -161,10 +163,10 @@ def _decide(executable: Executable, traced: Trace) -> bool:
         return _compile(executable)
     executable.met += 1
     seconds, much_memory = _reference_cost(executable, traced)
-    if not executable.queued and (seconds > COMPILE_SECONDS or much_memory):
+    if not executable.wanted and (seconds > COMPILE_SECONDS or much_memory):
         return _compile(executable)
     if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
-        executable.compile_in_background()
+        executable.wanted = True
     return False
 
 
@@ -269,22 +271,15 @@ def _told_where(error: _Error, node: Node) -> _Error:
 
 def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     """Compute the targets op by op; ``nodes`` is everything below them, inputs first."""
-    last_use = {x: k for k, node in enumerate(nodes) for x in node.inputs if type(x) is Node}
-    wanted = set(targets)
-    values: dict[Node, Any] = {}
-    for number, node in enumerate(nodes):
-        if node.buffer is None:
-            inputs = [_value_of(x, values) for x in node.inputs]
-            try:
-                values[node] = compute(node, node.device.xp, inputs)
-            except MemoryError as error:
-                raise _told_where(_no_room(node), node) from error
-            except Exception as error:
-                _told_where(error, node)
-                raise
-        for x in node.inputs:
-            if type(x) is Node and last_use[x] == number and x not in wanted:
-                values.pop(x, None)
+    threads = config.threads or host.available_cpus_remembered()
+    try:
+        values = OpByOp(nodes, targets, threads).run()
+    except NodeFailed as failed:
+        node, error = failed.node, failed.__cause__
+        assert error is not None
+        if isinstance(error, MemoryError):
+            raise _told_where(_no_room(node), node) from error
+        raise _told_where(error, node) from error.__cause__
     for node in targets:
         if node.buffer is None:
             node.buffer = _owned(values[node], node)
@@ -298,13 +293,6 @@ def _no_room(node: Node) -> OutOfMemory:
         f"no memory on {node.device} for an array of {nbytes:,} bytes", nbytes=nbytes,
         remedy="delete arrays that are no longer needed, use a smaller dtype, or work in parts",
     )
-
-
-def _value_of(operand: Any, values: dict[Node, Any]) -> Any:
-    """A scalar itself; of a node the array, computed just now or before."""
-    if type(operand) is not Node:
-        return operand
-    return operand.buffer.array if operand.buffer is not None else values[operand]
 
 
 def _owned(array: Any, node: Node) -> Buffer:

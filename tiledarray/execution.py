@@ -276,7 +276,7 @@ class Executable:
         self.params: list[Any] = []
         self.ready = not plan.kernels
         self.failure: BaseException | None = None
-        self.queued = False
+        self.wanted = self.queued = False
         self.met = 0
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)

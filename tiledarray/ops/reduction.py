@@ -52,5 +52,6 @@ def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
     centred = array - xp.mean(array, axis=axes, dtype=accumulate, keepdims=True)
     if centred.dtype.kind == "c":
         centred = abs(centred)
-    total = xp.sum(centred * centred, axis=axes)
+    centred *= centred
+    total = xp.sum(centred, axis=axes)
     return xp.asarray(total).astype(dtype, copy=False).reshape(shape)

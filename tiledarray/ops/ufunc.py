@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def spread(expression: Expression) -> Expression:
     return {kind: text for kinds, text in expression.items() for kind in kinds}
 
 
-def in_loop_dtypes(xp: Any, inputs: tuple[Any, ...], loops: tuple[_DType, ...]) -> list[Any]:
+def in_loop_dtypes(xp: Any, inputs: Sequence[Any], loops: tuple[_DType, ...]) -> list[Any]:
     """Return the inputs as arrays of the loop dtypes."""
     return [xp.asarray(x, loop) for x, loop in zip(inputs, loops, strict=True)]
 

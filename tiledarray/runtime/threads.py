@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,32 @@ class ThreadPool:
             raise ValueError(f"a thread pool needs at least one thread, not {threads}")
         self._library.ta_threads(threads)
         self.threads = threads
+
+
+_helpers: dict[int, ThreadPoolExecutor] = {}  # by process: a forked child has no threads
+
+
+def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
+    """Call ``work`` with each of the arguments, each in a Python thread of its own, and wait.
+
+    The calling thread takes the first.  What one of them raised is raised when all have ended.
+    """
+    first, *others = arguments
+    if not others:
+        return work(first)
+    helpers = _helpers.get(os.getpid())
+    if helpers is None:
+        _helpers.clear()
+        helpers = _helpers[os.getpid()] = ThreadPoolExecutor(
+            available_cpus(), thread_name_prefix="tiledarray")
+    started = [helpers.submit(work, argument) for argument in others]
+    try:
+        work(first)
+    finally:
+        wait(started)
+    for future in started:
+        future.result()
+    return None
 
 
 def hold_at_fork(lock: Any) -> None:
