@@ -23,10 +23,10 @@ from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.trace import Trace, trace
 from tiledarray.graph import Node, location
-from tiledarray.kernels import cuda, host
-from tiledarray.kernels.reference import OpByOp
+from tiledarray.kernels import cuda, host, reference
+from tiledarray.kernels.parts import Part, cost, nbytes, parts_of
 from tiledarray.ops.elementwise import has_kernel
-from tiledarray.ops.op import Elementwise, Item, Leaf, Library, Update
+from tiledarray.ops.op import Library, Update
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
 from tiledarray.runtime.threads import hold_at_fork
@@ -37,8 +37,6 @@ _Error = TypeVar("_Error", bound=BaseException)
 PLANS_REMEMBERED = 1024
 COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
-REFERENCE_BYTES_PER_SECOND = 12e9
-REFERENCE_FLOPS_PER_SECOND = 4e9
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
@@ -76,12 +74,16 @@ def _evaluate(targets: list[Node], device: Device) -> None:
     except UnsupportedDtypeError:
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return
-    if executable.ready or _decide(executable, traced):
+    if executable.ready:
+        _run(executable, traced, targets)
+        return
+    parts = parts_of(traced.nodes, targets)
+    if _decide(executable, parts):
         _run(executable, traced, targets)
     else:
         counters["op by op"] += 1
         started = perf_counter()
-        run_reference(traced.nodes, targets)
+        _run_parts(parts, targets)
         spent["op by op"] += perf_counter() - started
         if executable.wanted:
             executable.compile_in_background()  # not before: the compiler would take a processor
@@ -131,7 +133,12 @@ def target_of(device: Device) -> Target:
     """What the planner knows of a device."""
     if device.kind == "cuda":
         return Target("cuda", device.properties.multiprocessors, contract=bool(config.contract))
-    return Target("cpu", config.threads or host.available_cpus_remembered())
+    return Target("cpu", host_threads())
+
+
+def host_threads() -> int:
+    """Threads that share the work on the host."""
+    return config.threads or host.available_cpus_remembered()
 
 
 def _donatable(traced: Trace) -> frozenset[int]:
@@ -150,7 +157,7 @@ def _donatable(traced: Trace) -> frozenset[int]:
 # ---- tiers ---------------------------------------------------------------------------------
 
 
-def _decide(executable: Executable, traced: Trace) -> bool:
+def _decide(executable: Executable, parts: Sequence[Part]) -> bool:
     """Whether to run kernels now (compiling them first if need be), or op by op."""
     problem = compiler_problem(executable.device)
     if problem is not None:
@@ -162,7 +169,9 @@ def _decide(executable: Executable, traced: Trace) -> bool:
     if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
         return _compile(executable)
     executable.met += 1
-    seconds, much_memory = _reference_cost(executable, traced)
+    seconds, largest = cost(parts, host_threads())
+    least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
+    much_memory = largest > max(AMPLE_BYTES, 2 * least)
     if not executable.wanted and (seconds > COMPILE_SECONDS or much_memory):
         return _compile(executable)
     if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
@@ -195,32 +204,6 @@ def _warn(message: str, once: str = "") -> None:
     if (once or message) not in _warned:
         _warned.add(once or message)
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
-
-
-def _reference_cost(executable: Executable, traced: Trace) -> tuple[float, bool]:
-    """Seconds that op by op would take, roughly, and whether it needs far more memory."""
-    moved = flops = largest = 0
-    for node in traced.nodes:
-        if node.buffer is not None or isinstance(node.op, (Leaf, Library, Item)):
-            continue
-        size = 1
-        for n in node.shape:
-            size *= n
-        read = sum(_nbytes(x) for x in node.inputs if type(x) is Node)
-        moved += size * node.dtype.itemsize + read
-        if isinstance(node.op, Elementwise):
-            flops += size * node.op.cost
-        largest = max(largest, size * node.dtype.itemsize)
-    seconds = moved / REFERENCE_BYTES_PER_SECOND + flops / REFERENCE_FLOPS_PER_SECOND
-    least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
-    return seconds, largest > max(AMPLE_BYTES, 2 * least)
-
-
-def _nbytes(node: Node) -> int:
-    size = node.dtype.itemsize
-    for n in node.shape:
-        size *= n
-    return size
 
 
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
@@ -271,9 +254,12 @@ def _told_where(error: _Error, node: Node) -> _Error:
 
 def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     """Compute the targets op by op; ``nodes`` is everything below them, inputs first."""
-    threads = config.threads or host.available_cpus_remembered()
+    _run_parts(parts_of(nodes, targets), targets)
+
+
+def _run_parts(parts: Sequence[Part], targets: Sequence[Node]) -> None:
     try:
-        values = OpByOp(nodes, targets, threads).run()
+        values = reference.run(parts, host_threads())
     except NodeFailed as failed:
         node, error = failed.node, failed.__cause__
         assert error is not None
@@ -288,9 +274,9 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
 
 
 def _no_room(node: Node) -> OutOfMemory:
-    nbytes = _nbytes(node)
+    size = nbytes(node)
     return OutOfMemory(
-        f"no memory on {node.device} for an array of {nbytes:,} bytes", nbytes=nbytes,
+        f"no memory on {node.device} for an array of {size:,} bytes", nbytes=size,
         remedy="delete arrays that are no longer needed, use a smaller dtype, or work in parts",
     )
 
