@@ -111,7 +111,7 @@ class Chain:
         self._axis, self._rows = _cut(shape)
         self._inputs: list[tuple[int, np.ndarray]] = []
         targets = self._allocate(nodes, values, stored)
-        computed = [node for node in nodes if not isinstance(node.op, Update)]
+        computed = _eagerly([node for node in nodes if not isinstance(node.op, Update)], targets)
         self._template: list[Any] = [None] * len(computed)  # a block's values: steps', then others
         places: dict[Any, int] = {node: k for k, node in enumerate(computed)}
         self._steps = [
@@ -246,6 +246,40 @@ def _call(node: Node, dropped: int) -> Callable[..., Any]:
         attrs = (tuple(axis - dropped for axis in attrs[0]), attrs[1])
     return lambda *operands, out: np.copyto(
         out, op.reference(np, *operands, attrs=attrs, shape=out.shape, dtype=dtype))
+
+
+def _eagerly(nodes: Sequence[Node], kept: Collection[Node]) -> list[Node]:
+    """Put what is the last to read a value (none of ``kept``) as early as it can be.
+
+    Nodes come in the order in which their results are needed: of two sums over the same terms,
+    the second would find all terms waiting.
+    """
+    inputs = {node: [x for x in dict.fromkeys(node.inputs) if type(x) is Node] for node in nodes}
+    readers: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for x in inputs[node]:
+            if x in readers:
+                readers[x].append(node)
+    unread = {node: len(found) for node, found in readers.items()}
+    missing = {node: sum(x in readers for x in inputs[node]) for node in nodes}
+    order: dict[Node, None] = {}
+    for first in nodes:
+        ready = [first]
+        while ready:
+            node = ready.pop()
+            if node in order:
+                continue
+            order[node] = None
+            for x in inputs[node]:
+                if x in unread:
+                    unread[x] -= 1
+            for reader in readers[node]:
+                missing[reader] -= 1
+                if not missing[reader] and any(
+                    unread.get(x) == 1 and x not in kept for x in inputs[reader]
+                ):
+                    ready.append(reader)
+    return list(order)
 
 
 def _share_slots(steps: Sequence[Step]) -> list[int]:

@@ -5,6 +5,7 @@ A ufunc with several outputs is several ops: ``OUTPUTS_BY_UFUNC`` has them in or
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 
 import numpy as np
@@ -45,4 +46,9 @@ KERNEL_DTYPES = frozenset({
 
 def has_kernel(*dtypes: np.dtype) -> bool:
     """Whether kernels can compute in all of these dtypes."""
-    return all(dtype.name in KERNEL_DTYPES and dtype.isnative for dtype in dtypes)
+    return all(map(_has_kernel, dtypes))
+
+
+@functools.lru_cache(256)
+def _has_kernel(dtype: np.dtype) -> bool:
+    return dtype.name in KERNEL_DTYPES and dtype.isnative
