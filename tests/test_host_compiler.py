@@ -25,8 +25,10 @@ def folder(tmp_path):
 @pytest.fixture
 def fresh():
     """Forget the compiler before and after."""
+    host._command.cache_clear()
     host.compiler.cache_clear()
     yield
+    host._command.cache_clear()
     host.compiler.cache_clear()
 
 
@@ -162,6 +164,7 @@ def test_a_compiler_named_by_cxx(fresh, monkeypatch, tmp_path):
     mine = tmp_path / "mine"
     mine.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
     mine.chmod(mine.stat().st_mode | stat.S_IXUSR)
+    host._command.cache_clear()
     host.compiler.cache_clear()
     monkeypatch.setenv("CXX", f"'{mine}' -DANY=1")
     assert host.compiler().command == (str(mine), "-DANY=1")

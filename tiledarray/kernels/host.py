@@ -70,7 +70,7 @@ def available() -> str | None:
     """Why the host's kernels cannot be compiled, or ``None`` where they can."""
     if sys.platform == "win32":
         return "compiling host kernels is not supported on Windows"
-    if compiler() is None:
+    if _command() is None:
         wanted = os.environ.get("CXX")
         named = f"CXX={wanted} is not a program, and " if wanted else ""
         return f"{named}there is no c++, g++ or clang++ on the PATH"
@@ -78,8 +78,8 @@ def available() -> str | None:
 
 
 @functools.cache
-def compiler() -> Compiler | None:
-    """Return the compiler in use: ``$CXX``, else the first of c++, g++, clang++ there is.
+def _command() -> tuple[str, ...] | None:
+    """Return what calls the compiler: ``$CXX``, else the first of c++, g++, clang++ there is.
 
     ``CXX`` may hold a command with arguments, such as ``ccache g++``.
     """
@@ -87,8 +87,15 @@ def compiler() -> Compiler | None:
         program, *arguments = shlex.split(wanted) or [""]
         path = shutil.which(program) if program else None
         if path is not None:
-            return _probe((path, *arguments))
+            return path, *arguments
     return None
+
+
+@functools.cache
+def compiler() -> Compiler | None:
+    """Return the compiler in use; the first call runs it, to ask for its version."""
+    found = _command()
+    return None if found is None else _probe(found)
 
 
 def flags(contract: bool | None = None) -> tuple[str, ...]:

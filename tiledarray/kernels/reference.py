@@ -6,6 +6,7 @@ It needs no compiler, starts at once, and is the definition of what every kernel
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +15,15 @@ import numpy as np
 
 from tiledarray.errors import NodeFailed
 from tiledarray.graph import Node
-from tiledarray.kernels.chain import Chain, updated, value_of
+from tiledarray.kernels.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.kernels.parts import Part
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import empty, strided_view
-from tiledarray.ops.op import Update
+from tiledarray.ops.op import Reduction, Update
 from tiledarray.runtime.buffer import host_pool
+from tiledarray.runtime.threads import together
+
+WORTH_SHARING = 128  # columns
 
 
 def _references_of_a_local() -> int:
@@ -60,7 +64,7 @@ def run(parts: Sequence[Part], threads: int) -> dict[Node, Any]:
         else:
             node = part.nodes[0]
             try:
-                values[node] = _computed(node, values, part.dead)
+                values[node] = _computed(node, values, part.dead, threads)
             except Exception as error:
                 raise NodeFailed(node) from error
         for node in part.dead:
@@ -68,8 +72,10 @@ def run(parts: Sequence[Part], threads: int) -> dict[Node, Any]:
     return values
 
 
-def _computed(node: Node, values: dict[Node, Any], dead: Sequence[Node]) -> Any:
+def _computed(node: Node, values: dict[Node, Any], dead: Sequence[Node], threads: int) -> Any:
     if node.device.kind == "cpu":
+        if threads > 1 and _has_columns(node):
+            return _reduced(node, value_of(node.inputs[0], values), threads)
         if isinstance(node.op, Update):
             return _updated(node, values, dead)
         if node.op is empty and has_kernel(node.dtype):
@@ -93,3 +99,32 @@ def _updated(node: Node, values: dict[Node, Any], dead: Sequence[Node]) -> Any:
     array, region = updated(node, value_of(old, values))
     region[...] = written
     return array
+
+
+def _has_columns(node: Node) -> bool:
+    """Whether it is a large reduction that keeps a last axis, long enough to be shared out."""
+    if not isinstance(node.op, Reduction):
+        return False
+    operand, (axes, accumulate) = node.inputs[0], node.attrs
+    last = len(operand.shape) - 1
+    return (
+        last not in axes and operand.shape[last] >= WORTH_SHARING
+        and math.prod(operand.shape) >= WORTH_CHAINING
+        and accumulate in (None, operand.dtype) and has_kernel(operand.dtype)
+    )
+
+
+def _reduced(node: Node, array: np.ndarray, threads: int) -> np.ndarray:
+    """Reduce parts of the last axis at the same time; NumPy adds up each column on its own."""
+    result = np.empty(node.shape, node.dtype)
+    width = -(-node.shape[-1] // threads)
+
+    def reduce(first: int) -> None:
+        columns = slice(first, first + width)
+        part = result[..., columns]
+        with np.errstate(all="ignore"):
+            part[...] = node.op.reference(
+                np, array[..., columns], attrs=node.attrs, shape=part.shape, dtype=node.dtype)
+
+    together(reduce, range(0, node.shape[-1], width))
+    return result
