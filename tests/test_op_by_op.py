@@ -150,6 +150,41 @@ def test_small_writes_do_not_copy_the_array(monkeypatch):
     numpy.testing.assert_array_equal(x.numpy(), expected)
 
 
+def test_an_evaluated_array_is_written_where_it_lies():
+    x = np.array(data(SHAPE)) + 1
+    np.evaluate(x)
+    pointer = x.node.buffer.pointer
+    x[2] = 4
+    x[3] = 5
+    np.evaluate(x)
+    assert x.node.buffer.pointer == pointer
+    copy = x.copy()
+    x[4] = 6
+    np.evaluate(x, copy)
+    expected = data(SHAPE) + 1
+    expected[2:4] = [[4], [5]]
+    numpy.testing.assert_array_equal(copy.numpy(), expected)
+    expected[4] = 6
+    numpy.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_a_failure_after_a_write_in_place_loses_nothing():
+    x = np.array(data(SHAPE)) + 1
+    np.evaluate(x)
+    before = x * 2
+    x[3] += 5
+    after = x[3] * 2
+    powers = np.arange(4) - 2
+    wrong = powers**powers
+    with pytest.raises(ValueError, match="negative integer powers"):
+        np.evaluate(x, before, after, wrong)
+    expected = data(SHAPE) + 1
+    numpy.testing.assert_array_equal(before.numpy(), expected * 2)
+    expected[3] += 5
+    numpy.testing.assert_array_equal(after.numpy(), expected[3] * 2)
+    numpy.testing.assert_array_equal(x.numpy(), expected)
+
+
 # ---- parts and memory -------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import tiledarray
 from tests.plans import DEVICE, HOST, planned
 from tests.programs import Program, difference, run, shortened, write_program
 from tiledarray import config, evaluation
-from tiledarray.kernels import chain
+from tiledarray.kernels import chain, reference
 from tiledarray.kernels.program import print_kernel
 from tiledarray.recorder import local
 
@@ -61,6 +61,8 @@ def test_op_by_op_in_blocks(first, monkeypatch):
     monkeypatch.setattr(chain, "BLOCK", 24)  # so that small arrays have several
     monkeypatch.setattr(chain, "WORTH_CHAINING", 2)
     monkeypatch.setattr(chain, "WORTH_THREADS", 0)
+    monkeypatch.setattr(reference, "WORTH_CHAINING", 2)
+    monkeypatch.setattr(reference, "WORTH_SHARING", 2)
     check_chunk(3000 + first, compile="never", threads=2)
 
 

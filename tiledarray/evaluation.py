@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -77,13 +77,14 @@ def _evaluate(targets: list[Node], device: Device) -> None:
     if executable.ready:
         _run(executable, traced, targets)
         return
+    given = {traced.nodes[k] for k in _donatable(traced)} if traced.updates else ()
     parts = parts_of(traced.nodes, targets)
     if _decide(executable, parts):
         _run(executable, traced, targets)
     else:
         counters["op by op"] += 1
         started = perf_counter()
-        _run_parts(parts, targets)
+        _run_parts(parts, targets, given)
         spent["op by op"] += perf_counter() - started
         if executable.wanted:
             executable.compile_in_background()  # not before: the compiler would take a processor
@@ -257,9 +258,11 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     _run_parts(parts_of(nodes, targets), targets)
 
 
-def _run_parts(parts: Sequence[Part], targets: Sequence[Node]) -> None:
+def _run_parts(
+    parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node] = ()
+) -> None:
     try:
-        values = reference.run(parts, host_threads())
+        values = reference.run(parts, host_threads(), given)
     except NodeFailed as failed:
         node, error = failed.node, failed.__cause__
         assert error is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from tiledarray.errors import NodeFailed
 from tiledarray.graph import Node
 from tiledarray.kernels.chain import WORTH_CHAINING, Chain, updated, value_of
-from tiledarray.kernels.parts import Part
+from tiledarray.kernels.parts import Part, operands
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import empty, strided_view
 from tiledarray.ops.op import Reduction, Update
@@ -46,8 +46,17 @@ def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:
     return xp.asarray(result)
 
 
-def run(parts: Sequence[Part], threads: int) -> dict[Node, Any]:
+def run(parts: Sequence[Part], threads: int, given: Collection[Node] = ()) -> dict[Node, Any]:
     """Compute the parts in order; return the arrays of what is not dead in the end.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    threads : int
+        Host threads that share the work.
+    given : collection of Node
+        Leaves that nothing else refers to: an update may write in their memory.  It is marked as
+        computed at once, so that it is not done twice should a later part fail.
 
     Raises
     ------
@@ -55,6 +64,7 @@ def run(parts: Sequence[Part], threads: int) -> dict[Node, Any]:
         Caused by what NumPy or CuPy raised.
     """
     values: dict[Node, Any] = {}
+    given = set(given)
     for part in parts:
         if part.space is not None:
             chain = Chain(part.space, part.nodes, values, part.stored)
@@ -64,32 +74,50 @@ def run(parts: Sequence[Part], threads: int) -> dict[Node, Any]:
         else:
             node = part.nodes[0]
             try:
-                values[node] = _computed(node, values, part.dead, threads)
+                if isinstance(node.op, Update) and node.device.kind == "cpu":
+                    mine = {x for x in part.dead if x in values or _may_be_lost(x, given, parts)}
+                    result = _updated(node, values, mine)
+                else:
+                    result = _computed(node, values, threads)
             except Exception as error:
                 raise NodeFailed(node) from error
+            if node.buffer is None:
+                values[node] = result
+            else:
+                given.add(node)
+            del result
         for node in part.dead:
             values.pop(node, None)
     return values
 
 
-def _computed(node: Node, values: dict[Node, Any], dead: Sequence[Node], threads: int) -> Any:
+def _may_be_lost(leaf: Node, given: Collection[Node], parts: Sequence[Part]) -> bool:
+    """Whether a leaf may be overwritten: it is not needed to try again what else is pending."""
+    readers = (node for part in parts for node in part.nodes if leaf in operands(node))
+    return leaf in given and len(list(readers)) == 1
+
+
+def _computed(node: Node, values: dict[Node, Any], threads: int) -> Any:
     if node.device.kind == "cpu":
         if threads > 1 and _has_columns(node):
             return _reduced(node, value_of(node.inputs[0], values), threads)
-        if isinstance(node.op, Update):
-            return _updated(node, values, dead)
         if node.op is empty and has_kernel(node.dtype):
             return host_pool.array(node.shape, node.dtype)[0]
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     return compute(node, node.device.xp, inputs)
 
 
-def _updated(node: Node, values: dict[Node, Any], dead: Sequence[Node]) -> Any:
+def _updated(node: Node, values: dict[Node, Any], mine: Collection[Node]) -> Any:
     """Write in the old value's array if this update alone refers to it, else in a new one."""
     old, new, *starts = node.inputs
     axes, steps, shape = node.attrs
     written = value_of(new, values)
-    if old in dead and old in values:
+    if old in mine and old.buffer is not None and old.buffer.exclusive():
+        array = old.buffer.array
+        strided_view(array, axes, steps, tuple(starts), shape)[...] = written
+        node.buffer, node.inputs = old.buffer, ()
+        return array
+    if old in mine and old.buffer is None:
         array = values.pop(old)
         alone = array.flags.owndata or isinstance(array.base, ctypes.Array)
         if alone and array.flags.writeable and sys.getrefcount(array) == _ALONE:
@@ -108,8 +136,8 @@ def _has_columns(node: Node) -> bool:
     operand, (axes, accumulate) = node.inputs[0], node.attrs
     last = len(operand.shape) - 1
     return (
-        last not in axes and operand.shape[last] >= WORTH_SHARING
-        and math.prod(operand.shape) >= WORTH_CHAINING
+        math.prod(operand.shape) >= WORTH_CHAINING
+        and last not in axes and operand.shape[last] >= WORTH_SHARING
         and accumulate in (None, operand.dtype) and has_kernel(operand.dtype)
     )
 
