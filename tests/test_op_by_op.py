@@ -156,6 +156,7 @@ def test_an_evaluated_array_is_written_where_it_lies():
     pointer = x.node.buffer.pointer
     x[2] = 4
     x[3] = 5
+    x[3] += 0
     np.evaluate(x)
     assert x.node.buffer.pointer == pointer
     copy = x.copy()
@@ -172,12 +173,15 @@ def test_a_failure_after_a_write_in_place_loses_nothing():
     x = np.array(data(SHAPE)) + 1
     np.evaluate(x)
     before = x * 2
+    small = x[3, :4] * 2
     x[3] += 5
     after = x[3] * 2
     powers = np.arange(4) - 2
     wrong = powers**powers
+    late = small + wrong
     with pytest.raises(ValueError, match="negative integer powers"):
-        np.evaluate(x, before, after, wrong)
+        np.evaluate(x, before, after, late)
+    numpy.testing.assert_array_equal(small.numpy(), (data(SHAPE) + 1)[3, :4] * 2)
     expected = data(SHAPE) + 1
     numpy.testing.assert_array_equal(before.numpy(), expected * 2)
     expected[3] += 5

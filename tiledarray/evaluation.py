@@ -261,9 +261,12 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
 def _run_parts(
     parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node] = ()
 ) -> None:
+    values: dict[Node, Any] = {}
     try:
-        values = reference.run(parts, host_threads(), given)
+        reference.run(parts, values, host_threads(), given)
     except NodeFailed as failed:
+        if given:  # they may be overwritten, so what was computed from them is kept
+            _keep(values)
         node, error = failed.node, failed.__cause__
         assert error is not None
         if isinstance(error, MemoryError):
@@ -273,6 +276,16 @@ def _run_parts(
         if node.buffer is None:
             node.buffer = _owned(values[node], node)
     for node in targets:
+        node.inputs = ()
+
+
+def _keep(values: dict[Node, Any]) -> None:
+    """Let nodes have their values."""
+    for node, value in values.items():
+        if isinstance(value, tuple):
+            node.buffer = tuple(node.device.wrap(part, copy=True) for part in value)
+        elif node.buffer is None:
+            node.buffer = _owned(value, node)
         node.inputs = ()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tiledarray.errors import NodeFailed
 from tiledarray.graph import Node
 from tiledarray.kernels.chain import WORTH_CHAINING, Chain, updated, value_of
-from tiledarray.kernels.parts import Part, operands
+from tiledarray.kernels.parts import Part
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import empty, strided_view
 from tiledarray.ops.op import Reduction, Update
@@ -46,12 +46,15 @@ def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:
     return xp.asarray(result)
 
 
-def run(parts: Sequence[Part], threads: int, given: Collection[Node] = ()) -> dict[Node, Any]:
-    """Compute the parts in order; return the arrays of what is not dead in the end.
+def run(parts: Sequence[Part], values: dict[Node, Any], threads: int,
+        given: Collection[Node] = ()) -> None:
+    """Compute the parts in order.
 
     Parameters
     ----------
     parts : sequence of Part
+    values : dict
+        Given empty; the arrays of what is not dead are there in the end, and should a part fail.
     threads : int
         Host threads that share the work.
     given : collection of Node
@@ -63,7 +66,6 @@ def run(parts: Sequence[Part], threads: int, given: Collection[Node] = ()) -> di
     NodeFailed
         Caused by what NumPy or CuPy raised.
     """
-    values: dict[Node, Any] = {}
     given = set(given)
     for part in parts:
         if part.space is not None:
@@ -75,7 +77,7 @@ def run(parts: Sequence[Part], threads: int, given: Collection[Node] = ()) -> di
             node = part.nodes[0]
             try:
                 if isinstance(node.op, Update) and node.device.kind == "cpu":
-                    mine = {x for x in part.dead if x in values or _may_be_lost(x, given, parts)}
+                    mine = {x for x in part.dead if x in values or x in given}
                     result = _updated(node, values, mine)
                 else:
                     result = _computed(node, values, threads)
@@ -88,13 +90,6 @@ def run(parts: Sequence[Part], threads: int, given: Collection[Node] = ()) -> di
             del result
         for node in part.dead:
             values.pop(node, None)
-    return values
-
-
-def _may_be_lost(leaf: Node, given: Collection[Node], parts: Sequence[Part]) -> bool:
-    """Whether a leaf may be overwritten: it is not needed to try again what else is pending."""
-    readers = (node for part in parts for node in part.nodes if leaf in operands(node))
-    return leaf in given and len(list(readers)) == 1
 
 
 def _computed(node: Node, values: dict[Node, Any], threads: int) -> Any:
