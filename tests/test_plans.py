@@ -269,7 +269,7 @@ def test_a_shifted_read_of_a_sum_is_separate_for_a_reason():
 
 @pytest.mark.parametrize(("target", "length", "reason"), [
     (HOST, 1 << 19, "does not stay in a core's cache"),
-    (DEVICE, 1 << 15, "does not stay in a block's registers"),
+    (DEVICE, 1 << 15, "is too long for one block of threads"),
 ])
 def test_rows_too_long_to_keep_are_refused_with_the_numbers(target, length, reason):
     x = np.zeros((4, length))

@@ -133,7 +133,9 @@ def _planned(
 def target_of(device: Device) -> Target:
     """What the planner knows of a device."""
     if device.kind == "cuda":
-        return Target("cuda", device.properties.multiprocessors, contract=bool(config.contract))
+        limits = device.properties
+        return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
+                      contract=bool(config.contract))
     return Target("cpu", host_threads())
 
 

@@ -225,7 +225,8 @@ class CudaLaunch:
     def start(self, args: bytes) -> None:
         """Run it with arguments that have been packed before."""
         program = self.program
-        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1), 0, args)
+        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1),
+                             program.shared_bytes, args)
 
 
 Launch = HostLaunch | CudaLaunch
@@ -340,6 +341,9 @@ class Executable:
         args = ctypes.create_string_buffer(max(8, binding.packer.size))
         compiled = _compiled[self._target(), source_of(kernel, program)]
         if self.device.kind == "cuda":
+            if program.shared_limit:
+                compiled[0].limit_shared(
+                    program.shared_limit, self.device.properties.shared_bytes_per_multiprocessor)
             return CudaLaunch(kernel, program, binding, args, *compiled)
         grain = max(1, program.blocks // (8 * host.pool().threads))
         small = max(kernel.bytes_moved, kernel.flops) < SERIAL

@@ -101,7 +101,7 @@ class Replay:
 
         return LaunchGraph([
             Launch(launch.function, (launch.program.blocks, 1, 1), (launch.program.threads, 1, 1),
-                   0, args)
+                   launch.program.shared_bytes, args)
             for launch, args in zip(self._launches, self._args, strict=True)
             if isinstance(launch, CudaLaunch)
         ])

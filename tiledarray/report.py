@@ -407,13 +407,19 @@ class Reporter:
         needed, inner = passes_needed(kernel), inner_axes(kernel)
         computed = [cell for cell in kernel.cells if cell.kind in ("apply", "reduce", "iota")]
         held = [cell for cell in kernel.cells if cell.held]
-        again = [cell for cell in kernel.cells if not cell.held and len(needed[cell]) > 1
-                 and cell.axes & inner]
+        again = [cell for cell in kernel.cells if not cell.held and cell not in kernel.staged
+                 and len(needed[cell]) > 1 and cell.axes & inner]
         parts = [f"{len(computed) - sum(cell in held for cell in computed)} in registers"]
         if held:
             where = "registers" if self.executable.device.kind == "cuda" else (
                 f"scratch ({bytes_text(kernel.schedule.scratch_bytes)} a core)")
             parts.append(f"held in {where} between passes: {self._names(held)}")
+        if kernel.staged:
+            ahead = (f"{kernel.schedule.stages - 1} steps ahead" if kernel.schedule.stages
+                     else "once for all passes")
+            parts.append(f"copied into shared memory {ahead} "
+                         f"({bytes_text(kernel.schedule.shared_bytes)} a block): "
+                         f"{self._names(list(kernel.staged))}")
         loads = [cell for cell in again if cell.kind == "load"]
         if loads:
             parts.append(f"read again in each pass: {self._names(loads)}")

@@ -198,6 +198,15 @@ def test_much_shared_memory(backend, kibibytes):
     np.testing.assert_array_equal(backend.to_host(buffer), np.arange(size)[::-1])
 
 
+def test_a_limit_of_shared_memory_gives_way_to_what_a_block_needs(backend):
+    function = load(backend, REVERSE, "reverse")
+    function.limit_shared(16 << 10, backend.properties.shared_bytes_per_multiprocessor)
+    size = 64 * 256
+    buffer = backend.wrap(np.arange(size, dtype=np.int32))
+    function.launch((1, 1, 1), (256, 1, 1), 4 * size, struct.pack("qq", buffer.pointer, size))
+    np.testing.assert_array_equal(backend.to_host(buffer), np.arange(size)[::-1])
+
+
 def test_too_much_shared_memory_is_refused(backend):
     function = load(backend, REVERSE, "reverse")
     with pytest.raises(RuntimeError, match="shared memory"):

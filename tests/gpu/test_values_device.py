@@ -186,12 +186,20 @@ def test_a_long_row_is_shared_by_blocks_the_same_each_time():
     agrees(lambda np, x: ((x - 0.5).sum(), x.var(), x.max(), x.argmax()), x, scale=100)
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (64, 1024), (300, 10_000), (7, 40_000), (3, 100, 65)])
+@pytest.mark.parametrize("shape", [(5, 3), (64, 1024), (300, 10_000), (7, 40_000), (3, 100, 65),
+                                   (2000, 20), (301, 1001), (270, 30_000), (270, 70_000)])
 def test_rows_kept_and_rows_too_long(shape):
     x = numpy.random.default_rng(0).random(shape)
     for program in (test_plans.softmax, test_plans.layer_norm):
         agrees(program, x, scale=10)
         agrees(program, x.astype("f4"), scale=10)
+
+
+@pytest.mark.parametrize("columns", [3, 8, 64, 260, 1001])
+def test_variance_of_columns_far_from_zero(columns):
+    x = (1000 + numpy.random.default_rng(0).random((20_011, columns))).astype("f4")
+    found = numpy.asarray(np.array(x).var(axis=0))
+    numpy.testing.assert_allclose(found, x.astype("f8").var(axis=0), rtol=1e-5)
 
 
 # ---- writes, loops, devices ------------------------------------------------------------------

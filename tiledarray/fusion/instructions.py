@@ -7,6 +7,7 @@ from tiledarray.ops.op import Elementwise
 
 QUICK_COST = 12  # of divisions, roots, logarithms for which a chunk's text is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
+PAIR_THREADS = 64  # along the lanes
 PAIR_BLOCKS = 64  # for each multiprocessor: long blocks leave some idle at the end
 
 

@@ -1,7 +1,8 @@
 """Fourth pass: where each value of a kernel lives between the passes over its row.
 
 A value along the reduced axes that several passes need is either computed again from what it is
-made of, or *held*: in registers on a GPU, in a core's own scratch memory on the host.
+made of, or *held*: in registers on a GPU, in a core's own scratch memory on the host.  What is
+*staged* (`stage.py`) lies in a GPU's shared memory already.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def place(kernel: Kernel, target: Target) -> Kernel:
     budget = HELD_BYTES if target.kind == "cuda" else 1 << 30
     per_thread = schedule.chunks * schedule.width if target.kind == "cuda" else 0
     for cell in kernel.cells:
-        if len(needed[cell]) < 2 or not cell.axes & inner:
+        if len(needed[cell]) < 2 or not cell.axes & inner or cell in kernel.staged:
             continue
         cost = cell.value.op.cost if isinstance(cell.value.op, Elementwise) else 0
         worth = cost >= EXPENSIVE or (target.kind == "cuda" and cell.kind == "load")

@@ -63,6 +63,12 @@ class Schedule:
         Blocks that a multiprocessor should have room for; 0 leaves it to the compiler.
     quick : bool
         Whether texts for most arguments are tried first (``kernels/device_math.h``).
+    stages : int
+        Rounds of a staged load that shared memory has places for; 0 where nothing is staged.
+    shared_bytes : int
+        Shared memory of a block for staged loads.
+    shared_limit : int
+        Shared memory to take from a multiprocessor's cache at most; 0 leaves it to the driver.
     """
 
     axes: tuple[Axis, ...]
@@ -78,6 +84,9 @@ class Schedule:
     phase: Terms | None = None
     resident: int = 0
     quick: bool = False
+    stages: int = 0
+    shared_bytes: int = 0
+    shared_limit: int = 0
 
     @property
     def lane(self) -> Axis:
@@ -124,13 +133,18 @@ class Border:
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """One launch."""
+    """One launch.
+
+    ``staged`` are the loads that asynchronous copies bring into shared memory ahead of their use,
+    with the byte offset of each.
+    """
 
     group: Group
     schedule: Schedule
     loads: dict[Cell, Strided]
     stores: list[Store]
     positions: dict[Cell, Strided] = field(default_factory=dict)
+    staged: dict[Cell, int] = field(default_factory=dict)
     border: Border | None = None
     bytes_moved: int = 0
     flops: int = 0

@@ -5,25 +5,30 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.group import EXPENSIVE, Group
-from tiledarray.fusion.instructions import PAIR_BLOCKS, pairs, try_quick
+from tiledarray.fusion.group import Group
+from tiledarray.fusion.instructions import PAIR_BLOCKS, PAIR_THREADS, pairs, try_quick
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
+from tiledarray.fusion.stage import stage
 from tiledarray.fusion.target import Target
-from tiledarray.ops.op import Elementwise
 
 VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
 DEVICE_TILE = 1 << 12
-HELD_ELEMENTS = 16  # of a row, by one thread
+HELD_ELEMENTS = 32  # of a row, by one thread
+HELD_ELEMENT_BYTES = 128
 LINE = 32  # elements of a memory line, for the most common element of four bytes
 SPLIT = 1 << 16
 PAIR_LANES = 128
 SHORT_LANES = 16
 SHORT_ROWS = 64
 LONG_LANES = 256
+SPLIT_THREADS = 256  # of a block that has a part of a row
+SPLIT_BLOCKS = 8  # of those for each multiprocessor
+COLUMN_THREADS = 32  # along the lanes, where a block has the columns of a few lines
 COLUMN_BLOCKS = 16  # for each multiprocessor
+STAGED_BLOCKS = 2  # the same where loads are staged: as many as fit of the largest
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -290,7 +295,7 @@ def _has_transposed(kernel: Kernel) -> bool:
 
 def _tile_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
-    lane, rows = schedule.lane.size, schedule.rows
+    lane = schedule.lane.size
     schedule.width = _vector_width(kernel)
     width = schedule.width
     if schedule.form == "map":
@@ -306,42 +311,57 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
             schedule.resident = 4
             _occupy(schedule, 8 * target.workers)
     elif schedule.form == "row":
-        if _shared_between_rows(kernel):
-            schedule.unroll = 8
-        held = kernel.group.phases > 1
-        per_thread = _held_elements(kernel) // width if held else 4 if lane > 128 else 1
-        tx = _power(-(-lane // (width * max(1, per_thread))), 1, 1024 if held else 256)
-        schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
-        schedule.row_tile = schedule.threads[1] * schedule.unroll
-        schedule.chunks = max(1, -(-lane // (tx * width)))
-        blocks = max(1, -(-rows // schedule.row_tile))
-        if blocks < 4 * target.workers:
-            _split(kernel, 4096, 8 * target.workers // blocks)
-            if schedule.splits > 1:
-                schedule.threads = (256, 1)
-                schedule.row_tile = schedule.unroll
-                schedule.chunks = 1
+        _tile_device_rows(kernel, target)
     else:
-        if any(cell.value.op.name == "deviation" for cell in kernel.cells
-               if cell.kind == "reduce"):
-            schedule.width = width = 1  # it needs many registers a lane
-        tx = _power(-(-lane // width), 8, 64)
-        schedule.threads = (tx, 256 // tx)
-        schedule.lane_tile = tx * width
-        blocks = max(1, rows * -(-lane // schedule.lane_tile))
-        if blocks < 8 * target.workers:
-            wanted = PAIR_BLOCKS if pairs(kernel) else COLUMN_BLOCKS
-            _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
+        _tile_device_columns(kernel, target)
     _count_blocks(schedule)
 
 
+def _tile_device_rows(kernel: Kernel, target: Target) -> None:
+    schedule = kernel.schedule
+    lane, width = schedule.lane.size, schedule.width
+    if _shared_between_rows(kernel):
+        schedule.unroll = 8
+    held = kernel.group.phases > 1
+    per_thread = _held_elements(kernel) // width if held else 4 if lane > 128 else 1
+    least = _power(-(-lane // width), 1, 4)  # neighbours read whole sectors
+    tx = _power(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
+    schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
+    schedule.row_tile = schedule.threads[1] * schedule.unroll
+    schedule.chunks = max(1, -(-lane // (tx * width)))
+    blocks = max(1, -(-schedule.rows // schedule.row_tile))
+    if blocks < 4 * target.workers:
+        _split(kernel, 4096, SPLIT_BLOCKS * target.workers // blocks)
+        if schedule.splits > 1:
+            schedule.threads = (SPLIT_THREADS, 1)
+            schedule.row_tile = schedule.unroll
+            schedule.chunks = 1
+            if _split_axis(schedule) is schedule.lane:
+                unit = SPLIT_THREADS * width * 4  # whole rounds of a block, and no block without
+                share = -(-lane // (schedule.splits * unit)) * unit
+                schedule.splits = -(-lane // share)
+    stage(kernel, target)
+
+
 def _held_elements(kernel: Kernel) -> int:
-    """Elements of a held row for one thread: more where there is much to compute for each."""
-    reduced = kernel.group.reduced
-    heavy = any(isinstance(cell.value.op, Elementwise) and cell.value.op.cost >= EXPENSIVE
-                and cell.value.op.name != "divide"
-                for cell in kernel.cells if cell.kind == "apply" and cell.axes & reduced)
-    return 2 * HELD_ELEMENTS if heavy else HELD_ELEMENTS
+    """Elements of a row for one thread, so that one value of each can be held in registers."""
+    widest = max((cell.dtype.itemsize for cell in kernel.cells
+                  if cell.axes & kernel.group.reduced), default=1)
+    return min(HELD_ELEMENTS, HELD_ELEMENT_BYTES // widest)
+
+
+def _tile_device_columns(kernel: Kernel, target: Target) -> None:
+    schedule = kernel.schedule
+    most, wanted = (PAIR_THREADS, PAIR_BLOCKS) if pairs(kernel) else (COLUMN_THREADS, COLUMN_BLOCKS)
+    tx = _power(-(-schedule.lane.size // schedule.width), 8, most)
+    schedule.threads = (tx, 256 // tx)
+    schedule.lane_tile = tx * schedule.width
+    stage(kernel, target)
+    blocks = max(1, schedule.rows * -(-schedule.lane.size // schedule.lane_tile))
+    if kernel.staged:
+        wanted = STAGED_BLOCKS
+    if blocks < min(8, wanted // 2) * target.workers:
+        _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
 
 
 def _occupy(schedule: Schedule, wanted: int) -> None:

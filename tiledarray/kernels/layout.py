@@ -28,10 +28,17 @@ class Slot:
 
 @dataclass(slots=True)
 class Program:
-    """Printed kernel: ``text`` with ``NAME`` for its name, and the slots of ``Args`` in order."""
+    """Printed kernel: ``text`` with ``NAME`` for its name, and the slots of ``Args`` in order.
+
+    ``scratch_bytes`` are of a host thread, ``shared_bytes`` of a device's block (beside what the
+    text declares), ``shared_limit`` of a multiprocessor, which has the rest as cache (0: as many
+    as fit).
+    """
 
     text: str
     slots: list[Slot]
     blocks: int
     threads: int
     scratch_bytes: int
+    shared_bytes: int
+    shared_limit: int

@@ -5,7 +5,7 @@ A form (`printer_rows`, `printer_columns`, and the plain map) adds what it does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,7 +38,11 @@ class Printer:
         The fields of ``Args`` by name, in order.
     arrays : set of Cell
         Cells with a value for each lane of the chunk, kept over the loop over steps.
+    staged_place : str
+        Where in shared memory a staged chunk lies, as an expression of the loops around it.
     """
+
+    staged_place = ""
 
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
         self.kernel = kernel
@@ -92,7 +96,7 @@ class Printer:
         split_axis = next((k for k, a in enumerate(self.axes) if a.role == "step"),
                           len(self.axes) - 1)
         if self.schedule.splits > 1 and axis == split_axis:
-            unit = self.schedule.width * self.schedule.threads[0]
+            unit = self.schedule.width * self.schedule.threads[0] * self._together(1)
             unit = unit if self.axes[axis].role == "lane" else 1
             share = -(-self.axes[axis].size // self.schedule.splits)
             return f"piece(split, {self.size('share', -(-share // unit) * unit)}, " \
@@ -141,6 +145,11 @@ class Printer:
         number = self.params.setdefault(param.index, len(self.params))
         return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
+
+    def walk(self) -> None:
+        """Write the loop over the block's rows."""
+        with self.block("TA_ROWS(row, rows)"):
+            self.row()
 
     def row(self) -> None:
         """Write what a block does with one row."""
@@ -225,6 +234,18 @@ class Printer:
                     self.put(f"const Divisor {self._divisor(cell, u)} = "
                              f"divisor(cast<f32>({name}));")
 
+    def _declare_staged(self, macro: str) -> None:
+        """Declare the shared memory of staged loads."""
+        for cell, offset in self.kernel.staged.items():
+            self.put(f"{macro}({ctype(cell.dtype)}, s{cell.number}, {offset});")
+
+    def _fetch(self, cells: Iterable[Cell]) -> None:
+        """Ask for a chunk of each staged load."""
+        for cell in cells:
+            name = f"p{cell.number}"
+            offset = self._chunk_offset(name, self.kernel.loads[cell])
+            self.put(f"s{cell.number}.fetch({self.staged_place}, {name} + {offset}, w);")
+
     # ---- cells ------------------------------------------------------------------------------
 
     def _define(self, cell: Cell, u: int = 0, lanes: bool = False) -> None:
@@ -259,6 +280,10 @@ class Printer:
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
         return " + ".join(terms) or "0"
 
+    def _chunk_offset(self, name: str, access: Strided) -> str:
+        """Element offset of a chunk of lanes from the row's pointer."""
+        return self._lane_offset(name, access).replace("(j + v)", "j")
+
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
         many = len(self._copies(access=access)) > 1
@@ -280,10 +305,12 @@ class Printer:
             for u in copies:
                 suffix = f"_{u}" if len(copies) > 1 else ""
                 name = f"p{cell.number}"
-                offset = self._lane_offset(name, access).replace("(j + v)", "j")
-                count = ", w" if guarded else ""
-                self.put(f"const auto l{cell.number}{suffix} = "
-                         f"load<V>({name}{suffix} + {offset}{count});")
+                source = f"{name}{suffix} + {self._chunk_offset(name, access)}"
+                if cell in self.kernel.staged:
+                    value = f"s{cell.number}.load({self.staged_place}, {source})"
+                else:
+                    value = f"load<V>({source}{', w' if guarded else ''})"
+                self.put(f"const auto l{cell.number}{suffix} = {value};")
 
     def _iota(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
@@ -350,7 +377,7 @@ class Printer:
                   if s.sink.level == "full" and s.sink.cell.phase + 1 == max(number, 1)]
         for k, store in stores:
             if store.access.strides[-1] == 1:
-                offset = self._lane_offset(f"q{k}", store.access).replace("(j + v)", "j")
+                offset = self._chunk_offset(f"q{k}", store.access)
                 self.put(f"auto y{k} = storing<V>(q{k} + {offset});")
         if self.schedule.quick:
             self.put("bool rare = false;")

@@ -13,6 +13,14 @@ from tiledarray.kernels.printer import UNROLLED, UNROLLED_PAIRS, Printer
 class ColumnPrinter(Printer):
     """Each lane has accumulators of its own."""
 
+    staged_place = "place"
+
+    def walk(self) -> None:
+        """Every row by all threads."""
+        self._declare_staged("TA_STAGED_STEPS")
+        with self.block("TA_EVERY_ROW(row, rows)"):
+            self.row()
+
     def body(self) -> None:
         """Pass after pass over the steps."""
         cells = self.kernel.cells
@@ -42,8 +50,7 @@ class ColumnPrinter(Printer):
         if alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
-        with self.block(f"steps<TX, TY, {together}>({self._range(first)}, "
-                        f"[&](const idx k{first}) TA_LAMBDA",
+        with self.block(self._step_loop(number, first, together),
                         "}, " + self._flush(sinks) + ");"):
             for k in rest:
                 self.put(f"for (idx k{k} = 0; k{k} < {self.extent(k)}; ++k{k}) {{")
@@ -63,6 +70,18 @@ class ColumnPrinter(Printer):
                 self.put(f"x{cell.number}[v] = {self._reducer(cell)}::template "
                          f"value<{ctype(cell.dtype)}>(r{cell.number}.total[v]);")
             self._column_cells(number)
+
+    def _step_loop(self, number: int, axis: int, together: int) -> str:
+        """The loop over steps; staged loads are asked for some steps ahead."""
+        steps = self._range(axis)
+        staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
+        if not staged:
+            return f"steps<TX, TY, {together}>({steps}, [&](const idx k{axis}) TA_LAMBDA"
+        with self.block(f"const auto fetch{number} = "
+                        f"[&](const idx k{axis}, const idx place) TA_LAMBDA", "};"):
+            self._fetch(staged)
+        return (f"staged_steps<TX, TY, V, S>({steps}, fetch{number}, "
+                f"[&](const idx k{axis}, const idx place) TA_LAMBDA")
 
     def _column_cells(self, phase: int) -> None:
         """Cells per column, after the pass that made them known; plain ones ahead of them."""

@@ -12,6 +12,8 @@ from tiledarray.kernels.printer import Printer
 class RowPrinter(Printer):
     """Lanes are reduced; what a later pass needs again is held on chip."""
 
+    staged_place = "j"
+
     def body(self) -> None:
         """Pass after pass over the row."""
         steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
@@ -21,6 +23,8 @@ class RowPrinter(Printer):
             self.put("TA_SCRATCH")
         for cell in held:
             self.put(f"TA_HELD({ctype(cell.dtype)}, h{cell.number}, {self.extent(lane)});")
+        if self.kernel.staged:
+            self._stage_row(self._range(lane))
         for number in range(1, self.kernel.group.phases + 1):
             sinks = reductions(self.kernel.cells, number)
             for cell in sinks:
@@ -43,6 +47,14 @@ class RowPrinter(Printer):
             self._finish_rows(sinks)
             self._scalar_cells(phase=number)
         self._row_stores()
+
+    def _stage_row(self, lanes: str) -> None:
+        """Bring the row's staged loads into shared memory."""
+        self._declare_staged("TA_STAGED_ROW")
+        with self.block(f"lanes<TX, V, C>({lanes}, [&](const idx j, const auto w) TA_LAMBDA",
+                        "});"):
+            self._fetch(self.kernel.staged)
+        self.put("await_copies();")
 
     def _finish_rows(self, sinks: list[Cell]) -> None:
         split = self.schedule.splits > 1

@@ -58,13 +58,15 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
         '#include "tile.h"',
         f"struct Args {{ {fields} }};",
         f"enum {{ TX = {tx}, TY = {ty}, V = {schedule.width}, "
-        f"C = {schedule.chunks if device else 1} }};",
+        f"C = {schedule.chunks if device else 1}"
+        f"{f', S = {schedule.stages}' if schedule.stages else ''} }};",
         "TA_KERNEL(NAME, Args) {",
         "  TA_BLOCKS(block)",
     ]
     blocks = schedule.blocks + border_blocks(kernel, device=device)
     return Program("\n".join([*head, *printer.lines, "}", ""]), list(printer.slots.values()),
-                   blocks, tx * ty, schedule.scratch_bytes)
+                   blocks, tx * ty, schedule.scratch_bytes, schedule.shared_bytes,
+                   schedule.shared_limit)
 
 
 def _accesses(kernel: Kernel) -> list[Strided]:
@@ -92,5 +94,4 @@ def _print_blocks(printer: Printer) -> None:
     height = printer.size("row_tile", -(-schedule.row_tile // printer.unroll))
     groups = printer.size("row_groups", -(-schedule.rows // printer.unroll))
     printer.put(f"const Range rows = piece(t, {height}, {groups});")
-    with printer.block(f"{'TA_EVERY_ROW' if schedule.form == 'column' else 'TA_ROWS'}(row, rows)"):
-        printer.row()
+    printer.walk()

@@ -42,7 +42,7 @@ struct Count {  // a compile-time int
 #define TA_KERNEL(NAME, ARGS) extern "C" __global__ void TA_BOUNDS NAME(const ARGS a)
 #define TA_BLOCKS(b) \
   const idx b = blockIdx.x; \
-  const int tx = threadIdx.x % TX, ty = threadIdx.x / TX; \
+  const int tx = TY == 1 ? threadIdx.x : threadIdx.x % TX, ty = TY == 1 ? 0 : threadIdx.x / TX; \
   (void)tx; (void)ty;
 #define TA_LAMBDA
 #define TA_EACH(v, w) _Pragma("unroll") for (int v = 0; v < V; ++v) if (v < w)
@@ -52,6 +52,8 @@ struct Count {  // a compile-time int
 #define TA_SCRATCH
 #define TA_HELD(T, name, length) T name[C * V]
 #define TA_SLOT(j, c, v) ((c) * V + (v))
+#define TA_STAGED_ROW(T, name, offset) const Staged<T, V> name(offset, ty * (C * TX * V))
+#define TA_STAGED_STEPS(T, name, offset) const Staged<T, V> name(offset, threadIdx.x * V)
 
 template <class T, int N> struct alignas(sizeof(T) * N) Vector {
   T at[N];
@@ -159,6 +161,61 @@ TA_FN void steps(Range range, Body body, Flush flush) {
   flush();
 }
 
+// Copies that go on while the thread works: from memory into shared memory, where a thread reads
+// only what it asked for itself.  So no register holds what is under way, and no barrier is needed.
+// Places are aligned as memory is: a sector that lay across two would be read twice from L2.
+struct alignas(128) Line {
+  char bytes[128];
+};
+extern __shared__ Line shared_memory[];
+template <int BYTES> TA_FN void copy_async(void* to, const void* from) {
+  const unsigned place = unsigned(__cvta_generic_to_shared(to));
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES)
+                 : "memory");
+}
+TA_FN void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+TA_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> TA_FN void await_copies_before() {  // all but those of the last LATER commits
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
+template <class T, int V> struct Staged {  // chunks of an array, each at a place
+  T* places;
+  TA_MEMBER Staged(int offset, int first)
+      : places(reinterpret_cast<T*>(reinterpret_cast<char*>(shared_memory) + offset) + first) {}
+  TA_MEMBER void fetch(idx place, Constant<T> from, int count) const {
+    if (count == V) copy_async<sizeof(T) * V>(places + place, from.at);
+  }
+  template <class From> TA_MEMBER Loaded<T, V> load(idx place, From) const {
+    return ::load<V>(const_cast<const T*>(places) + place);
+  }
+};
+// body(k, place) for every TY-th step, S - 1 steps after fetch(k, place) has asked for its chunk.
+template <int TX, int TY, int V, int S, class Fetch, class Body, class Flush>
+TA_FN void staged_steps(Range range, Fetch fetch, Body body, Flush flush) {
+  enum { TURN = TX * TY * V };
+  idx k = range.begin + (TY == 1 ? 0 : threadIdx.x / TX), ahead = k;
+  _Pragma("unroll") for (int turn = 0; turn < S - 1; ++turn, ahead += TY) {
+    if (ahead < range.end) fetch(ahead, turn * TURN);
+    commit_copies();
+  }
+  int turn = 0, count = 0;
+  _Pragma("unroll 1") for (; k < range.end; k += TY, ahead += TY) {
+    if (ahead < range.end) fetch(ahead, turn == 0 ? (S - 1) * TURN : (turn - 1) * TURN);
+    commit_copies();
+    await_copies_before<S - 1>();
+    body(k, turn * TURN);
+    turn = turn == S - 1 ? 0 : turn + 1;
+    if (++count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  flush();
+}
+
 template <class T> TA_FN T shuffled(const T& x, int mask) {
   union Words {
     T value;
@@ -170,27 +227,30 @@ template <class T> TA_FN T shuffled(const T& x, int mask) {
     words.word[k] = __shfl_xor_sync(0xffffffffu, words.word[k], mask);
   return words.value;
 }
+// Merge the totals of N neighbouring threads of a warp, each pair in the same order on both sides.
+template <int N, class R> TA_FN void butterfly(typename R::Total& total) {
+  using Total = typename R::Total;
+  _Pragma("unroll") for (int mask = 1; mask < N; mask *= 2) {
+    const Total other = shuffled(total, mask);
+    const bool upper = threadIdx.x & mask;
+    const Total right = upper ? total : other;
+    total = upper ? other : total;
+    R::merge(total, right);
+  }
+}
 // Merge the totals of TX neighbouring threads; every one of them gets the result.
 template <int TX, class R> TA_FN typename R::Total across(typename R::Total total) {
   using Total = typename R::Total;
-  _Pragma("unroll") for (int mask = 1; mask < (TX < 32 ? TX : 32); mask *= 2) {
-    const Total other = shuffled(total, mask);
-    if (threadIdx.x & mask) {  // merge in the same order on both sides
-      Total left = other;
-      R::merge(left, total);
-      total = left;
-    } else {
-      R::merge(total, other);
-    }
-  }
-  if (TX > 32) {
-    __shared__ alignas(16) unsigned char memory[sizeof(Total) * (TX > 32 ? TX / 32 : 1)];
+  enum { WARPS = TX > 32 ? TX / 32 : 1 };
+  butterfly<TX / WARPS, R>(total);
+  if (WARPS > 1) {
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * WARPS];
     Total* parts = reinterpret_cast<Total*>(memory);
     __syncthreads();
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = total;
     __syncthreads();
-    total = parts[0];
-    for (int k = 1; k < TX / 32; ++k) R::merge(total, parts[k]);
+    total = parts[threadIdx.x % WARPS];
+    butterfly<WARPS, R>(total);
   }
   return total;
 }
@@ -236,7 +296,7 @@ template <class R, int V> struct ColumnAccumulator {
       parts[ty * TX + tx] = total[v];
       __syncthreads();
       Total sum = parts[tx];
-      for (int k = 1; k < TY; ++k) R::merge(sum, parts[k * TX + tx]);
+      _Pragma("unroll 1") for (int k = 1; k < TY; ++k) R::merge(sum, parts[k * TX + tx]);
       total[v] = sum;
     }
   }
@@ -244,25 +304,27 @@ template <class R, int V> struct ColumnAccumulator {
   template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
                                                    idx count, int w) {
     const int ty = threadIdx.x / TX;
-    _Pragma("unroll") for (int v = 0; v < V; ++v) {
-      total[v] = R::total();
-      if (v < w) for (idx k = ty; k < count; k += TY) R::merge(total[v], parts[k * stride + v]);
+    _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = R::total();
+    for (idx k = ty; k < count; k += TY) {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) {
+        if (v < w) R::merge(total[v], parts[k * stride + v]);
+      }
     }
   }
 };
 
-// True in every thread of the last of `count` blocks to arrive; leaves the counter at zero.
+// True in every thread of the last of `count` blocks to arrive; leaves the counter at zero.  One
+// thread's atomic operation releases what its block wrote and acquires what the others did.
 TA_FN bool last_to_arrive(unsigned* counter, idx count) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const unsigned before = atomicAdd(counter, 1u);
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     last = before + 1 == unsigned(count);
     if (last) *counter = 0;
   }
   __syncthreads();
-  if (last) __threadfence();
   return last;
 }
 template <int TX, class R> TA_FN typename R::Total merged(const typename R::Total* parts, idx count) {
@@ -334,6 +396,8 @@ TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, R
 #define TA_SCRATCH char* held = scratch;  // the same for every row
 #define TA_HELD(T, name, length) T* const name = take<T>(held, length)
 #define TA_SLOT(j, c, v) ((j) + (v))
+#define TA_STAGED_ROW(T, name, offset) const Staged<T> name
+#define TA_STAGED_STEPS(T, name, offset) const Staged<T> name
 
 template <class T> TA_FN T* take(char*& scratch, idx length) {
   T* taken = reinterpret_cast<T*>(scratch);
@@ -380,6 +444,17 @@ TA_FN void steps(Range range, Body body, Flush flush) {
     for (; k < leaf; ++k) body(k);
     flush();
   }
+}
+
+// What the device stages is read where it lies.
+template <class T> struct Staged {
+  TA_MEMBER void fetch(idx, const T*, int) const {}
+  TA_MEMBER const T* load(idx, const T* from) const { return from; }
+};
+TA_FN void await_copies() {}
+template <int TX, int TY, int V, int S, class Fetch, class Body, class Flush>
+TA_FN void staged_steps(Range range, Fetch, Body body, Flush flush) {
+  steps<TX, TY, 1>(range, [&](const idx k) TA_LAMBDA { body(k, 0); }, flush);
 }
 
 template <class R, int V> struct RowAccumulator {

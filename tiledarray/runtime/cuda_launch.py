@@ -26,6 +26,7 @@ ATTRIBUTE_SHARED_BYTES = 1
 ATTRIBUTE_LOCAL_BYTES = 3
 ATTRIBUTE_REGISTERS = 4
 ATTRIBUTE_MAX_DYNAMIC_SHARED_BYTES = 8
+ATTRIBUTE_SHARED_CARVEOUT = 9
 OUT_OF_MEMORY = 2
 DEVICE_LOST = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719}
 
@@ -190,6 +191,16 @@ class CudaFunction:
         )
         check(status, f"asking for {shared_bytes} bytes of shared memory for {self.name}")
         self._dynamic_limit = shared_bytes
+
+    def limit_shared(self, shared_bytes: int, available: int) -> None:
+        """Take only so much of a multiprocessor's memory as shared memory; the rest is L1 cache.
+
+        The driver takes the next larger size that the device knows, and more where one block
+        needs it.
+        """
+        percent = min(100, 100 * shared_bytes // available)
+        status = driver().cuFuncSetAttribute(self.handle, ATTRIBUTE_SHARED_CARVEOUT, percent)
+        check(status, f"limiting the shared memory of {self.name}")
 
     def blocks_per_multiprocessor(self, threads: int, shared_bytes: int = 0) -> int:
         """Occupancy: how many blocks of this kernel one multiprocessor holds at a time."""
