@@ -92,6 +92,7 @@ def test_the_host_rounds_as_numpy_does():
 def test_the_setting_decides():
     class Properties:
         multiprocessors = 132
+        shared_bytes_per_block = 227 << 10
 
     class Device:
         kind, properties = "cuda", Properties
