@@ -46,7 +46,7 @@ def test_counts() -> None:
 
 def test_constants_are_numpys_own() -> None:
     for name in ("float32", "int8", "pi", "newaxis", "nan", "errstate", "dtype", "bool", "generic",
-                 "exceptions", "testing", "ma", "iinfo", "s_", "vectorize", "nditer", "ScalarType"):
+                 "exceptions", "ma", "iinfo", "s_", "vectorize", "nditer", "ScalarType"):
         assert getattr(tiledarray, name) is getattr(numpy, name), name
 
 
@@ -117,3 +117,17 @@ def test_recording_a_ufunc_is_quick() -> None:
             add(array, array)
         best = min(best, (time.perf_counter() - start) / 300)
     assert best < 15e-6  # 3e-6 on a quiet machine
+
+
+def test_assertions_look_at_arrays() -> None:
+    testing = tiledarray.testing
+    array = tiledarray.arange(6.0).reshape(2, 3)
+    testing.assert_equal(array, numpy.arange(6.0).reshape(2, 3))
+    testing.assert_equal({"sum": [array.sum(), array]}, {"sum": [15.0, array]})
+    testing.assert_allclose(array + 1e-9, array, rtol=1e-6, atol=1e-8)
+    testing.assert_raises(TypeError, tiledarray.zeros, (2.5,))
+    for assertion in (testing.assert_equal, testing.assert_allclose, testing.assert_array_less):
+        with pytest.raises(AssertionError):
+            assertion(array + 1, array)
+    assert kind_of("testing.assert_equal") == "host"
+    assert kind_of("testing.assert_raises") == "constant"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import fallback, indexing, operators, protocols, recording, views
+from tiledarray.flags import Flags
 from tiledarray.flat import FlatIterator
 from tiledarray.handle import (
     SCALARS,
@@ -63,9 +64,7 @@ class TiledArray(Methods, Handle):
     def shape(self, shape: Any) -> None:
         wanted = views.new_shape(self.shape, _lengths(shape))
         if self._base is None:
-            # The array becomes a view of what it was: its own views find that by `origin`.
-            self._base = wrap(self._node)
-            self._steps = ()
+            self._become_view()
         elif views.reshaped_strides(self.shape, self.strides, self.itemsize, wanted) is None:
             raise AttributeError(
                 "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
@@ -117,14 +116,39 @@ class TiledArray(Methods, Handle):
         return self._base
 
     @property
-    def flags(self) -> Any:
-        """Memory layout, as NumPy's array would have it."""
-        stand_in = np.lib.stride_tricks.as_strided(
-            np.empty(1, f"V{self.itemsize}"), self.shape, self.strides
+    def flags(self) -> Flags:
+        """Memory layout, as NumPy's array would have it; ``flags.writeable`` can be assigned."""
+        return Flags(self)
+
+    def set_writable(self, writable: bool) -> None:
+        """Make the array read-only, or writable if what it is a view of is."""
+        if not writable and self._base is None:
+            self._become_view()
+        if not writable:
+            self._steps = views.extend(self._steps, views.Frozen())
+        elif views.is_frozen(self.steps[:-1]):
+            raise ValueError("cannot set WRITEABLE flag to True of this array")
+        elif views.is_frozen(self.steps):
+            self._steps = self._steps[:-1]
+
+    def _become_view(self) -> None:
+        """Make the array a view of what it was: its own views find that by `origin`."""
+        self._base = wrap(self._node)
+        self._steps = ()
+        self._root = self._base._node
+
+    @property
+    def data(self) -> memoryview:
+        """Read-only memory of a copy."""
+        return memoryview(self.numpy()).toreadonly()
+
+    @property
+    def ctypes(self) -> Any:
+        """Not there: C code could write into memory that other arrays share."""
+        raise AttributeError(
+            "TiledArray has no attribute 'ctypes', since its memory must not be written; "
+            "hand x.numpy().ctypes to C, and what it wrote back by x[...] = "
         )
-        if views.is_frozen(self.steps):
-            stand_in.flags.writeable = False
-        return stand_in.flags
 
     # Parts of it -------------------------------------------------------------------------------
 
@@ -197,7 +221,7 @@ class TiledArray(Methods, Handle):
     # Reading and writing -----------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is not tuple:
+        if not isinstance(key, tuple):
             key = (key,)
         if not indexing.is_basic(key):
             return self._take(key)
@@ -208,7 +232,7 @@ class TiledArray(Methods, Handle):
         return view_of(self, step)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if type(key) is not tuple:
+        if not isinstance(key, tuple):
             key = (key,)
         if not indexing.is_basic(key):
             self._put(key, value)
@@ -226,6 +250,9 @@ class TiledArray(Methods, Handle):
             self._put_by_numpy(key, value)
             return
         view_of(self, step).assign(new)
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
 
     def _take(self, key: tuple[Any, ...]) -> Any:
         node = self.node

@@ -40,6 +40,11 @@ def _is_foreign(kind: type) -> bool:
 is_foreign: Callable[[type], bool] = functools.lru_cache(maxsize=1024)(_is_foreign)
 
 
+def is_subclass(kind: type) -> bool:
+    """Whether this is a class of NumPy arrays with behaviour of its own, such as a matrix."""
+    return issubclass(kind, np.ndarray) and is_foreign(kind)
+
+
 def leave(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a ufunc of NumPy's with a foreign operand, whose type says what comes of it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable
@@ -160,7 +161,11 @@ class Shaping:
         return self.diagonal(offset, axis1, axis2).sum(axis=-1, dtype=dtype, out=out)
 
     def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-        """Return a view of the same elements, or a copy of their bytes as another dtype."""
+        """Return a view of the same elements, or a copy: of their bytes, or a NumPy subclass."""
+        if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray):
+            dtype, type = None, dtype
+        if type is not None and fallback.is_subclass(type):
+            return self.numpy().view(type) if dtype is None else self.numpy().view(dtype, type)
         if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
             return view_of(self, views.identity(self.shape))
         wanted = np.dtype(dtype)
@@ -286,6 +291,26 @@ class Copying:
         array.put(fallback.to_host(indices), fallback.to_host(values), mode)
         self.store(array)
 
+    def setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+        """Make the array read-only, or writable again."""
+        if align is not None and not align or uic:
+            raise ValueError("cannot set aligned or WRITEBACKIFCOPY flag: NumPy's memory alone has "
+                             "them")
+        if write is not None:
+            self.set_writable(bool(write))
+
+    def byteswap(self: Any, inplace: bool = False) -> Any:
+        """Return the array with the bytes of each element in reverse order."""
+        return fallback.call("byteswap", np.ndarray.byteswap, (self, inplace))
+
+    def getfield(self: Any, dtype: Any, offset: int = 0) -> Any:
+        """Return a copy of a part of each element."""
+        return fallback.call("getfield", np.ndarray.getfield, (self, dtype, offset))
+
+    def setfield(self: Any, val: Any, dtype: Any, offset: int = 0) -> None:
+        """Write a part of each element."""
+        fallback.call("setfield", np.ndarray.setfield, (self, val, dtype, offset))
+
     def to(self: Any, device: Any) -> Any:
         """Return the array on a device, such as ``"cuda"`` or ``"cpu"``; itself if it is there."""
         target = resolve(device)
@@ -344,6 +369,10 @@ class Looking:
     def dump(self: Any, file: Any) -> None:
         """Pickle the array into a file."""
         self.numpy().dump(file)
+
+    def dumps(self: Any) -> bytes:
+        """Return the pickled array."""
+        return self.numpy().dumps()
 
     def _scalar(self: Any) -> Any:
         if self.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,8 @@ def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
 
 def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
     """Apply the op where the other operand is neither an array of ours nor a Python scalar."""
+    if fallback.is_subclass(type(other)):
+        return _beside_subclass(op, self, other, reflected=reflected)
     if isinstance(other, (np.ndarray, np.generic)) and type(other).__module__ == "numpy":
         left = self.node
         try:
@@ -48,10 +51,14 @@ def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool
             pass
     elif _leaves_to_other(self, other) or _repeats(op, self, other):
         return NotImplemented
-    elif isinstance(other, np.ndarray) and not reflected and fallback.is_foreign(type(other)):
-        return NotImplemented  # as to a subclass, which NumPy asks first
     ufunc: Any = op.ufunc
     return fallback.leave(ufunc, (other, self) if reflected else (self, other), {})
+
+
+def _beside_subclass(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
+    """Apply an operator beside a matrix or a masked array: it says what that means."""
+    pair = (other, self) if reflected else (self, other)
+    return fallback.call(op.name, _OPERATORS[op.name], pair)
 
 
 def _by_numpy(op: Elementwise, *operands: Any) -> Any:
@@ -90,6 +97,8 @@ def _reflected(op: Elementwise) -> Method:
 
 def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
+        if fallback.is_subclass(type(other)):
+            return fallback.call(ufunc.__name__, ufunc, (self, other), {"out": self})
         result = forward(self, other)
         if result is NotImplemented or (self._base is None and not self._node.shape):
             return result  # NumPy's scalars are immutable; what holds the old one keeps it
@@ -198,6 +207,11 @@ _COMPARISONS = {
     "eq": "equal", "ne": "not_equal",
 }
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+
+
+_OPERATORS: dict[str, Method] = {
+    name: getattr(operator, f"__{short}__") for short, name in (_BINARY | _COMPARISONS).items()
+}
 
 
 def _methods() -> dict[str, Method]:

@@ -19,9 +19,22 @@ from tiledarray.signatures import UnsupportedDtypeError
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 
-def _others(values: Sequence[Any]) -> list[type]:
-    """Return the types that have operations of their own, which NumPy should try next."""
-    return [type(value) for value in values if fallback.is_foreign(type(value))]
+def _others(values: Sequence[Any]) -> list[Any]:
+    """Return the operands whose types have operations of their own, which come first."""
+    return [value for value in values if fallback.is_foreign(type(value))]
+
+
+def _by_others(
+    others: Sequence[Any], ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]
+) -> Any:
+    """Ask the other libraries' types among the operands, as NumPy would next."""
+    for other in others:
+        protocol = getattr(type(other), "__array_ufunc__", None)
+        if protocol is not None and not isinstance(other, np.ndarray):
+            result = protocol(other, ufunc, method, *inputs, **options)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
 
 
 def array_ufunc(
@@ -46,9 +59,11 @@ def array_ufunc(
                 return fallback.call(ufunc.__name__, ufunc, inputs)
     others = _others(inputs if out is None else (*inputs, *out))
     if others:
-        if not all(issubclass(kind, np.ndarray) for kind in others):
-            return NotImplemented
-        return _by_numpy(self, ufunc, method, inputs, out, options)
+        given = options if out is None else {**options, "out": out}
+        result = _by_others(others, ufunc, method, inputs, given)
+        if result is not NotImplemented:
+            return result
+        return _by_numpy(self, ufunc, method, inputs, out, options)  # they know NumPy's arrays
     if method == "__call__":
         return _call(self, ufunc, inputs, out, options)
     return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)

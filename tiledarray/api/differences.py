@@ -125,9 +125,10 @@ def _spacings(array: TiledArray, axes: tuple[int, ...], given: tuple[Any, ...]) 
             raise ValueError("when 1d, distances must match the length of the corresponding "
                              "dimension")
         # Evenly spaced places take the shorter formula, as in NumPy; that needs their values.
-        steps = np.diff(np.asarray(host(spacing)))
-        if steps.dtype.kind in "iu":
-            steps = steps.astype(np.float64)
+        positions = np.asarray(host(spacing))
+        if positions.dtype.kind in "iu":
+            positions = positions.astype(np.float64)  # their differences could wrap around
+        steps = np.diff(positions)
         found.append(steps[0] if (steps == steps[0]).all() else steps)
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tiledarray.api.host import written_back
 from tiledarray.api.registry import KINDS, public_name
+from tiledarray.handle import Handle, host_array
 from tiledarray.protocols import FUNCTIONS
 
 # Functions about dtypes, settings and files: they take no arrays of ours, and return none.
@@ -25,10 +26,17 @@ _PLAIN = frozenset((
     "test", "typename", "einsum_path", "seed", "bytes", "get_state", "set_state",
     "get_bit_generator", "set_bit_generator",
 ))
-# Submodules whose functions make arrays; the others are NumPy's own modules.
+# Functions of `numpy.testing` that compare values; the others take functions and names.
+_COMPARING = frozenset((
+    "assert_allclose", "assert_almost_equal", "assert_approx_equal", "assert_array_almost_equal",
+    "assert_array_almost_equal_nulp", "assert_array_compare", "assert_array_equal",
+    "assert_array_less", "assert_array_max_ulp", "assert_equal", "build_err_msg",
+    "print_assert_equal",
+))
+# Submodules whose functions make or take arrays; the others are NumPy's own modules.
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
-    "numpy.rec",
+    "numpy.rec", "numpy.testing",
 ))
 
 
@@ -40,6 +48,28 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
         return written_back(name, function, args, kwargs)
 
     return ours
+
+
+def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of NumPy's that looks at arrays of ours, and changes none."""
+
+    @functools.wraps(function)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # as NumPy's own, for pytest
+        return function(*_seen(args), **_seen(kwargs))
+
+    return ours
+
+
+def _seen(values: Any) -> Any:
+    """Return nested arguments with NumPy's arrays in place of ours, and its scalars."""
+    if isinstance(values, Handle):
+        return host_array(values)[()]
+    if type(values) in (tuple, list):
+        return type(values)(_seen(value) for value in values)
+    if type(values) is dict:
+        return {name: _seen(value) for name, value in values.items()}
+    return values
 
 
 def convert(name: str, value: Any) -> Any:
@@ -58,7 +88,10 @@ def convert(name: str, value: Any) -> Any:
         return value
     if ours is not None:
         return ours
-    if name.rpartition(".")[2] in _PLAIN:
+    prefix, _, last = name.rpartition(".")
+    if prefix == "testing":
+        return _looked_at(value) if last in _COMPARING else value
+    if last in _PLAIN:
         return value
     return wrap_function(name, value)
 
@@ -108,4 +141,7 @@ def kind_of(name: str) -> str:
     found = KINDS.get(public_name(value)) or KINDS.get(name)
     if found is not None:
         return found
-    return "constant" if name.rpartition(".")[2] in _PLAIN else "fallback"
+    prefix, _, last = name.rpartition(".")
+    if prefix == "testing":
+        return "host" if last in _COMPARING else "constant"
+    return "constant" if last in _PLAIN else "fallback"

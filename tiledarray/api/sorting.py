@@ -126,7 +126,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
 @implements(np.digitize, "library")
 def digitize(x: Any, bins: Any, right: bool = False) -> TiledArray:
     values, edges = arrays_of(x, bins)
-    refuse(values.dtype.kind == "c" or edges.ndim != 1)
+    refuse(values.dtype.kind == "c" or edges.dtype.kind == "c" or edges.ndim != 1)
     # NumPy checks the order of the edges at once.
     order = np.asarray(host(edges))
     steps = np.diff(order)
@@ -194,7 +194,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
         axis, shape = _reduced_shape(array, axis, keepdims)
         points: Any = tuple(wanted.tolist()) if wanted.ndim else wanted.item()
         # A q with a dtype of its own is strong; a Python number, or a list, is not.
-        strong = q if hasattr(q, "dtype") else points
+        strong = wanted if hasattr(q, "dtype") else points
         refuse(hasattr(q, "dtype") and wanted.dtype != np.float64)
         dtype = np.asarray(original(np.zeros(1, array.dtype), strong, method=method)).dtype
         attrs = options(q=points, axis=axis, method=method, keepdims=keepdims)
