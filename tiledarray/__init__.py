@@ -26,7 +26,7 @@ from tiledarray.api.pointwise import *
 from tiledarray.api.products import *
 from tiledarray.api.reductions import *
 from tiledarray.api.sorting import *
-from tiledarray.api.types import ndarray, ufunc
+from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.array import TiledArray
 from tiledarray.explain import explain
@@ -60,4 +60,4 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(_numpy)})
+    return sorted({*globals(), *(name for name in dir(_numpy) if not name.startswith("__"))})

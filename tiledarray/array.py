@@ -43,8 +43,9 @@ class TiledArray(Methods, Handle):
     from NumPy:
 
     - every array that owns its value is row-major;
-    - where NumPy returns a scalar there is an array without axes.  It converts as a scalar does,
-      and ``x += 1`` makes a new one, so what else refers to the old one keeps it;
+    - where NumPy returns a scalar there is an array without axes.  It converts as a scalar does
+      and is one to `isscalar`; ``x += 1`` makes a new one, so what else refers to the old one
+      keeps it;
     - such an array has the hash of its value, so that it finds that in a dict or a set;
     - reading ``a[mask]`` computes the mask, since the result's shape depends on it;
     - ``.view(dtype)`` with another dtype is a copy.

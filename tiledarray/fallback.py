@@ -72,16 +72,14 @@ def to_host(values: Any) -> Any:
 
 
 def from_host(values: Any, device: Any) -> Any:
-    """Return nested results with arrays of ours in place of NumPy's."""
-    if isinstance(values, (np.ndarray, np.generic)):
-        if type(values) is not np.ndarray and not isinstance(values, np.generic):
-            return values  # a subclass such as a masked array is no array of ours
-        array = np.asarray(values)
-        if not is_numeric(array.dtype):
-            if array.ndim == 0:
-                return values
-            device = resolve("cpu")
-        return wrap(recording.leaf(device.wrap(array, copy=True)))
+    """Return nested results with arrays of ours in place of NumPy's.
+
+    Subclasses such as masked arrays, and dtypes that no kernel knows, stay NumPy's.
+    """
+    if type(values) is np.ndarray or isinstance(values, np.generic):
+        if not is_numeric(values.dtype):
+            return values
+        return wrap(recording.leaf(device.wrap(np.asarray(values), copy=True)))
     if type(values) in (tuple, list):
         return type(values)(from_host(value, device) for value in values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):

@@ -162,10 +162,11 @@ class Shaping:
 
     def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
         """Return a view of the same elements, or a copy: of their bytes, or a NumPy subclass."""
-        if isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray):
+        if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
             dtype, type = None, dtype
-        if type is not None and fallback.is_subclass(type):
-            return self.numpy().view(type) if dtype is None else self.numpy().view(dtype, type)
+        if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):
+            array = self.numpy()
+            return array.view(type=type) if dtype is None else array.view(dtype, type)
         if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
             return view_of(self, views.identity(self.shape))
         wanted = np.dtype(dtype)
@@ -293,7 +294,7 @@ class Copying:
 
     def setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
         """Make the array read-only, or writable again."""
-        if align is not None and not align or uic:
+        if (align is not None and not align) or uic:
             raise ValueError("cannot set aligned or WRITEBACKIFCOPY flag: NumPy's memory alone has "
                              "them")
         if write is not None:

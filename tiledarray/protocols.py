@@ -66,7 +66,10 @@ def array_ufunc(
         return _by_numpy(self, ufunc, method, inputs, out, options)  # they know NumPy's arrays
     if method == "__call__":
         return _call(self, ufunc, inputs, out, options)
-    return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)
+    try:
+        return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)
+    except UnsupportedDtypeError:
+        return _by_numpy(self, ufunc, method, inputs, out, options)
 
 
 def _by_numpy(

@@ -300,15 +300,22 @@ def _masked_deviation(
     return recording.reduce(ops.sum, squared, axes)
 
 
+def degrees(ddof: float, correction: Any) -> float:
+    """Return the degrees of freedom taken off, which have two names."""
+    if correction is _NO_VALUE:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return float(correction)
+
+
 def var(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
     correction: Any = _NO_VALUE,
 ) -> Any:
     """Return the variance."""
-    if correction is not _NO_VALUE:
-        ddof = correction
-    node, axes = _variance(a, axis, dtype, ddof, where, mean)
+    node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
     return _finish(node, axes, keepdims, out)
 
 
@@ -318,9 +325,7 @@ def std(
     correction: Any = _NO_VALUE,
 ) -> Any:
     """Return the standard deviation."""
-    if correction is not _NO_VALUE:
-        ddof = correction
-    node, axes = _variance(a, axis, dtype, ddof, where, mean)
+    node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
     return _finish(recording.unary(BY_NAME["sqrt"], node), axes, keepdims, out)
 
 

@@ -20,7 +20,7 @@ _PLAIN = frozenset((
     "base_repr", "binary_repr", "busday_count", "busday_offset", "can_cast", "broadcast_shapes",
     "datetime_as_string", "datetime_data", "format_float_positional", "format_float_scientific",
     "frompyfunc", "get_include", "get_printoptions", "getbufsize", "geterr", "geterrcall", "info",
-    "is_busday", "isdtype", "isscalar", "issubdtype", "iterable", "min_scalar_type", "mintypecode",
+    "is_busday", "isdtype", "issubdtype", "iterable", "min_scalar_type", "mintypecode",
     "nested_iters", "printoptions", "promote_types", "result_type", "common_type",
     "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config", "show_runtime",
     "test", "typename", "einsum_path", "seed", "bytes", "get_state", "set_state",

@@ -113,6 +113,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 @implements(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledArray:
     places = handle_of(a)
+    refuse(out is not None)  # NumPy casts unsafely here
     refuse(isinstance(choices, (Handle, np.ndarray)) or not len(choices))
     refuse(places.dtype.kind not in "biu")
     options_given = arrays_of(*choices)
@@ -133,7 +134,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
         mask = (places == place).node
         result = wrap(recording.elementwise(_WHERE, mask, option.node, result.node))
     shape = np.broadcast_shapes(places.shape, result.shape)
-    return give(wrap(recording.broadcast_to(result.node, shape)), out)
+    return wrap(recording.broadcast_to(result.node, shape))
 
 
 @implements(np.piecewise)

@@ -24,7 +24,7 @@ from tiledarray.api.registry import implements
 from tiledarray.graph import Node
 from tiledarray.handle import SCALARS, as_operand, wrap
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.signatures import broadcast
+from tiledarray.signatures import UnsupportedDtypeError, broadcast
 
 __all__ = [
     "polyval",
@@ -290,6 +290,8 @@ def allclose(
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     try:
         x, y = arrays_of(a1, a2)
+    except UnsupportedDtypeError:
+        raise  # NumPy can compare them
     except (ValueError, TypeError):
         return False
     if x.shape != y.shape:
@@ -305,6 +307,8 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     try:
         x, y = arrays_of(a1, a2)
         broadcast(x.shape, y.shape)
+    except UnsupportedDtypeError:
+        raise
     except (ValueError, TypeError):
         return False
     return bool((x == y).all())

@@ -275,26 +275,22 @@ def _nan_variance(
     ))
 
 
-@implements(np.nanvar)
-def nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
-) -> TiledArray:
-    refuse(where is not True or mean is not _NO_VALUE)
-    ddof = ddof if correction is _NO_VALUE else correction
-    return give(_nan_variance(a, axis, dtype, ddof, keepdims), out)
+def _nan_spread(original: Callable[..., Any], root: bool) -> Callable[..., Any]:
+    def ours(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+        keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
+        correction: Any = _NO_VALUE,
+    ) -> TiledArray:
+        refuse(where is not True or mean is not _NO_VALUE)
+        ddof = reductions.degrees(ddof, correction)
+        variance = _nan_variance(a, axis, dtype, ddof, keepdims)
+        return give(_U["sqrt"](variance) if root else variance, out)
+
+    return implements(original)(ours)
 
 
-@implements(np.nanstd)
-def nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
-    correction: Any = _NO_VALUE,
-) -> TiledArray:
-    refuse(where is not True or mean is not _NO_VALUE)
-    ddof = ddof if correction is _NO_VALUE else correction
-    return give(_U["sqrt"](_nan_variance(a, axis, dtype, ddof, keepdims)), out)
+nanvar = _nan_spread(np.nanvar, root=False)
+nanstd = _nan_spread(np.nanstd, root=True)
 
 
 @implements(np.trace)

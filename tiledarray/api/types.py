@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.api.arguments import is_ours
 from tiledarray.api.creation import filled
+from tiledarray.api.registry import implements
 from tiledarray.api.ufuncs import UFunc
 from tiledarray.array import TiledArray
 from tiledarray.runtime.device import resolve
@@ -40,6 +42,12 @@ class ndarray(np.ndarray, metaclass=_ArrayType):  # noqa: N801  NumPy's name
     Called, it makes a new array of ours; given a buffer, one of NumPy's.  A class derived from it
     is a NumPy array.
     """
+
+
+@implements(np.isscalar, "host")
+def isscalar(element: Any) -> bool:
+    # What NumPy returns as a scalar is an array without axes here.
+    return (is_ours(element) and element.ndim == 0) or np.isscalar(element)
 
 
 class _UFuncType(type):

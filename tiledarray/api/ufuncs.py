@@ -44,6 +44,7 @@ class UFunc:
     types = property(lambda self: self._original.types)
     identity = property(lambda self: self._original.identity)
     signature = property(lambda self: self._original.signature)
+    __signature__ = property(lambda self: self._original.__signature__)
 
     @property
     def native(self) -> bool:
@@ -139,6 +140,13 @@ class UFunc:
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
+
+    # Types with a protocol of their own are handed NumPy's ufunc, and may have been told of ours.
+    def __eq__(self, other: object) -> bool:
+        return self is other or other is self._original
+
+    def __hash__(self) -> int:
+        return hash(self._original)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ufunc_of, (self._original,)
