@@ -141,7 +141,7 @@ class TiledArray(Methods, Handle):
     @property
     def data(self) -> memoryview:
         """Read-only memory of a copy."""
-        return memoryview(self.numpy()).toreadonly()
+        return self.numpy().data.toreadonly()
 
     @property
     def ctypes(self) -> Any:
@@ -328,7 +328,7 @@ class TiledArray(Methods, Handle):
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the memory of a copy, as a buffer (Python 3.12 and later ask)."""
-        return memoryview(self.numpy())  # type: ignore[arg-type]
+        return self.numpy().data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

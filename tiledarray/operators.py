@@ -100,7 +100,9 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
         if fallback.is_subclass(type(other)):
             return fallback.call(ufunc.__name__, ufunc, (self, other), {"out": self})
         result = forward(self, other)
-        if result is NotImplemented or (self._base is None and not self._node.shape):
+        if not isinstance(result, Handle):
+            return result  # another library's type has made it
+        if self._base is None and not self._node.shape:
             return result  # NumPy's scalars are immutable; what holds the old one keeps it
         return store_result(self, result.node, ufunc, (self, other))
 

@@ -157,7 +157,10 @@ def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) ->
         if target is None:
             old = recording.full((), 0, node.dtype, node.device)
         else:
-            old = recording.cast(as_node(target, node.device), node.dtype)
+            old = as_node(target, node.device)
+            if np.can_cast(node.dtype, old.dtype, "same_kind"):
+                node = recording.cast(node, old.dtype)
+            old = recording.cast(old, node.dtype)  # else storing the result raises
         node = recording.elementwise(BY_NAME["where"], mask, node, old)
     if target is None:
         return wrap(node)
@@ -225,13 +228,13 @@ _METHODS = {"reduce": _reduce, "accumulate": _accumulate, "outer": _outer, "at":
 
 
 def array_function(
-    self: Handle, function: Any, types: Any, args: Any, kwargs: dict[str, Any]
+    self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function: ours where there is one, else NumPy's own on host copies."""
-    ours = FUNCTIONS.get(function)
+    ours = FUNCTIONS.get(func)
     if ours is not None:
         return ours(*args, **kwargs)
     for kind in types:
         if not issubclass(kind, (Handle, np.ndarray)):
             return NotImplemented
-    return fallback.call(function.__name__, function, args, kwargs)
+    return fallback.call(func.__name__, func, args, kwargs)

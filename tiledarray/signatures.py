@@ -143,7 +143,8 @@ def broadcast(*shapes: Shape) -> Shape:
     found = _broadcasts.get(shapes)
     if found is None:
         try:
-            found = np.broadcast_shapes(*shapes)
+            # NumPy's function knows 32 axes only, its arrays have up to 64.
+            found = shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
         except ValueError as error:
             if "too large" in str(error):
                 raise

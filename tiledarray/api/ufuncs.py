@@ -62,6 +62,8 @@ class UFunc:
             return original(*args, **kwargs)  # raises
         if len(args) > original.nin:
             args, out = args[: original.nin], args[original.nin:]
+        if out is Ellipsis:
+            out = None  # an array, not a scalar: as every result of ours
         if out is not None and not isinstance(out, tuple):
             out = (out,)
         if any(fallback.is_foreign(type(value)) for value in (*args, *(out or ()))):
@@ -85,9 +87,13 @@ class UFunc:
         return result
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
-               keepdims: bool = False, **options: Any) -> Any:
+               keepdims: bool = False, initial: Any = np._NoValue, where: Any = True) -> Any:
         """Reduce over axes; see `numpy.ufunc.reduce`."""
-        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, **options}
+        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
+        if initial is not np._NoValue:
+            given["initial"] = initial
+        if where is not True:
+            given["where"] = where
         return self._method("reduce", (array,), given, out)
 
     def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:

@@ -341,8 +341,16 @@ class Grouper:
 
     def lower(self, value: Value, index: Index, group: Group) -> Cell:
         """Return the cell of a value at an index of the group's domain."""
+        value, index = self._behind_views(value, index)
+        return self._direct(value, index, group) or self._compute(value, index, group)
+
+    def _behind_views(self, value: Value, index: Index) -> tuple[Value, Index]:
         while isinstance(value.op, AxisView) and value not in self.stored:
             value, index = value.args[0], through_view(value, index)
+        return value, index
+
+    def _direct(self, value: Value, index: Index, group: Group) -> Cell | None:
+        """Return the cell of a value that is not computed from others here, or is already."""
         key = (value, index)
         cell = group._memo.get(key)
         if cell is not None:
@@ -351,15 +359,17 @@ class Grouper:
             return self._reduced(value, index, group)
         if value in self.stored or isinstance(value.op, (Leaf, Reduction, Reshape, Item, Library)):
             return self._load(value, index, group, key)
-        if isinstance(value.op, Elementwise):
-            home = self._home(value, group)
-            if home is not None:
-                self._promoted.append((value, home))
-                self.stored.add(value)
-                group.depends.add(home.number)
-                self.ancestors[group.number] |= {home.number} | self.ancestors[home.number]
-                return self._load(value, index, group, key)
-        return self._compute(value, index, group)
+        if isinstance(value.op, Source):
+            return self._source(value, index, group)
+        assert isinstance(value.op, Elementwise), value
+        home = self._home(value, group)
+        if home is None:
+            return None
+        self._promoted.append((value, home))
+        self.stored.add(value)
+        group.depends.add(home.number)
+        self.ancestors[group.number] |= {home.number} | self.ancestors[home.number]
+        return self._load(value, index, group, key)
 
     def _reduced(self, value: Value, index: Index, group: Group) -> Cell:
         sink = group.members[value]
@@ -381,24 +391,48 @@ class Grouper:
         )
 
     def _compute(self, value: Value, index: Index, group: Group) -> Cell:
-        key = (value, index)
-        if key in group._memo:
-            return group._memo[key]
-        op = value.op
-        if isinstance(op, AxisView):
+        """Return the cell of a value computed here, with those of all that it is computed from."""
+        if isinstance(value.op, AxisView):
             return self.lower(value.args[0], through_view(value, index), group)
-        if isinstance(op, Source):
-            return self._source(value, index, group)
-        assert isinstance(op, Elementwise), value
-        args = tuple(
-            self.lower(arg, broadcast_index(arg.shape, index), group)
-            if isinstance(arg, Value) else self._param(arg, group)
-            for arg in value.args
-        )
+        if isinstance(value.op, Source):
+            return group._memo.get((value, index)) or self._source(value, index, group)
+        # A stack of our own: a chain of ops may be longer than Python's is deep.
+        waiting: list[Any] = [(value, index)]
+        opened: set[Any] = set()
+        while (value, index) not in group._memo:
+            place = waiting[-1]
+            if place in opened:
+                waiting.pop()
+                if place not in group._memo:
+                    self._apply(place[0], place[1], group)
+            elif opened and self._known(place[0], place[1], group) is not None:
+                waiting.pop()
+            else:
+                opened.add(place)
+                waiting.extend(reversed(self._operands(place[0], place[1])))
+        return group._memo[value, index]
+
+    def _operands(self, value: Value, index: Index) -> list[Any]:
+        """Return the operands, each with the index at which it is read."""
+        return [
+            self._behind_views(arg, broadcast_index(arg.shape, index))
+            if isinstance(arg, Value) else (arg, None) for arg in value.args
+        ]
+
+    def _known(self, operand: Any, index: Any, group: Group) -> Cell | None:
+        if isinstance(operand, Value):
+            return self._direct(operand, index, group)
+        return self._param(operand, group)
+
+    def _apply(self, value: Value, index: Index, group: Group) -> None:
+        """Make the cell of an op whose operands have theirs."""
+        assert isinstance(value.op, Elementwise), value
+        operands = self._operands(value, index)
+        args: Any = tuple(self._known(operand, at, group) for operand, at in operands)
         axes = frozenset[int]().union(*(arg.axes for arg in args))
         phase = max((arg.phase for arg in args), default=0)
-        return self._cell(group, key, kind="apply", value=value, dtype=value.dtype, args=args,
-                          axes=axes, phase=phase)
+        self._cell(group, (value, index), kind="apply", value=value, dtype=value.dtype,
+                   args=args, axes=axes, phase=phase)
 
     def _source(self, value: Value, index: Index, group: Group) -> Cell:
         args = tuple(self._param(arg, group) for arg in value.args)

@@ -1,0 +1,77 @@
+"""Long and deep recordings: no chain of ops is too deep for Python's stack."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray import config
+
+
+@pytest.mark.parametrize("length", [390, 1700, 20_000])
+def test_a_chain_that_nobody_looks_at(length: int) -> None:
+    x = np.ones(3)
+    for _ in range(length):
+        x = x + 1
+    assert x.tolist() == [length + 1.0] * 3
+
+
+def test_a_chain_of_ops_of_many_lines_and_sums() -> None:
+    x, expected = np.linspace(0, 1, 50), numpy.linspace(0, 1, 50)
+    for _ in range(150):
+        x = np.sin(x) + x.sum() / 100
+        x = x * 0.5 - 1
+        expected = numpy.sin(expected) + expected.sum() / 100
+        expected = expected * 0.5 - 1
+    numpy.testing.assert_allclose(x.numpy(), expected, rtol=1e-9)
+
+
+@pytest.mark.compiler
+def test_a_chain_as_one_kernel() -> None:
+    with config.override(compile="wait"):
+        x = np.arange(1000.0)
+        for step in range(180):
+            x = x * 1.0 + step
+        assert float(x.sum()) == numpy.arange(1000.0).sum() + 1000 * sum(range(180))
+
+
+def test_chains_in_threads() -> None:
+    totals = []
+
+    def run(step: int) -> None:
+        x = np.arange(1000.0)
+        for _ in range(190):
+            x = x * 1.0 + step
+        totals.append(float(x.sum()))
+
+    threads = [threading.Thread(target=run, args=(step,)) for step in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(totals) == [numpy.arange(1000.0).sum() + 190_000 * step for step in range(4)]
+
+
+def test_a_deep_chain_of_views() -> None:
+    x = numpy.arange(3000)
+    ours = np.array(x)
+    while len(ours) > 1:
+        ours = ours[1:]
+    assert ours.tolist() == [2999]
+    matrix = np.arange(12).reshape(3, 4)
+    for _ in range(300):
+        matrix = matrix.T.ravel().reshape(3, 4)[::-1]
+    expected = numpy.arange(12).reshape(3, 4)
+    for _ in range(300):
+        expected = expected.T.ravel().reshape(3, 4)[::-1]
+    assert matrix.tolist() == expected.tolist()
+
+
+def test_many_axes() -> None:
+    x = np.ones((1,) * 64)
+    assert (x + x).shape == (1,) * 64
+    assert float((x + x).sum()) == 2.0
+    assert (x * 3).T[(0,) * 63].tolist() == [3.0]
