@@ -66,7 +66,7 @@ class TiledArray(Methods, Handle):
         wanted = views.new_shape(self.shape, _lengths(shape))
         if self._base is None:
             self._become_view()
-        elif views.reshaped_strides(self.shape, self.strides, self.itemsize, wanted) is None:
+        elif views.reshaped_strides(self.shape, self.view_strides, self.itemsize, wanted) is None:
             raise AttributeError(
                 "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
                 "with the desired shape."
@@ -102,7 +102,16 @@ class TiledArray(Methods, Handle):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next along each axis, as NumPy's array would have."""
+        """Bytes from one element to the next along each axis, in what NumPy gets of the array.
+
+        That is a dense copy, of a view too: who hands these strides to `as_strided` with the
+        array must not reach outside it.
+        """
+        return views.dense_strides(self.shape, self.itemsize)
+
+    @property
+    def view_strides(self) -> tuple[int, ...]:
+        """Strides that NumPy's array would have, which decide what can be a view."""
         base = self.origin()
         return views.strides_of(base._node.shape, base._node.dtype.itemsize, self.steps)
 

@@ -26,7 +26,7 @@ class Flags:
         """Return the flags of an array of NumPy's that lies as ours would, and has no elements."""
         array = self._array
         stand_in = np.lib.stride_tricks.as_strided(
-            np.empty(1, f"V{array.itemsize}"), array.shape, array.strides
+            np.empty(1, f"V{array.itemsize}"), array.shape, array.view_strides
         )
         if not self.writeable:
             stand_in.flags.writeable = False

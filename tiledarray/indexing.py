@@ -269,13 +269,21 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
 
 
 def _checked(item: Any, axis: int, size: int, as_node: AsNode) -> Node:
-    """Return the node of an index array, its bounds checked if it is a NumPy array."""
-    if isinstance(item, np.ndarray) and item.size:
-        low, high = int(item.min()), int(item.max())
+    """Return the node of an index array, its bounds checked if its values are on the host."""
+    found = _known(item)
+    if found is not None and found.size:
+        low, high = int(found.min()), int(found.max())
         if low < -size or high >= size:
             bad = low if low < -size else high
             raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {size}")
     return as_node(item)
+
+
+def _known(item: Any) -> np.ndarray[Any, Any] | None:
+    """Return the values of an index array, ``None`` if they would have to be computed first."""
+    buffer = getattr(getattr(item, "node", None), "buffer", None)
+    array = item if buffer is None else buffer.array
+    return array if isinstance(array, np.ndarray) else None
 
 
 def take(node: Node, found: Places) -> Node:

@@ -40,7 +40,7 @@ def _is_dense(array: Any) -> bool:
     expected = views.dense_strides(array.shape, array.itemsize)
     return 0 in array.shape or all(
         size == 1 or stride == dense
-        for size, stride, dense in zip(array.shape, array.strides, expected, strict=True)
+        for size, stride, dense in zip(array.shape, array.view_strides, expected, strict=True)
     )
 
 
@@ -84,7 +84,7 @@ class Shaping:
         if order != "C":
             raise ValueError(f"order must be one of 'C', 'F', 'A' (got {order!r})")
         fits = self._base is None or views.reshaped_strides(
-            self.shape, self.strides, self.itemsize, wanted
+            self.shape, self.view_strides, self.itemsize, wanted
         ) is not None
         if not fits and copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
@@ -95,7 +95,7 @@ class Shaping:
     def ravel(self: Any, order: str = "C") -> Any:
         """Return the elements along one axis: a view where NumPy would give one."""
         if order == "K":
-            strides = self.strides
+            strides = self.view_strides
             places = sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
             return self.transpose(places).ravel()
         if order == "A":

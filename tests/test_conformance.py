@@ -1,0 +1,255 @@
+"""What NumPy's own tests, the array API's and real scripts found; ours beside NumPy."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiledarray as np
+
+OTHER_DTYPES = {
+    "longdouble": [1, 2, 3], "clongdouble": [1 + 2j, 2, 3], "M8[s]": [1, 2, 3], "m8[s]": [1, 2, 3],
+    "U3": ["a", "bb", "c"], "S3": [b"a", b"b", b"c"], "O": [1, 2.5, "x"], ">f8": [1, 2, 3],
+    "i4,f8": [(1, 2.0), (3, 4.0), (5, 6.0)],
+}
+
+
+@pytest.mark.parametrize("dtype", OTHER_DTYPES)
+def test_dtypes_without_kernels_stay_numpys(dtype: str) -> None:
+    values = OTHER_DTYPES[dtype]
+    ours, theirs = np.array(values, dtype), numpy.array(values, dtype)
+    assert type(ours) is numpy.ndarray and ours.dtype == theirs.dtype
+    assert np.array_equal(ours, theirs) is True
+    assert np.array_equiv(ours, theirs) is True
+    assert np.array_equal(ours, theirs[::-1]) is False
+    assert numpy.array_equal(np.concatenate([ours, ours[:1]]), numpy.append(theirs, theirs[:1]))
+
+
+@given(st.sampled_from([">f4", ">i2", "O", "U5", "longdouble"]))
+def test_conversion_to_such_a_dtype_is_numpys(dtype: str) -> None:
+    found, expected = np.arange(3).astype(dtype), numpy.arange(3).astype(dtype)
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes() or dtype == "O"
+    assert found.tolist() == expected.tolist()
+
+
+# ---- beside other classes ----------------------------------------------------------------------
+
+MATRIX = numpy.matrix([[1, 2], [3, 4]])
+MASKED = numpy.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])
+
+
+@pytest.mark.parametrize("other", [MATRIX, MASKED], ids=["matrix", "masked"])
+@pytest.mark.parametrize("apply", [
+    lambda a, b: a * b, lambda a, b: b * a, lambda a, b: a + b, lambda a, b: b - a,
+    lambda a, b: a == b, lambda a, b: b < a, lambda a, b: a @ b, lambda a, b: b @ a,
+    numpy.add, numpy.multiply, numpy.dot,
+])
+def test_operators_beside_subclasses(apply, other) -> None:
+    plain = numpy.array([[2, 0], [1, 3]])
+    found, expected = apply(np.array(plain), other), apply(plain, other)
+    assert type(found) is type(expected)
+    numpy.testing.assert_array_equal(found, expected)
+
+
+def test_in_place_beside_a_subclass() -> None:
+    ours, plain = np.array([[2, 0], [1, 3]]), numpy.array([[2, 0], [1, 3]])
+    view = ours[0]
+    ours *= MATRIX
+    plain *= MATRIX
+    assert isinstance(ours, np.TiledArray)
+    assert ours.tolist() == plain.tolist()
+    assert view.tolist() == plain[0].tolist()
+
+
+class Tagged:
+    """A class as pandas': it takes over ufuncs, and refuses arrays that it does not know."""
+
+    __array_priority__ = 1000
+
+    def __init__(self, values) -> None:
+        self.values = numpy.asarray(values)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        plain = [x.values if isinstance(x, Tagged) else x for x in inputs]
+        if not all(isinstance(x, (numpy.ndarray, int, float)) for x in plain):
+            return NotImplemented
+        return Tagged(getattr(ufunc, method)(*plain))
+
+
+@pytest.mark.parametrize("apply", [
+    lambda np, a, b: numpy.add(a, b), lambda np, a, b: numpy.add(b, a), lambda np, a, b: a + b,
+    lambda np, a, b: np.maximum(a, b), lambda np, a, b: numpy.multiply.outer(a, b),
+])
+def test_a_type_that_takes_over_gets_numpys_arrays(apply) -> None:
+    plain = numpy.arange(3.0)
+    found = apply(np, np.array(plain), Tagged(plain))
+    expected = apply(numpy, plain, Tagged(plain))
+    assert type(found) is type(expected) is Tagged
+    numpy.testing.assert_array_equal(found.values, expected.values)
+
+
+def test_ufuncs_are_found_by_numpys() -> None:
+    handled = {np.add: "sum"}
+    assert handled[numpy.add] == "sum"
+    assert numpy.add == np.add and np.add != np.subtract
+    assert pickle.loads(pickle.dumps(np.cos)) == np.cos
+
+
+def test_views_as_a_class() -> None:
+    array = np.arange(4.0).reshape(2, 2)
+    found = array.view(numpy.matrix)
+    assert type(found) is numpy.matrix and found.tolist() == array.tolist()
+    for kind in (np.ndarray, numpy.ndarray, type(array)):
+        same = array.view(kind)
+        same[0] = 7
+        assert array[0].tolist() == [7, 7]
+        array[0] = 0
+
+
+# ---- attributes --------------------------------------------------------------------------------
+
+
+def test_flags_can_be_set() -> None:
+    for lock in (lambda a: a.setflags(write=False), lambda a: setattr(a.flags, "writeable", False)):
+        array = np.arange(4)
+        earlier = array[1:]
+        lock(array)
+        assert not array.flags.writeable and not array.flags["W"]
+        later = array[:2]
+        for write in (lambda: array.__setitem__(0, 1), lambda: array.fill(3), array.sort,
+                      lambda: array.__iadd__(1), lambda: later.__setitem__(0, 1),
+                      lambda: np.add(array, 1, out=array)):
+            with pytest.raises(ValueError, match="read-only"):
+                write()
+        assert array.tolist() == [0, 1, 2, 3]
+        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+            later.setflags(write=True)
+        earlier[0] = 9  # as with NumPy: a view made before still writes
+        assert array.tolist() == [0, 9, 2, 3]
+        array.flags.writeable = True
+        array += 1
+        assert array.tolist() == [1, 10, 3, 4]
+
+
+def test_owndata_and_text_of_flags() -> None:
+    ours, plain = np.ones((2, 3)), numpy.ones((2, 3))
+    assert repr(ours.flags) == repr(plain.flags)
+    assert ours.flags.owndata and not ours[1:].flags.owndata
+    assert ours.T.flags.f_contiguous and not ours.T.flags.c_contiguous
+
+
+@given(st.lists(st.sampled_from([
+    lambda a: a.T, lambda a: a[::-1], lambda a: a[1:], lambda a: a[:, ::2], lambda a: a[..., None],
+]), max_size=3))
+def test_strides_stay_inside_what_numpy_gets(steps) -> None:
+    array = np.arange(24.0).reshape(4, 6)
+    for step in steps:
+        array = step(array) if array.ndim >= 2 else array
+    assert array.strides == numpy.asarray(array).strides
+    spread = numpy.lib.stride_tricks.as_strided(array, array.shape, array.strides)
+    numpy.testing.assert_array_equal(spread, numpy.asarray(array))
+
+
+def test_bytes_and_fields() -> None:
+    ours, plain = np.arange(3, dtype="i4"), numpy.arange(3, dtype="i4")
+    assert ours.byteswap().tolist() == plain.byteswap().tolist()
+    assert ours.getfield("i2", 2).tolist() == plain.getfield("i2", 2).tolist()
+    ours.setfield(5, "i2", 0)
+    plain.setfield(5, "i2", 0)
+    assert ours.tolist() == plain.tolist()
+    assert ours.byteswap(inplace=True).tolist() == plain.byteswap(inplace=True).tolist()
+    assert ours.tolist() == plain.tolist()
+    assert bytes(ours.data) == bytes(plain.data) and ours.data.readonly
+    assert pickle.loads(ours.dumps()).tolist() == plain.tolist()
+    assert not hasattr(ours, "ctypes")
+    with pytest.raises(ValueError, match="cannot delete"):
+        del ours[0]
+
+
+def test_isscalar_of_what_numpy_makes_scalars() -> None:
+    assert np.isscalar(np.ones(3).sum()) and np.isscalar(2.5)
+    assert not np.isscalar(np.ones(1)) and not np.isscalar([1])
+
+
+# ---- values and errors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u8", "i1", "i8", "f4"])
+def test_gradient_at_places_whose_differences_wrap(dtype: str) -> None:
+    x = numpy.array([3, 2, 1], dtype)
+    y = numpy.array([0.0, 2.0, 4.0])
+    expected = numpy.gradient(y, x)
+    numpy.testing.assert_array_equal(np.gradient(np.array(y), np.array(x)), expected)
+    numpy.testing.assert_array_equal(numpy.gradient(np.array(y), x), expected)
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_quantiles_at_an_array_of_ours(name: str) -> None:
+    values, wanted = numpy.arange(10.0), numpy.array([0.25, 0.5])
+    found = getattr(np, name)(np.array(values), np.array(wanted))
+    numpy.testing.assert_array_equal(found, getattr(numpy, name)(values, wanted))
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_correction_stands_for_ddof(name: str) -> None:
+    values = numpy.array([[1.0, 2.0, 4.0], [3.0, 5.0, 9.0]])
+    ours, theirs = getattr(np, name), getattr(numpy, name)
+    numpy.testing.assert_allclose(ours(np.array(values), axis=1, correction=1),
+                                  theirs(values, axis=1, correction=1))
+    with pytest.raises(ValueError, match="can't be provided simultaneously"):
+        ours(np.array(values), ddof=1, correction=1)
+
+
+@given(st.lists(st.booleans(), min_size=4, max_size=4), st.sampled_from(["f4", "f8", "i8"]))
+def test_where_keeps_the_rest_of_out(mask: list[bool], dtype: str) -> None:
+    kept = numpy.array([1.5, 2.5, -3.5, 1e10])
+    plain = kept.copy()
+    numpy.add(numpy.arange(4, dtype=dtype), 1, out=plain, where=mask)
+    ours = np.array(kept)
+    np.add(np.arange(4, dtype=dtype), 1, out=ours, where=mask)
+    numpy.testing.assert_array_equal(ours, plain)
+
+
+def test_reduce_takes_numpys_arguments() -> None:
+    values, mask = numpy.arange(6).reshape(2, 3), numpy.array([True, False, True])
+    found = np.add.reduce(np.array(values), 1, None, None, True, 10, mask)
+    assert found.tolist() == numpy.add.reduce(values, 1, None, None, True, 10, mask).tolist()
+    assert np.add(np.ones(2), 1, out=...).tolist() == [2.0, 2.0]
+    assert np.maximum.reduce(numpy.array([1, 3, 2], numpy.longdouble)) == 3
+    assert np.add.reduce(np.arange(3), dtype=object) == 3
+
+
+@pytest.mark.parametrize("places", [[0, 7], [0, -4]])
+def test_an_index_out_of_bounds_is_told_at_once(places: list[int]) -> None:
+    for index in (places, numpy.array(places), np.array(places)):
+        array = np.zeros(3)
+        with pytest.raises(IndexError, match=r"out of bounds for axis 0 with size 3"):
+            array[index]
+        with pytest.raises(IndexError, match=r"out of bounds for axis 0 with size 3"):
+            array[index] = 1
+        assert array.tolist() == [0, 0, 0]
+
+
+def test_a_named_tuple_is_an_index() -> None:
+    place = collections.namedtuple("Place", "row column")(1, 2)
+    array = np.arange(6).reshape(2, 3)
+    assert array[place].item() == 5
+    array[place] = 9
+    assert array[1, 2].item() == 9
+
+
+def test_errors_of_numpys_have_no_context_of_ours() -> None:
+    with pytest.raises(ValueError, match="monotonically") as caught:
+        np.histogram(np.arange(3), bins=[3, 1])
+    assert caught.value.__context__ is None
+
+
+def test_every_listed_name_is_there() -> None:
+    for name in dir(np):
+        getattr(np, name)
