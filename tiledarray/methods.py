@@ -417,7 +417,7 @@ class Looking:
         return np.round(self, digits or 0)
 
     def __repr__(self: Any) -> str:
-        return repr(host_array(self))
+        return repr(host_array(self)[()])  # without axes: of the scalar that NumPy would return
 
     def __str__(self: Any) -> str:
         array = host_array(self)
