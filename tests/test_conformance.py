@@ -115,26 +115,29 @@ def test_views_as_a_class() -> None:
 # ---- attributes --------------------------------------------------------------------------------
 
 
-def test_flags_can_be_set() -> None:
-    for lock in (lambda a: a.setflags(write=False), lambda a: setattr(a.flags, "writeable", False)):
-        array = np.arange(4)
-        earlier = array[1:]
-        lock(array)
-        assert not array.flags.writeable and not array.flags["W"]
-        later = array[:2]
-        for write in (lambda: array.__setitem__(0, 1), lambda: array.fill(3), array.sort,
-                      lambda: array.__iadd__(1), lambda: later.__setitem__(0, 1),
-                      lambda: np.add(array, 1, out=array)):
-            with pytest.raises(ValueError, match="read-only"):
-                write()
-        assert array.tolist() == [0, 1, 2, 3]
-        with pytest.raises(ValueError, match="cannot set WRITEABLE"):
-            later.setflags(write=True)
-        earlier[0] = 9  # as with NumPy: a view made before still writes
-        assert array.tolist() == [0, 9, 2, 3]
-        array.flags.writeable = True
-        array += 1
-        assert array.tolist() == [1, 10, 3, 4]
+@pytest.mark.parametrize("lock", [
+    lambda a: a.setflags(write=False), lambda a: setattr(a.flags, "writeable", False),
+    lambda a: a.flags.__setitem__("W", False),
+])
+def test_flags_can_be_set(lock) -> None:
+    array = np.arange(4)
+    earlier = array[1:]
+    lock(array)
+    assert not array.flags.writeable and not array.flags["W"]
+    later = array[:2]
+    for write in (lambda: array.__setitem__(0, 1), lambda: array.fill(3), array.sort,
+                  lambda: array.__iadd__(1), lambda: later.__setitem__(0, 1),
+                  lambda: np.add(array, 1, out=array)):
+        with pytest.raises(ValueError, match="read-only"):
+            write()
+    assert array.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+        later.setflags(write=True)
+    earlier[0] = 9  # as with NumPy: a view made before still writes
+    assert array.tolist() == [0, 9, 2, 3]
+    array.flags.writeable = True
+    array += 1
+    assert array.tolist() == [1, 10, 3, 4]
 
 
 def test_owndata_and_text_of_flags() -> None:

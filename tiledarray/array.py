@@ -47,6 +47,9 @@ class TiledArray(Methods, Handle):
       and is one to `isscalar`; ``x += 1`` makes a new one, so what else refers to the old one
       keeps it;
     - such an array has the hash of its value, so that it finds that in a dict or a set;
+    - ``strides`` are those of a dense array, for a view too; see `view_strides`;
+    - ``ravel("K")`` and results of NumPy's order "K" are row-major where NumPy keeps the operands'
+      order in memory; there are no floating-point warnings, and `errstate` changes nothing;
     - reading ``a[mask]`` computes the mask, since the result's shape depends on it;
     - ``.view(dtype)`` with another dtype is a copy.
     """

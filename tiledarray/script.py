@@ -158,8 +158,10 @@ def _starred(name: str, module: Any) -> ModuleType:
     original = sys.modules[name]
     public = ModuleType(name)
     names = getattr(original, "__all__", None) or [n for n in dir(original) if n[0] != "_"]
-    public.__all__ = [n for n in names if hasattr(module, n)]  # type: ignore[attr-defined]
-    public.__getattr__ = lambda attribute: getattr(module, attribute)  # type: ignore[method-assign]
+    vars(public).update(
+        __all__=[n for n in names if hasattr(module, n)],
+        __getattr__=lambda attribute: getattr(module, attribute),
+    )
     return public
 
 

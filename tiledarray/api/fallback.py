@@ -101,8 +101,9 @@ def _module(original: ModuleType) -> ModuleType:
     """Return a module whose functions take and return arrays of ours."""
     name = original.__name__.replace("numpy", "tiledarray", 1)
     module = ModuleType(name, original.__doc__)
-    module.__getattr__ = namespace_getattr(original, name)  # type: ignore[method-assign]
-    module.__dir__ = lambda: dir(original)  # type: ignore[method-assign]
+    vars(module).update(
+        __getattr__=namespace_getattr(original, name), __dir__=lambda: dir(original)
+    )
     return module
 
 

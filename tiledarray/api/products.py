@@ -167,12 +167,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
     axes = host(axes)
     if np.ndim(axes) == 0 and not isinstance(axes, (tuple, list)):
         count = int(axes)
-        pairs = list(range(left.ndim - count, left.ndim)), list(range(count))
+        pairs: Any = list(range(left.ndim - count, left.ndim)), list(range(count))
     else:
         pairs = tuple(
             [int(axis) for axis in part] if isinstance(part, (tuple, list, np.ndarray))
             else [int(part)] for part in axes
-        )  # type: ignore[assignment]
+        )
     matches = len(pairs[0]) == len(pairs[1])
     for first, second in zip(*pairs, strict=False):
         matches = matches and -left.ndim <= first < left.ndim and -right.ndim <= second < right.ndim

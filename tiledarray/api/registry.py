@@ -56,7 +56,7 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
         public.__name__ = public.__qualname__ = original.__name__
         public.__doc__ = original.__doc__
         public.__module__ = function.__module__
-        public.__wrapped__ = original  # type: ignore[attr-defined]  # so that help shows it
+        vars(public).update(__wrapped__=original)  # so that help shows it
         KINDS[name] = kind
         FUNCTIONS[original] = public
         return public

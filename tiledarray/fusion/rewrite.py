@@ -66,12 +66,12 @@ def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | 
     return tuple(-1 if n == 1 else next(places) for n in shape)
 
 
-def reshape_of_same_shape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def reshape_of_same_shape(builder, op, attrs, args, shape, dtype):
     """A reshape to the same shape is nothing."""
     return args[0] if args[0].shape == shape else None
 
 
-def reshape_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def reshape_of_reshape(builder, op, attrs, args, shape, dtype):
     """Only the last of several reshapes counts."""
     inner = args[0]
     if isinstance(inner.op, Reshape):
@@ -79,7 +79,7 @@ def reshape_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignore[
     return None
 
 
-def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):
     """Adding or dropping axes of length one is a view."""
     inner = args[0]
     axes = unit_axes(inner.shape, shape)
@@ -90,7 +90,7 @@ def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):  # type: ignor
     return builder.make(movement.view, (axes, steps), (inner, *starts), shape, dtype)
 
 
-def reshape_before_elementwise(  # type: ignore[no-untyped-def]
+def reshape_before_elementwise(
     builder, op, attrs, args, shape, dtype
 ):
     """Reshape the inputs instead, where they have the full shape and nobody shares the result."""
@@ -108,7 +108,7 @@ def reshape_before_elementwise(  # type: ignore[no-untyped-def]
     return builder.make(inner.op, inner.attrs, moved, shape, dtype)
 
 
-def reduction_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def reduction_of_reshape(builder, op, attrs, args, shape, dtype):
     """A full reduction does not see how its elements are arranged."""
     inner = args[0]
     if len(attrs[0]) != len(inner.shape) or not isinstance(inner.op, Reshape):
@@ -118,7 +118,7 @@ def reduction_of_reshape(builder, op, attrs, args, shape, dtype):  # type: ignor
     return builder.make(op, (axes, *attrs[1:]), (source,), shape, dtype)
 
 
-def reduction_without_unit_axes(  # type: ignore[no-untyped-def]
+def reduction_without_unit_axes(
     builder, op, attrs, args, shape, dtype
 ):
     """Axes of length one are dropped, not reduced."""
@@ -154,7 +154,7 @@ def _deviation_of_one(builder: Builder, point: Value, accumulate: Any, shape: tu
     return _cast(builder, nothing, dtype)
 
 
-def deviation_in_two_passes(  # type: ignore[no-untyped-def]
+def deviation_in_two_passes(
     builder, op, attrs, args, shape, dtype
 ):
     """A row that stays on chip is read twice for nothing: first its mean, then the squares."""
@@ -179,7 +179,7 @@ def deviation_in_two_passes(  # type: ignore[no-untyped-def]
     return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
 
 
-def unroll_small_reduction(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def unroll_small_reduction(builder, op, attrs, args, shape, dtype):
     """A handful of elements is combined directly: it fuses like any elementwise work."""
     inner = args[0]
     axes, accumulate = attrs
@@ -215,7 +215,7 @@ def _cast(builder: Builder, value: Value, dtype: np.dtype[Any]) -> Value:
     return builder.make(elementwise.BY_NAME["cast"], (value.dtype,), (value,), value.shape, dtype)
 
 
-def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):
     """A view that reads every element where it stands is nothing."""
     inner = args[0]
     axes, steps = attrs
@@ -227,7 +227,7 @@ def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):  # type: igno
     return None
 
 
-def cast_to_same(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def cast_to_same(builder, op, attrs, args, shape, dtype):
     """A cast to the dtype an array has is nothing."""
     inner = args[0]
     if op.name == "cast" and isinstance(inner, Value) and inner.dtype == dtype:
@@ -244,7 +244,7 @@ def _factors(arg: Any) -> tuple[Any, Any] | None:
     return arg.args[0], arg.args[-1]
 
 
-def product_with_sum(builder, op, attrs, args, shape, dtype):  # type: ignore[no-untyped-def]
+def product_with_sum(builder, op, attrs, args, shape, dtype):
     """Round a product once, together with the sum that alone uses it (a fused multiply-add).
 
     Of two products neither: rounded each by itself they may cancel to zero (``x*y - z*w``,
