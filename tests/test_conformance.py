@@ -239,6 +239,15 @@ def test_an_index_out_of_bounds_is_told_at_once(places: list[int]) -> None:
         assert array.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("shape", [(3,), (1,), (2, 3), (0, 2)])
+def test_an_empty_mask_fits_any_axis(shape: tuple[int, ...]) -> None:
+    ours, plain, mask = np.ones(shape), numpy.ones(shape), numpy.zeros(0, bool)
+    for chosen in (mask, np.array(mask)):
+        assert ours[chosen].shape == plain[mask].shape
+        ours[chosen] = 5
+        assert ours.tolist() == plain.tolist()
+
+
 def test_a_named_tuple_is_an_index() -> None:
     place = collections.namedtuple("Place", "row column")(1, 2)
     array = np.arange(6).reshape(2, 3)

@@ -75,3 +75,9 @@ def test_many_axes() -> None:
     assert (x + x).shape == (1,) * 64
     assert float((x + x).sum()) == 2.0
     assert (x * 3).T[(0,) * 63].tolist() == [3.0]
+
+
+def test_many_elements_joined() -> None:
+    x = np.arange(600.0) * 2
+    assert np.array([x[place] for place in range(600)]).tolist() == x.tolist()
+    assert float(np.stack([np.ones(2) * place for place in range(300)]).sum()) == 300 * 299

@@ -302,6 +302,8 @@ class TiledArray(Methods, Handle):
         if mask.ndim > self.ndim:
             raise indexing.too_many(self.ndim, mask.ndim)
         indexing.check_mask(mask.shape, node.shape, 0)
+        if 0 in mask.shape:
+            return True
         condition = as_node(mask, node.device)
         condition = recording.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
         new = fitting(value, (), node.dtype, node.device)

@@ -217,7 +217,7 @@ class _Lone(NamedTuple):
 def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
     """Raise NumPy's error if the mask does not fit the array from ``axis`` on."""
     for offset, size in enumerate(mask):
-        if size != shape[axis + offset]:
+        if size and size != shape[axis + offset]:  # NumPy takes an empty mask for any axis
             raise IndexError(
                 f"boolean index did not match indexed array along axis {axis + offset}; size of "
                 f"axis is {shape[axis + offset]} but size of corresponding boolean axis is {size}"

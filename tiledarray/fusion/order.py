@@ -103,7 +103,7 @@ def _update_choice(
             group.depends.add(reader.number)
             above = grouper.ancestors[group.number]
             above |= {reader.number} | grouper.ancestors[reader.number]
-        for other in grouper.groups:
+        for other in grouper.groups if others else ():
             if group.number in grouper.ancestors[other.number]:
                 grouper.ancestors[other.number] |= grouper.ancestors[group.number]
         return "in place", "the old value is dead"
