@@ -272,3 +272,23 @@ def test_library_calls_between_kernels():
         return product, np.cumsum(product, 0) + 1, np.sort(product, 1) * 2
 
     agrees(program, numpy.asarray(filled(33, 20)), numpy.asarray(filled(20, 24)), scale=100)
+
+
+class OnlyInterface:
+    """What numba's device arrays are: `__cuda_array_interface__` and nothing else."""
+
+    def __init__(self, array):
+        self.kept = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+def test_an_array_that_has_only_the_cuda_interface():
+    import cupy
+
+    source = OnlyInterface(cupy.arange(6.0).reshape(2, 3).T)
+    expected = numpy.arange(6.0).reshape(2, 3).T
+    for array in (np.asarray(source), np.array(source, dtype="f4")):
+        assert str(array.device).startswith("cuda")
+        same(array + 1, (expected + 1).astype(array.dtype))
+    source.kept[...] = 0  # ours is a copy
+    same(array, expected.astype("f4"))

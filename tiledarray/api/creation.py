@@ -104,8 +104,10 @@ def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> Tile
 
 def _is_imported(value: Any) -> bool:
     """Whether the array has to come by DLPack, for it is on a GPU or NumPy cannot read it."""
-    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack_device__"):
+    if isinstance(value, (np.ndarray, np.generic)):
         return False
+    if not hasattr(value, "__dlpack_device__"):
+        return hasattr(value, "__cuda_array_interface__")
     return not hasattr(value, "__array__") or device_name(value) != "cpu"
 
 

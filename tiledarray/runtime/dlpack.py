@@ -39,7 +39,7 @@ def import_array(source: Any, copy: bool | None = None) -> Any:
     Parameters
     ----------
     source : object
-        Has ``__dlpack__`` and ``__dlpack_device__``.
+        Has ``__dlpack__`` and ``__dlpack_device__``, or only ``__cuda_array_interface__``.
     copy : bool, optional
         ``True`` copies, ``False`` raises ``BufferError`` where sharing memory is impossible.
 
@@ -48,7 +48,12 @@ def import_array(source: Any, copy: bool | None = None) -> Any:
     numpy.ndarray or cupy.ndarray
         Of any strides; ``device.wrap`` makes a dense buffer of it.
     """
-    if device_name(source) == "cpu":
+    array: Any
+    if not hasattr(source, "__dlpack_device__"):
+        import cupy  # only a CUDA array needs it
+
+        array = cupy.asarray(source)
+    elif device_name(source) == "cpu":
         array = np.from_dlpack(source)
     else:
         import cupy  # only a CUDA array needs it
