@@ -236,10 +236,10 @@ class TiledArray(Methods, Handle):
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, tuple):
             key = (key,)
-        if not indexing.is_basic(key):
+        shape = (self._node if self._base is None else self.node).form.kind.shape
+        step = indexing.step_of(key, shape)
+        if step is None:
             return self._take(key)
-        shape = self.shape
-        step = indexing.basic(key, shape)
         if not step.shape and indexing.is_full_integer(key, len(shape)):
             return wrap(recording.view(self.node, *step))
         return view_of(self, step)
@@ -247,16 +247,15 @@ class TiledArray(Methods, Handle):
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, tuple):
             key = (key,)
-        if not indexing.is_basic(key):
+        node = self._node if self._base is None else self.node
+        step = indexing.step_of(key, node.form.kind.shape)
+        if step is None:
             self._put(key, value)
             return
-        shape = self.shape
-        step = indexing.basic(key, shape)
         root = self.origin()
         steps = views.extend(self.steps, step)
         if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
             return  # the second half of `a[key] += b`: written already
-        node = self._node if self._base is None else self.node
         try:
             new = fitting(value, step.shape, node.dtype, node.device)
         except UnsupportedDtypeError:

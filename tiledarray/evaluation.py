@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
+from itertools import chain
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -146,7 +147,7 @@ def host_threads() -> int:
 
 def _donatable(traced: Trace) -> frozenset[int]:
     """Leaves that only an update of this trace still refers to: it may write in their memory."""
-    uses = Counter(id(x) for node in traced.nodes for x in node.inputs if type(x) is Node)
+    uses = Counter(map(id, chain.from_iterable([node.inputs for node in traced.nodes])))
     found = []
     for number in traced.updates:
         inside = uses[id(traced.nodes[number])]

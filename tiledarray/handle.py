@@ -35,9 +35,10 @@ class Handle:
     @property
     def node(self) -> Node:
         """The node of the array's present value."""
-        if self._base is None:
+        base = self._base
+        if base is None:
             return self._node
-        root = self.origin()._node
+        root = (base if base._base is None else self.origin())._node
         if self._root is not root:
             self._node = views.read(root, self._steps)
             self._root = root

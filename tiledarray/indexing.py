@@ -22,6 +22,7 @@ _BAD = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
     "arrays are valid indices"
 )
+STEPS_REMEMBERED = 4096
 AsNode = Callable[[Any], Node]
 
 
@@ -66,6 +67,36 @@ def is_basic(key: tuple[Any, ...]) -> bool:
         if is_mask(item):
             return False
     return True
+
+
+_PLAIN = frozenset((int, type(None)))
+_remembered: dict[Any, Affine] = {}
+
+
+def step_of(key: tuple[Any, ...], shape: Shape) -> Affine | None:
+    """Return the view step of a basic index, remembered; ``None`` for an index with arrays."""
+    parts: list[Any] = [shape]
+    for item in key:
+        kind = type(item)
+        if kind is slice:
+            start, stop, step = item.start, item.stop, item.step
+            # Of these types only are equal parts the same: 1.0 equals 1, and is refused.
+            if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
+                break
+            parts.append((start, stop, step))
+        elif kind in _PLAIN or item is Ellipsis:
+            parts.append(item)
+        else:
+            break
+    else:
+        place = tuple(parts)
+        found = _remembered.get(place)
+        if found is None:
+            if len(_remembered) >= STEPS_REMEMBERED:
+                _remembered.clear()
+            found = _remembered[place] = basic(key, shape)
+        return found
+    return basic(key, shape) if is_basic(key) else None
 
 
 def basic(key: tuple[Any, ...], shape: Shape) -> Affine:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from tiledarray.graph import INTERNED, Form, Node, Site, form_of, kind_of
+from tiledarray.graph import INTERNED, Form, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recorder import (
@@ -41,20 +42,38 @@ __all__ = [
 
 Operand = Any  # Node, or a Python scalar
 _frame = sys._getframe
+_allocate = object.__new__
 _INTERNAL = "tiledarray"
+_outside: set[str] = set()  # names of modules that were seen to record and are not ours
 
 
-def _site() -> Site | None:
-    # This function, the recording function and its caller are ours in any case.
+def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
+    """Return the node of one more operation, recorded at the user's line."""
+    local.recorder.count += 1
+    node = _allocate(Node)  # what the constructor would do, without the call
+    node.form = form
+    node.inputs = inputs
+    node.buffer = None
+    node.site = None
     try:
-        frame = _frame(3)
+        # This function, the recording function and its caller are ours in any case.
+        frame: FrameType | None = _frame(3)
     except ValueError:
-        return None
-    while frame.f_globals.get("__name__", "").startswith(_INTERNAL):
-        if frame.f_back is None:
-            return None
+        return node
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module in _outside or _is_outside(module):
+            node.site = frame.f_code, frame.f_lasti
+            break
         frame = frame.f_back
-    return frame.f_code, frame.f_lasti
+    return node
+
+
+def _is_outside(module: str) -> bool:
+    if module.startswith(_INTERNAL):
+        return False
+    _outside.add(module)
+    return True
 
 
 def _one_device(nodes: Sequence[Node]) -> Any:
@@ -106,8 +125,7 @@ def _not_computed(convert: Any) -> Any:
 def unary(op: Elementwise, node: Node) -> Node:
     """Record an elementwise op of one node."""
     form, _ = _find_call((op, node.form.kind)) or _call(op, node)
-    local.recorder.count += 1
-    return Node(form, (node,), _site())
+    return _record(form, (node,))
 
 
 def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
@@ -133,8 +151,7 @@ def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
             return _compare_beyond(op, right, left, error, reflected=True)
     else:
         raise TypeError(f"{op.name}: one operand must be an array")
-    local.recorder.count += 1
-    return Node(form, (left, right), _site())
+    return _record(form, (left, right))
 
 
 def _compare_beyond(
@@ -172,8 +189,7 @@ def elementwise(op: Elementwise, *operands: Operand) -> Node:
         x if convert is None else convert(x)
         for x, convert in zip(operands, converters, strict=True)
     )
-    local.recorder.count += 1
-    return Node(form, inputs, _site())
+    return _record(form, inputs)
 
 
 def cast(node: Node, dtype: Any) -> Node:
@@ -186,9 +202,24 @@ def cast(node: Node, dtype: Any) -> Node:
 def _new(
     op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
 ) -> Node:
-    local.recorder.count += 1
     kind = kind_of(shape, np.dtype(dtype), device)
-    return Node(form_of(op, attrs, kind, len(inputs)), inputs, _site())
+    return _record(form_of(op, attrs, kind, len(inputs)), inputs)
+
+
+_moves: dict[Any, Form] = {}
+
+
+def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
+    """Record an op whose result has the dtype and the device of its first input."""
+    kind = inputs[0].form.kind
+    key = (op, attrs, shape, kind)
+    form = _moves.get(key)
+    if form is None:
+        if len(_moves) >= INTERNED:
+            _moves.clear()
+        result = kind_of(shape, kind.dtype, kind.device)
+        form = _moves[key] = form_of(op, attrs, result, len(inputs))
+    return _record(form, inputs)
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -247,35 +278,31 @@ def _natural_result(op: Op, dtype: np.dtype[Any], natural: np.dtype[Any]) -> np.
 
 
 def view(
-    node: Node, axes: Sequence[int], steps: Sequence[int], starts: Sequence[int], shape: Shape
+    node: Node, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape
 ) -> Node:
     """Record an affine view (see `AxisView`); the node itself if nothing changes."""
-    if shape == node.shape and not any(starts) and _is_identity(axes, steps):
+    if shape == node.form.kind.shape and not any(starts) and _is_identity(axes, steps):
         return node
-    return _new(
-        movement.view, (node, *starts), (tuple(axes), tuple(steps)), shape, node.dtype, node.device
-    )
+    return _move(movement.view, (node, *starts), (axes, steps), shape)
 
 
-def _is_identity(axes: Sequence[int], steps: Sequence[int]) -> bool:
-    return tuple(axes) == tuple(range(len(axes))) and all(step == 1 for step in steps)
+def _is_identity(axes: Shape, steps: Shape) -> bool:
+    return axes == tuple(range(len(axes))) and all(step == 1 for step in steps)
 
 
 def reshape(node: Node, shape: Shape) -> Node:
     """Record a row-major reshape to a shape of the same size."""
     if shape == node.shape:
         return node
-    return _new(movement.reshape, (node,), None, shape, node.dtype, node.device)
+    return _move(movement.reshape, (node,), None, shape)
 
 
 def update(
-    old: Node, new: Node, axes: Sequence[int], steps: Sequence[int], starts: Sequence[int],
-    region: Shape,
+    old: Node, new: Node, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
 ) -> Node:
     """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
-    device = _one_device((old, new))
-    attrs = (tuple(axes), tuple(steps), region)
-    return _new(movement.update, (old, new, *starts), attrs, old.shape, old.dtype, device)
+    _one_device((old, new))
+    return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
 
 
 def transpose(node: Node, order: Sequence[int]) -> Node:
@@ -284,13 +311,13 @@ def transpose(node: Node, order: Sequence[int]) -> Node:
     for position, axis in enumerate(order):
         axes[axis] = position
     shape = tuple(node.shape[axis] for axis in order)
-    return view(node, axes, (1,) * len(axes), (0,) * len(axes), shape)
+    return view(node, tuple(axes), (1,) * len(axes), (0,) * len(axes), shape)
 
 
 def expand_dims(node: Node, new_axes: Sequence[int]) -> Node:
     """Record new axes of length one, at these places of the result."""
     ndim = len(node.shape) + len(new_axes)
-    kept = [axis for axis in range(ndim) if axis not in new_axes]
+    kept = tuple(axis for axis in range(ndim) if axis not in new_axes)
     sizes = iter(node.shape)
     shape = tuple(1 if axis in new_axes else next(sizes) for axis in range(ndim))
     return view(node, kept, (1,) * len(kept), (0,) * len(kept), shape)

@@ -49,6 +49,7 @@ _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
 
+@lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Affine:
     """Return the step to a view of everything."""
     ndim = len(shape)
@@ -157,14 +158,19 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
 
 
 def _put(node: Node, step: Affine, value: Node) -> Node:
-    for axis, size in enumerate(step.shape):
-        if size > 1 and axis not in step.axes:
-            raise ValueError("assignment destination is read-only")
+    if not _is_writable(step):
+        raise ValueError("assignment destination is read-only")
     if 0 in step.shape:
         return node
-    if step == identity(node.shape):
+    if step == identity(node.form.kind.shape):
         return recording.broadcast_to(value, node.shape)
     return recording.update(node, value, step.axes, step.steps, step.starts, step.shape)
+
+
+@lru_cache(maxsize=4096)
+def _is_writable(step: Affine) -> bool:
+    """Whether every element of the view is an element of its own."""
+    return all(size <= 1 or axis in step.axes for axis, size in enumerate(step.shape))
 
 
 def is_frozen(steps: tuple[Step, ...]) -> bool:
