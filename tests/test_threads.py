@@ -51,15 +51,15 @@ class Launch:
         self.blocks, self.scratch = blocks, scratch
         self.count = np.zeros(blocks, np.int64)
         self.thread = np.zeros(blocks, np.uint64)
-        self.args = ctypes.create_string_buffer(struct.pack(
-            "qqqq", self.count.ctypes.data, self.thread.ctypes.data, scratch, pause_us
-        ))  # fmt: skip
+        self.pause_us = pause_us
 
     def run(self, grain=1):
         kernel = host.compile_source(SOURCE, "touch", contract=False)
-        host.pool().run(
-            kernel.address, ctypes.addressof(self.args), self.blocks, grain, self.scratch
-        )
+        launch = ctypes.create_string_buffer(struct.pack(
+            "8q", kernel.address, self.blocks, grain, self.scratch,
+            self.count.ctypes.data, self.thread.ctypes.data, self.scratch, self.pause_us,
+        ))  # fmt: skip
+        host.pool().run(ctypes.addressof(launch))
         return self
 
 

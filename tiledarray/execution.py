@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import queue
-import struct
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from tiledarray import config
+from tiledarray.binding import Arguments, Binding, Workspace, evaluated_terms
 from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import ONE, Affine, Param, Terms, Value, through_view
+from tiledarray.fusion.ir import Affine, Param, Value, through_view
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
-from tiledarray.kernels.program import Program, Slot, print_kernel
+from tiledarray.kernels.program import Program, print_kernel
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Leaf
 from tiledarray.runtime.buffer import Buffer
@@ -33,32 +31,6 @@ Action = Callable[[dict[Value, Any], Sequence[Any], Done], Any]
 counters: Counter[str] = Counter()
 spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
-LARGEST_SINGLE = float(np.finfo(np.float32).max)
-_BYTE = np.dtype(np.uint8)
-_FORMATS = {"pointer": "Q", "scratch": "Q", "counters": "Q", "size": "q", "phase": "q"}
-_PARAM_FORMATS = {"f32": "f4x", "f64": "d", "i32": "i4x", "i64": "Q"}
-
-
-def _wrapped(scalar: Any) -> int:
-    return int(scalar) & (1 << 64) - 1
-
-
-def _single(scalar: Any) -> float:
-    """A float that fits in float32; what is too large for it has become an infinity."""
-    return scalar if -LARGEST_SINGLE <= scalar <= LARGEST_SINGLE else float(np.float32(scalar))
-
-
-_PACKED: dict[str, Any] = {
-    "f32": _single, "f64": float, "i32": int, "i64": _wrapped, "c128": complex,
-}
-
-
-def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
-    """Value of a linear form in the run-time parameters."""
-    total = 0
-    for number, coefficient in terms:
-        total += coefficient if number == ONE else coefficient * params[number]
-    return total
 
 
 def program_name(kernel: Kernel) -> str:
@@ -73,160 +45,70 @@ def source_of(kernel: Kernel, program: Program) -> str:
     return program.text.replace("NAME", program_name(kernel))
 
 
-@dataclass(eq=False, slots=True)
-class Binding:
-    """How to fill a kernel's ``Args``: a template, and the fields that change."""
-
-    packer: struct.Struct
-    template: list[Any]
-    pointers: list[tuple[int, Value]]
-    moving: list[tuple[int, Value, int, Terms]]
-    offsets: list[tuple[int, int, Terms]]
-    phases: list[tuple[int, int, Terms]]
-    params: list[tuple[int, int, type]]
-    scratch: list[tuple[int, int]]
-    counters: list[tuple[int, int]]
-
-    @classmethod
-    def of(cls, slots: Sequence[Slot], memory: dict[Value, Value]) -> Binding:
-        """Work out the binding of a program's slots."""
-        binding = cls(struct.Struct(""), [], [], [], [], [], [], [], [])
-        layout = "="
-        for slot in slots:
-            place = len(binding.template)
-            layout += binding._add(slot, place, memory)
-        binding.packer = struct.Struct(layout)
-        return binding
-
-    def _add(self, slot: Slot, place: int, memory: dict[Value, Value]) -> str:
-        self.template.append(0)
-        if slot.kind == "pointer":
-            assert slot.value is not None
-            width = slot.value.dtype.itemsize
-            fixed = sum(c for number, c in slot.offset if number == ONE) * width
-            moving = tuple((n, c * width) for n, c in slot.offset if n != ONE)
-            if fixed or moving:
-                self.moving.append((place, memory[slot.value], fixed, moving))
-            else:
-                self.pointers.append((place, memory[slot.value]))
-        elif slot.kind == "size":
-            self.template[place] = slot.number
-            if slot.offset:
-                self.offsets.append((place, slot.number, slot.offset))
-        elif slot.kind == "phase":
-            self.phases.append((place, slot.number, slot.offset))
-        elif slot.kind == "param":
-            assert slot.param is not None
-            self.params.append((place, slot.number, _PACKED[slot.ctype]))
-            if slot.ctype == "c128":
-                self.template.append(0.0)
-                return "dd"
-            return _PARAM_FORMATS[slot.ctype]
-        elif slot.kind == "scratch":
-            self.scratch.append((place, slot.number))
-        else:
-            self.counters.append((place, slot.number))
-        return _FORMATS[slot.kind]
-
-    def pack(self, into: Any, buffers: dict[Value, Buffer], params: Sequence[Any],
-             workspace: Callable[[int], int] | None, zeroed: Callable[[int], int]) -> None:
-        """Write ``Args`` for one launch."""
-        fields = self.template.copy()
-        for place, value in self.pointers:
-            fields[place] = buffers[value].pointer
-        for place, value, fixed, moving in self.moving:
-            fields[place] = buffers[value].pointer + fixed + evaluated_terms(moving, params)
-        for place, number, terms in self.offsets:
-            fields[place] = number + evaluated_terms(terms, params)
-        for place, number, terms in self.phases:
-            fields[place] = evaluated_terms(terms, params) % number
-        for place, number, kind in self.params:
-            scalar = params[number]
-            if kind is complex:
-                fields[place], fields[place + 1] = scalar.real, scalar.imag
-            else:
-                fields[place] = kind(scalar)
-        for place, size in self.scratch:
-            assert workspace is not None
-            fields[place] = workspace(size)
-        for place, size in self.counters:
-            fields[place] = zeroed(size)
-        self.packer.pack_into(into, 0, *fields)
-
-
-class Workspace:
-    """Memory for the scratch of one launch; it is kept as long as this object."""
-
-    __slots__ = ("device", "_keep")
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self._keep: list[Buffer] = []
-
-    def __call__(self, size: int) -> int:
-        """Take so many bytes; return their address."""
-        self._keep.append(self.device.allocate((size,), _BYTE))
-        return self._keep[-1].pointer
-
-
-@dataclass(eq=False, slots=True)
 class HostLaunch:
     """A kernel compiled for the host."""
 
-    kernel: Kernel
-    program: Program
-    binding: Binding
-    args: Any
-    address: int
-    grain: int
-    _zeroed: np.ndarray | None = None
-    _call: tuple[int, ...] = ()
+    report = None
 
-    def __post_init__(self) -> None:
-        self._call = (self.address, ctypes.addressof(self.args), self.program.blocks, self.grain,
-                      self.program.scratch_bytes)
+    def __init__(self, program: Program, binding: Binding, address: int, grain: int) -> None:
+        self.program = program
+        self.binding = binding
+        self._header = (address, program.blocks, grain, program.scratch_bytes)
+        self._own = self.arguments()
+        self._zeroed: np.ndarray | None = None
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
         """Bind the kernel's arguments and run it."""
-        workspace = Workspace(executable.device) if self.binding.scratch else None
-        self.binding.pack(self.args, buffers, params, workspace, self._counters)
-        host.pool().run(*self._call)
+        workspace, slots = Workspace(executable.device), self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, workspace, self.counters)
+        host.pool().run(self._own.address)
 
-    def start(self, args: Any) -> None:
-        """Run it with arguments that have been packed before."""
-        host.pool().run(self.address, ctypes.addressof(args), *self._call[2:])
+    def arguments(self) -> Arguments:
+        """Return memory for the arguments of one launch, after what the thread pool reads."""
+        return Arguments(self._header, self.binding.fields)
 
-    def _counters(self, count: int) -> int:
+    def start(self, args: Arguments) -> None:
+        """Run it with arguments that have been filled in."""
+        host.pool().run(args.address)
+
+    def counters(self, count: int) -> int:
+        """Address of zeroed counters, which the kernel leaves at zero."""
         if self._zeroed is None:
             self._zeroed = np.zeros(count, np.uint32)
         return self._zeroed.ctypes.data
 
 
-@dataclass(eq=False, slots=True)
 class CudaLaunch:
     """A kernel compiled for a CUDA device."""
 
-    kernel: Kernel
-    program: Program
-    binding: Binding
-    args: Any
-    function: Any
-    report: Any = None
+    def __init__(self, program: Program, binding: Binding, device: Device, function: Any,
+                 report: Any = None) -> None:
+        self.program = program
+        self.binding = binding
+        self.function = function
+        self.report = report
+        self.counters: Callable[[int], int] = device.counters
+        self._own = self.arguments()
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
-        """Bind the kernel's arguments and run it."""
-        device = executable.device
-        workspace = Workspace(device)
-        self.binding.pack(self.args, buffers, params, workspace, device.counters)
-        self.start(bytes(self.args))
+        """Bind the kernel's arguments and launch it."""
+        workspace, slots = Workspace(executable.device), self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, workspace, self.counters)
+        self.start(self._own)
 
-    def start(self, args: bytes) -> None:
-        """Run it with arguments that have been packed before."""
+    def arguments(self) -> Arguments:
+        """Return memory for the arguments of one launch."""
+        return Arguments((), self.binding.fields)
+
+    def start(self, args: Arguments) -> None:
+        """Launch it with arguments that have been filled in."""
         program = self.program
         self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1),
-                             program.shared_bytes, args)
+                             program.shared_bytes, args.packed())
 
 
 Launch = HostLaunch | CudaLaunch
@@ -338,17 +220,16 @@ class Executable:
 
     def _launch(self, kernel: Kernel, program: Program) -> Launch:
         binding = Binding.of(program.slots, self.plan.memory)
-        args = ctypes.create_string_buffer(max(8, binding.packer.size))
         compiled = _compiled[self._target(), source_of(kernel, program)]
         if self.device.kind == "cuda":
             if program.shared_limit:
                 compiled[0].limit_shared(
                     program.shared_limit, self.device.properties.shared_bytes_per_multiprocessor)
-            return CudaLaunch(kernel, program, binding, args, *compiled)
+            return CudaLaunch(program, binding, self.device, *compiled)
         grain = max(1, program.blocks // (8 * host.pool().threads))
         small = max(kernel.bytes_moved, kernel.flops) < SERIAL
         grain = program.blocks if small else grain
-        return HostLaunch(kernel, program, binding, args, compiled.address, grain)
+        return HostLaunch(program, binding, compiled.address, grain)
 
     # ---- running -------------------------------------------------------------------------
 

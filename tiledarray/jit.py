@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tiledarray import evaluation, recording
+from tiledarray import config, evaluation, recording
 from tiledarray.array import TiledArray, from_host
 from tiledarray.execution import Executable, observers
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.trace import trace
-from tiledarray.graph import Node
+from tiledarray.graph import Kind, Node, form_of
 from tiledarray.handle import wrap
+from tiledarray.ops import movement
 from tiledarray.ops.op import Leaf
 from tiledarray.recorder import tracing
 from tiledarray.replay import Replay, can_replay
@@ -25,26 +26,15 @@ from tiledarray.runtime.device import current
 from tiledarray.signatures import UnsupportedDtypeError
 
 
-class _Place:
-    """Stands for the ``number``-th array in a nested structure."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place) and other.number == self.number
-
-    def __hash__(self) -> int:
-        return hash((_Place, self.number))
-
-
 def _flatten(tree: Any, arrays: list[Any]) -> Any:
-    """Take the arrays out of nested tuples, lists and dicts; what remains can be a dict key."""
+    """Take the arrays out of nested tuples, lists and dicts.
+
+    What remains can be a dict key; in it each array has left its `Kind`.
+    """
     if isinstance(tree, (TiledArray, np.ndarray)):
-        arrays.append(tree)
-        return _Place(len(arrays) - 1)
+        array = tree if isinstance(tree, TiledArray) else from_host(tree)
+        arrays.append(array)
+        return array.node.form.kind
     if isinstance(tree, (tuple, list)):
         return (type(tree), *[_flatten(part, arrays) for part in tree])
     if isinstance(tree, dict):
@@ -52,9 +42,10 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
     return (type(tree), tree) if isinstance(tree, (bool, int, float, complex)) else tree
 
 
-def _unflatten(shape: Any, arrays: list[Any]) -> Any:
-    if isinstance(shape, _Place):
-        return arrays[shape.number]
+def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
+    """Put the arrays back, in the order in which `_flatten` took them out."""
+    if type(shape) is Kind:
+        return next(arrays)
     if isinstance(shape, tuple) and shape and isinstance(shape[0], type):
         kind, *parts = shape
         if kind is dict:
@@ -66,6 +57,10 @@ def _unflatten(shape: Any, arrays: list[Any]) -> Any:
     return shape
 
 
+_NO_NAMES = (dict,)  # what `_flatten` makes of no keyword arguments
+_NOTHING = contextlib.nullcontext()
+
+
 class _Call:
     """A function recorded for arguments of certain shapes and dtypes."""
 
@@ -73,25 +68,27 @@ class _Call:
         inputs = [recording.leaf(buffer) for buffer in buffers]
         handles = [wrap(node) for node in inputs]
         with tracing():
-            args, kwargs = _unflatten(shape, handles)
+            arrays = iter(handles)
+            args = [_unflatten(part, arrays) for part in shape[0]]
+            kwargs = _unflatten(shape[1], arrays)
             results: list[Any] = []
             self.result_shape = _flatten(function(*args, **kwargs), results)
-            results = [from_host(x) if isinstance(x, np.ndarray) else x for x in results]
             nodes = [x.node for x in results]
-            written = [handle.node for handle in handles]
-        self.written = [k for k, node in enumerate(written) if node is not inputs[k]]
-        wanted = [*nodes, *(written[k] for k in self.written)]
-        self.targets = list(dict.fromkeys(node for node in wanted if node.buffer is None))
+            written = {k: handle.node for k, handle in enumerate(handles)
+                       if handle.node is not inputs[k]}
+        wanted = dict.fromkeys([*nodes, *written.values()])
+        self.targets = [node for node in wanted if node.buffer is None]
         same = {id(handle): k for k, handle in enumerate(handles)}
-        self.places: list[tuple[str, Any]] = [
+        self.results: list[tuple[str, Any]] = [
             ("argument", same[id(x)]) if id(x) in same else self._place(x.node, inputs)
             for x in results
         ]
-        self.places += [self._place(written[k], inputs) for k in self.written]
+        self.written = [(k, *self._place(node, inputs)) for k, node in written.items()]
         self.lock = threading.Lock()
         self.run: Callable[[dict[Value, Buffer]], list[Buffer]]
         self.step_by_step: Callable[[dict[Value, Buffer]], list[Buffer]]
         self.leaves: list[tuple[Value, int | Buffer]] = []
+        self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
         self.executable: Executable | None = None
         if self.targets:
             self._plan(inputs)
@@ -121,34 +118,35 @@ class _Call:
         replays = can_replay(executable)
         self.run = Replay(executable, traced.params) if replays else self.step_by_step
 
-    def _outputs(self, leaves: dict[Value, Buffer]) -> list[Node]:
-        """Run the plan; step by step where someone watches."""
-        if self.executable is None:
+    def _outputs(self, buffers: list[Buffer]) -> list[Node]:
+        """Run the plan on these arguments; step by step where someone watches."""
+        executable = self.executable
+        if executable is None:
             return []
-        device = self.executable.device
-        active = device.active() if device.kind == "cuda" else contextlib.nullcontext()
-        with self.lock, active:
-            buffers = (self.step_by_step if observers else self.run)(leaves)
-        for buffer in buffers:
-            buffer.plan = self.executable
-        return [recording.leaf(buffer) for buffer in buffers]
-
-    def __call__(self, arguments: list[Any], buffers: list[Buffer]) -> Any:
         leaves = {value: buffers[known] if isinstance(known, int) else known
                   for value, known in self.leaves}
-        outputs = self._outputs(leaves)
-        made = []
-        for kind, at in self.places:
-            if kind == "argument":
-                made.append(arguments[at])
-            elif kind == "value":
-                made.append(wrap(recording.leaf(buffers[at])))
-            else:
-                made.append(wrap(outputs[at] if kind == "output" else at))
-        count = len(made) - len(self.written)
-        for k, value in zip(self.written, made[count:], strict=True):
-            arguments[k][...] = value
-        return _unflatten(self.result_shape, made[:count])
+        device = executable.device
+        with self.lock, device.active() if device.kind == "cuda" else _NOTHING:
+            outputs = (self.step_by_step if observers else self.run)(leaves)
+        for buffer in outputs:
+            buffer.plan = executable
+        return [Node(form, (), None, buffer)
+                for form, buffer in zip(self.forms, outputs, strict=True)]
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        buffers = [_buffer(array) for array in arguments]
+        outputs = self._outputs(buffers)
+
+        def node(source: str, at: Any) -> Node:
+            if source == "output":
+                return outputs[at]
+            return recording.leaf(buffers[at]) if source == "value" else at
+
+        made = [arguments[at] if source == "argument" else wrap(node(source, at))
+                for source, at in self.results]
+        for k, source, at in self.written:
+            arguments[k].assign(node(source, at))
+        return _unflatten(self.result_shape, iter(made))
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,17 +190,16 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def jitted(*args: Any, **kwargs: Any) -> Any:
         arrays: list[Any] = []
-        shape = _flatten((args, kwargs), arrays)
-        arrays = [x if isinstance(x, TiledArray) else from_host(x) for x in arrays]
-        buffers = [_buffer(x) for x in arrays]
-        key = (shape, *[(b.array.shape, b.array.dtype, b.device) for b in buffers])
-        device = buffers[0].device if buffers else current()
-        if evaluation.compiler_problem(device) is not None:
-            return function(*args, **kwargs)
+        places = tuple([_flatten(part, arrays) for part in args])
+        names = _flatten(kwargs, arrays) if kwargs else _NO_NAMES
+        key = (places, names, None if arrays else current())
         call = calls.get(key)
-        if call is None:
-            call = calls[key] = _Call(function, shape, buffers)
-        return call(arrays, buffers)
+        if call is None or config.compile == "never":
+            device = arrays[0].device if arrays else current()
+            if evaluation.compiler_problem(device) is not None:
+                return function(*args, **kwargs)
+            call = calls[key] = _Call(function, key, [_buffer(array) for array in arrays])
+        return call(arrays)
 
     return jitted
 
@@ -210,4 +207,4 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def _buffer(array: TiledArray) -> Buffer:
     """The array's value, dense."""
     found = array.evaluated()
-    return found if isinstance(found, Buffer) else array.copy().evaluated()
+    return found if type(found) is Buffer else array.copy().evaluated()

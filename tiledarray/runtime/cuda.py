@@ -11,7 +11,7 @@ import functools
 import gc
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +21,14 @@ from cupy.cuda import runtime
 
 from tiledarray import errors
 from tiledarray.runtime.buffer import Buffer, host_pool
-from tiledarray.runtime.cuda_launch import OUT_OF_MEMORY, CudaFunction, load_function, translate
+from tiledarray.runtime.cuda_launch import (
+    OUT_OF_MEMORY,
+    CudaFunction,
+    Launch,
+    LaunchGraph,
+    load_function,
+    translate,
+)
 
 T = TypeVar("T")
 
@@ -267,6 +274,17 @@ class CudaBackend:
                 function = self._functions.get(key) or load_function(binary.cubin, name)
                 self._functions[key] = function
         return function
+
+    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes]]) -> LaunchGraph:
+        """Prepare launches to be started together.
+
+        Each is a function, its blocks, threads a block, bytes of shared memory, and ``Args``.
+        """
+        with self.active():
+            return LaunchGraph([
+                Launch(function, (blocks, 1, 1), (threads, 1, 1), shared, args)
+                for function, blocks, threads, shared, args in launches
+            ])
 
     def elapsed(self, work: Callable[[], Any], repeats: int = 1) -> float:
         """Time ``work`` on the device by events: the least of ``repeats``, in milliseconds.

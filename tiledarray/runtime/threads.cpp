@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -38,12 +39,36 @@ constexpr uint64_t kJoined = kOpen - 1;
 constexpr int64_t kAlignment = 64;
 constexpr int kOutOfMemory = 1;
 
-struct Job {
+// Memory that a kernel uses inside one block of work.  Each thread keeps its own and grows it.
+struct Scratch {
+    char* data = nullptr;
+    int64_t bytes = 0;
+    ~Scratch() { std::free(data); }
+
+    bool reserve(int64_t wanted) {
+        if (wanted <= bytes) return true;
+        std::free(data);
+        wanted = (wanted + kAlignment - 1) / kAlignment * kAlignment;
+        data = static_cast<char*>(std::aligned_alloc(kAlignment, wanted));
+        bytes = data ? wanted : 0;
+        return data != nullptr;
+    }
+};
+
+thread_local Scratch scratch;
+
+// What is to be run, as Python packs it: the kernel's arguments follow.
+struct Launch {
     Kernel kernel;
-    const void* args;
     int64_t blocks;
     int64_t grain;
     int64_t scratch_bytes;
+
+    void run(int64_t begin, int64_t end) const { kernel(this + 1, begin, end, scratch.data); }
+};
+
+struct Job {
+    const Launch* launch;
     alignas(64) std::atomic<int64_t> next;
 };
 
@@ -64,24 +89,6 @@ struct Pool {
 alignas(Pool) unsigned char storage[sizeof(Pool)];  // never destroyed: workers outlive `exit`
 Pool* pool = new (storage) Pool;
 
-// Memory that a kernel uses inside one block of work.  Each thread keeps its own and grows it.
-struct Scratch {
-    char* data = nullptr;
-    int64_t bytes = 0;
-    ~Scratch() { std::free(data); }
-
-    bool reserve(int64_t wanted) {
-        if (wanted <= bytes) return true;
-        std::free(data);
-        wanted = (wanted + kAlignment - 1) / kAlignment * kAlignment;
-        data = static_cast<char*>(std::aligned_alloc(kAlignment, wanted));
-        bytes = data ? wanted : 0;
-        return data != nullptr;
-    }
-};
-
-thread_local Scratch scratch;
-
 template <class Condition>
 bool spin_until(Condition condition) {
     const auto end = Clock::now() + kSpin;
@@ -95,11 +102,11 @@ bool spin_until(Condition condition) {
 }
 
 void work(Job& job) {
+    const Launch& launch = *job.launch;
     for (;;) {
-        const int64_t begin = job.next.fetch_add(job.grain, std::memory_order_relaxed);
-        if (begin >= job.blocks) return;
-        const int64_t end = job.blocks - begin < job.grain ? job.blocks : begin + job.grain;
-        job.kernel(job.args, begin, end, scratch.data);
+        const int64_t begin = job.next.fetch_add(launch.grain, std::memory_order_relaxed);
+        if (begin >= launch.blocks) return;
+        launch.run(begin, std::min(begin + launch.grain, launch.blocks));
     }
 }
 
@@ -139,7 +146,7 @@ void* worker_main(void*) {
         if (!offered(now, seen)) continue;
         seen = now >> 32;
         // A worker without room for scratch stays out; the launching thread does its share.
-        if (scratch.reserve(pool->job.scratch_bytes)) work(pool->job);
+        if (scratch.reserve(pool->job.launch->scratch_bytes)) work(pool->job);
         leave();
     }
     std::lock_guard<std::mutex> lock(pool->sleeping);
@@ -184,7 +191,8 @@ void publish() {
     pool->state.store((number & 0xffffffff) << 32 | kOpen);
     const int sleepers = pool->sleepers.load();
     if (sleepers == 0) return;
-    const int64_t chunks = (pool->job.blocks + pool->job.grain - 1) / pool->job.grain;
+    const Launch& launch = *pool->job.launch;
+    const int64_t chunks = (launch.blocks + launch.grain - 1) / launch.grain;
     { std::lock_guard<std::mutex> lock(pool->sleeping); }  // none is between its look and its sleep
     if (chunks - 1 >= sleepers) {
         pool->wake.notify_all();
@@ -222,24 +230,19 @@ TA_EXPORT void ta_threads(int threads) {
     if (pool->workers > extra) stop_workers();
 }
 
-// Run `kernel` over blocks 0..blocks, `grain` at a time.  Not 0: there was no room for scratch.
-TA_EXPORT int ta_run(Kernel kernel, const void* args, int64_t blocks, int64_t grain,
-                     int64_t scratch_bytes) {
-    if (blocks <= 0) return 0;
-    if (!scratch.reserve(scratch_bytes)) return kOutOfMemory;
-    if (blocks <= grain || extra_threads.load(std::memory_order_relaxed) == 0) {
-        kernel(args, 0, blocks, scratch.data);
+// Run all blocks of a launch, `grain` (at least 1) at a time.  Not 0: no room for scratch.
+TA_EXPORT int ta_run(const Launch* launch) {
+    if (launch->blocks <= 0) return 0;
+    if (!scratch.reserve(launch->scratch_bytes)) return kOutOfMemory;
+    if (launch->blocks <= launch->grain || extra_threads.load(std::memory_order_relaxed) == 0) {
+        launch->run(0, launch->blocks);
         return 0;
     }
     std::lock_guard<std::mutex> lock(pool->launching);
     pool->wanted = extra_threads.load();
     if (pool->workers < pool->wanted) start_workers();
     Job& job = pool->job;
-    job.kernel = kernel;
-    job.args = args;
-    job.blocks = blocks;
-    job.grain = grain < 1 ? 1 : grain;
-    job.scratch_bytes = scratch_bytes;
+    job.launch = launch;
     job.next.store(0, std::memory_order_relaxed);
     publish();
     work(job);

@@ -29,22 +29,22 @@ class ThreadPool:
     Attributes
     ----------
     run : callable
-        ``run(kernel, args, blocks, grain, scratch_bytes)``: addresses of a compiled kernel and of
-        its arguments; blocks ``0 .. blocks`` are shared out ``grain`` at a time, and each thread
-        has ``scratch_bytes`` of its own, 64-byte aligned.  ``blocks <= grain`` runs in the
-        calling thread.  Returns when all is done; the interpreter lock is released meanwhile.
+        ``run(address)`` of four int64 and the kernel's arguments after them: the address of a
+        compiled kernel, ``blocks``, ``grain``, ``scratch_bytes``.  Blocks ``0 .. blocks`` are
+        shared out ``grain`` at a time, and each thread has ``scratch_bytes`` of its own, 64-byte
+        aligned.  ``blocks <= grain`` runs in the calling thread.  Returns when all is done; the
+        interpreter lock is released meanwhile.  (One address, since ``ctypes`` takes a sixth of a
+        microsecond for each argument.)
     """
 
     __slots__ = ("run", "threads", "_library")
 
-    run: Callable[[int, int, int, int, int], None]
+    run: Callable[[int], None]
 
     def __init__(self, library: Path | str, threads: int) -> None:
         self._library = ctypes.CDLL(str(library))
         run = self._library.ta_run
-        run.argtypes = (
-            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
-        )  # fmt: skip
+        run.argtypes = (ctypes.c_void_p,)
         run.restype = _raise_if_failed
         self._library.ta_threads.argtypes = (ctypes.c_int,)
         self.run = run
