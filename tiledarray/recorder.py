@@ -110,6 +110,7 @@ class _Local(threading.local):
 
 
 local = _Local()
+outside: set[str] = set()  # names of modules of which `is_outside` was asked, and that are
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 
 
@@ -186,12 +187,19 @@ def user_frame(depth: int = 2) -> FrameType | None:
         frame: FrameType | None = sys._getframe(depth)
     except ValueError:
         return None
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith(_INTERNAL) and name != _PACKAGE:
-            return frame
+    while frame is not None and not is_outside(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
-    return None
+    return frame
+
+
+def is_outside(module: str) -> bool:
+    """Whether a module of this name is not part of this package."""
+    if module in outside:
+        return True
+    if module.startswith(_INTERNAL) or module == _PACKAGE:
+        return False
+    outside.add(module)
+    return True
 
 
 def user_site() -> Site | None:
@@ -202,9 +210,11 @@ def user_site() -> Site | None:
 
 def call_path() -> tuple[Any, ...]:
     """Return the places of the nearest callers, which tell two uses of one line apart."""
-    frame = user_frame()
+    frame = user_frame(4)  # from the op's function: it is `consider` that asks for the path
     path: list[Any] = []
-    while frame is not None and len(path) < _PATH_LENGTH:
-        path.append((frame.f_code, frame.f_lasti))
+    for _ in range(_PATH_LENGTH):
+        if frame is None:
+            break
+        path += frame.f_code, frame.f_lasti
         frame = frame.f_back
     return tuple(path)

@@ -18,10 +18,12 @@ from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recorder import (
     fallbacks,
+    is_outside,
     live_pending,
     local,
     look,
     note_fallback,
+    outside,
     user_site,
 )
 from tiledarray.signatures import (
@@ -43,8 +45,6 @@ __all__ = [
 Operand = Any  # Node, or a Python scalar
 _frame = sys._getframe
 _allocate = object.__new__
-_INTERNAL = "tiledarray"
-_outside: set[str] = set()  # names of modules that were seen to record and are not ours
 
 
 def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
@@ -62,18 +62,11 @@ def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
         return node
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module in _outside or _is_outside(module):
+        if module in outside or is_outside(module):
             node.site = frame.f_code, frame.f_lasti
             break
         frame = frame.f_back
     return node
-
-
-def _is_outside(module: str) -> bool:
-    if module.startswith(_INTERNAL):
-        return False
-    _outside.add(module)
-    return True
 
 
 def _one_device(nodes: Sequence[Node]) -> Any:
