@@ -112,6 +112,19 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
 def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Handle:
     """Make the result of a ufunc the value of its output argument, by NumPy's rules."""
     old = target._node if target._base is None else target.node
+    if node.form.kind is not old.form.kind:
+        node = _cast_to(old, node, ufunc, operands)
+    if target._base is None:
+        rebind(target, node)
+    elif views.is_frozen(target._steps):
+        raise ValueError("output array is read-only")
+    else:
+        target.assign(node)
+    return target
+
+
+def _cast_to(old: Node, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
+    """The result with the output's shape and dtype, where NumPy allows that."""
     if node.shape != old.shape:
         if not recording.broadcastable(node.shape, old.shape):
             raise ValueError(
@@ -125,13 +138,7 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
         if not np.can_cast(node.dtype, old.dtype, "same_kind"):
             _raise_casting(ufunc, operands, old.dtype)
         node = recording.cast(node, old.dtype)
-    if target._base is None:
-        rebind(target, node)
-    elif views.is_frozen(target._steps):
-        raise ValueError("output array is read-only")
-    else:
-        target.assign(node)
-    return target
+    return node
 
 
 def _raise_casting(ufunc: np.ufunc, operands: Any, dtype: np.dtype[Any]) -> None:

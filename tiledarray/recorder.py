@@ -109,8 +109,16 @@ class _Local(threading.local):
         self.recorder = Recorder()
 
 
+class _Outside(dict[str, bool]):
+    """Whether a module of some name is not part of this package; remembered."""
+
+    def __missing__(self, module: str) -> bool:
+        found = self[module] = not module.startswith(_INTERNAL) and module != _PACKAGE
+        return found
+
+
 local = _Local()
-outside: set[str] = set()  # names of modules of which `is_outside` was asked, and that are
+outside = _Outside()
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 
 
@@ -187,19 +195,9 @@ def user_frame(depth: int = 2) -> FrameType | None:
         frame: FrameType | None = sys._getframe(depth)
     except ValueError:
         return None
-    while frame is not None and not is_outside(frame.f_globals.get("__name__", "")):
+    while frame is not None and not outside[frame.f_globals.get("__name__", "")]:
         frame = frame.f_back
     return frame
-
-
-def is_outside(module: str) -> bool:
-    """Whether a module of this name is not part of this package."""
-    if module in outside:
-        return True
-    if module.startswith(_INTERNAL) or module == _PACKAGE:
-        return False
-    outside.add(module)
-    return True
 
 
 def user_site() -> Site | None:

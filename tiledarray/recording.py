@@ -18,7 +18,6 @@ from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recorder import (
     fallbacks,
-    is_outside,
     live_pending,
     local,
     look,
@@ -61,8 +60,7 @@ def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
     except ValueError:
         return node
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module in outside or is_outside(module):
+        if outside[frame.f_globals.get("__name__", "")]:
             node.site = frame.f_code, frame.f_lasti
             break
         frame = frame.f_back
@@ -294,7 +292,8 @@ def update(
     old: Node, new: Node, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
 ) -> Node:
     """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
-    _one_device((old, new))
+    if new.form.kind.device is not old.form.kind.device:
+        _one_device((old, new))
     return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
 
 

@@ -49,7 +49,6 @@ _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
 
-@lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Affine:
     """Return the step to a view of everything."""
     ndim = len(shape)
@@ -131,7 +130,7 @@ def _apply(node: Node, step: Step) -> Node:
 def read(node: Node, steps: tuple[Step, ...]) -> Node:
     """Return the value of the view that these steps lead to."""
     for step in steps:
-        node = _apply(node, step)
+        node = recording.view(node, *step) if type(step) is Affine else _apply(node, step)
     return node
 
 
@@ -158,24 +157,25 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
 
 
 def _put(node: Node, step: Affine, value: Node) -> Node:
-    if not _is_writable(step):
-        raise ValueError("assignment destination is read-only")
-    if 0 in step.shape:
-        return node
-    if step == identity(node.form.kind.shape):
-        return recording.broadcast_to(value, node.shape)
-    return recording.update(node, value, step.axes, step.steps, step.starts, step.shape)
+    region = _region(step, node.form.kind.shape)
+    if region == "part":
+        return recording.update(node, value, *step)
+    return node if region == "nothing" else recording.broadcast_to(value, node.shape)
 
 
 @lru_cache(maxsize=4096)
-def _is_writable(step: Affine) -> bool:
-    """Whether every element of the view is an element of its own."""
-    return all(size <= 1 or axis in step.axes for axis, size in enumerate(step.shape))
+def _region(step: Affine, shape: Shape) -> str:
+    """How much of an array of this shape is written through the step."""
+    if any(size > 1 and axis not in step.axes for axis, size in enumerate(step.shape)):
+        raise ValueError("assignment destination is read-only")
+    if 0 in step.shape:
+        return "nothing"
+    return "everything" if step == identity(shape) else "part"
 
 
 def is_frozen(steps: tuple[Step, ...]) -> bool:
     """Whether writing through the steps is refused."""
-    return any(type(step) is Frozen for step in steps)
+    return Frozen in map(type, steps)
 
 
 def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
