@@ -11,9 +11,8 @@ import ctypes
 import sys
 import threading
 import warnings
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from itertools import chain
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -147,11 +146,10 @@ def host_threads() -> int:
 
 def _donatable(traced: Trace) -> frozenset[int]:
     """Leaves that only an update of this trace still refers to: it may write in their memory."""
-    uses = Counter(map(id, chain.from_iterable([node.inputs for node in traced.nodes])))
     found = []
     for number in traced.updates:
-        inside = uses[id(traced.nodes[number])]
         # The trace's list holds it, the pending nodes' inputs, and the call.
+        inside = traced.key.count(number)
         held = sys.getrefcount(traced.nodes[number])
         if held <= inside + 2 and traced.nodes[number].buffer.exclusive():
             found.append(number)

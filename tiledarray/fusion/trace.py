@@ -64,17 +64,17 @@ def trace(targets: Sequence[Node]) -> Trace:
     known_params: dict[Any, int] = {}
     updates: list[int] = []
     for node in numbers:
-        form = node.form
         if node.buffer is not None:
-            key.append(form.kind)
+            key.append(node.form.kind)
             continue
+        form = node.form
         key.append(form)
         for x in node.inputs:
             if type(x) is Node:
                 key.append(numbers[x])
             elif x or not form.op.moves:
-                number = known_params.get(id(x))
-                key.append(_param(x, params, known_params) if number is None else number)
+                # A reference to a parameter is never 0.
+                key.append(known_params.get(id(x)) or _param(x, params, known_params))
             else:
                 key.append(None)
         if form.op is update and node.inputs[0].buffer is not None:
@@ -88,17 +88,20 @@ def trace(targets: Sequence[Node]) -> Trace:
 def _numbered(targets: Sequence[Node]) -> dict[Node, int]:
     """Number the nodes below the targets, inputs first.  Leaves have no inputs."""
     numbers: dict[Node, int] = {}
-    path = list(reversed(targets))
-    while path:
-        node = path[-1]
-        for x in node.inputs:
-            if type(x) is Node and x not in numbers:
-                path.append(x)
-                break
-        else:
-            if node not in numbers:
-                numbers[node] = len(numbers)
-            path.pop()
+    above: list[Node] = []  # from the target down to the node: recordings are too deep to recurse
+    for node in targets:
+        while True:
+            for x in node.inputs:
+                if type(x) is Node and x not in numbers:
+                    above.append(node)
+                    node = x
+                    break
+            else:
+                if node not in numbers:
+                    numbers[node] = len(numbers)
+                if not above:
+                    break
+                node = above.pop()
     return numbers
 
 
