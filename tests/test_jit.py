@@ -121,3 +121,44 @@ def test_runs_are_seen_and_results_explained():
 def test_other_dtypes_are_refused():
     with pytest.raises(TypeError, match="only dtypes that kernels have"):
         ta.jit(lambda x: x[1:])(np.array([1, 2], np.longdouble))
+
+
+def test_equal_arguments_of_other_types_are_other_calls():
+    jitted = ta.jit(lambda x, k: x * k)
+    x = ta.arange(3)
+    for k in (1, True, 1.0, 1 + 0j, 1):
+        expected = np.arange(3) * k
+        assert jitted(x, k).dtype == expected.dtype
+        assert jitted(x, k=k).dtype == expected.dtype
+
+
+def test_arguments_by_name_and_nested_ones_are_told_apart():
+    jitted = ta.jit(lambda *args, **kwargs: (len(args), sorted(kwargs), [type(a) for a in args]))
+    x = ta.ones(2)
+    assert jitted(x, x) == (2, [], [ta.TiledArray] * 2)
+    assert jitted((x, x)) == (1, [], [tuple])
+    assert jitted([x, x]) == (1, [], [list])
+    assert jitted(x, y=x) == (1, ["y"], [ta.TiledArray])
+    assert jitted({"y": x}) == (1, [], [dict])
+    assert jitted() == (0, [], [])
+
+
+@pytest.mark.compiler
+def test_replayed_kernels_with_offsets_and_scalars():
+    def smooth(u):
+        n = u.shape[0]
+        for start in (1, 2):
+            u[start:-start] = 0.25 * u[start - 1:-start - 1] + 0.75 * u[start + 1:n - start + 1]
+            u = u - u.mean()
+        return u, u[3:].sum()
+
+    jitted = ta.jit(smooth)
+    kept = []  # so that every call gets other memory
+    for seed in range(4):
+        values = np.random.default_rng(seed).random(5000)
+        arrays = ta.array(values)
+        kept.append((arrays, *jitted(arrays)))
+        expected, total = smooth(values)
+        np.testing.assert_allclose(np.asarray(kept[-1][1]), expected)
+        assert float(kept[-1][2]) == pytest.approx(total)
+        np.testing.assert_allclose(np.asarray(arrays), values)

@@ -229,3 +229,23 @@ def test_setting_through_reshape_of_a_slice():
     numpys[1:, 0] *= -1
     same(a, x)
     assert isinstance(ours, TiledArray)
+
+
+PARTS = st.one_of(
+    st.integers(-4, 4), st.sampled_from([None, Ellipsis, True, 1.0, np.int8(1), np.float64(1)]),
+    st.builds(slice, *[st.sampled_from([None, 0, 1, -1, 2, 1.0, True, np.int16(1)])] * 3),
+)
+
+
+@given(st.lists(st.tuples(PARTS, PARTS), min_size=2, max_size=4))
+def test_an_index_is_not_taken_for_an_equal_one_of_other_types(keys):
+    x = np.arange(12).reshape(3, 4)
+    ours = from_host(x)
+    for key in [*keys, *reversed(keys)]:  # the second time from memory
+        try:
+            expected = x[key]
+        except (IndexError, TypeError, ValueError):
+            with pytest.raises((IndexError, TypeError, ValueError)):  # of two, either
+                ours[key]
+        else:
+            np.testing.assert_array_equal(np.asarray(ours[key]), expected)

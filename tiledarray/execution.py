@@ -235,12 +235,12 @@ class Executable:
 
     def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
             done: Done) -> list[Any]:
-        """Run the steps; return the outputs' buffers.
+        """Run the steps; return the outputs' buffers.  ``leaves`` is used up.
 
         ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
         has run, so that nothing is applied twice should a later step fail.
         """
-        buffers: dict[Value, Any] = dict(leaves)
+        buffers: dict[Value, Any] = leaves
         for number, (action, releases) in enumerate(self._steps):
             if observers:
                 started = perf_counter()

@@ -146,13 +146,12 @@ def look(nodes: list[Node]) -> None:
             "a function under tiledarray.jit looked at a value; what it does next would depend "
             "on that value. Use where() instead of if, or take the look out of the function"
         )
-    targets = dict.fromkeys(recorder.pending())
-    targets.update(dict.fromkeys(wanted))
+    targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
     recorder.reset()
     if not targets:
         return
     try:
-        evaluation.evaluate(list(targets))
+        evaluation.evaluate(targets)
         return
     except Exception:
         if len(targets) == len(wanted):
