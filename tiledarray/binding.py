@@ -20,28 +20,26 @@ LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _BYTE = np.dtype(np.uint8)
 
 Writer = Callable[[Any, int, Any], None]  # memory, offset in bytes, scalar
+_SINGLE, _COMPLEX = Struct("=f4x"), Struct("=dd")
+_INT32, _UINT64 = Struct("=i4x"), Struct("=Q")
 
 
-def _writer(layout: str, convert: Callable[[Any], Any]) -> Writer:
-    write = Struct(layout).pack_into
-    return lambda memory, offset, scalar: write(memory, offset, convert(scalar))
-
-
-def _single(scalar: Any) -> float:
-    """A float that fits in float32; what is too large for it has become an infinity."""
-    return scalar if -LARGEST_SINGLE <= scalar <= LARGEST_SINGLE else float(np.float32(scalar))
+def _write_single(memory: Any, offset: int, scalar: Any) -> None:
+    if not -LARGEST_SINGLE <= scalar <= LARGEST_SINGLE:
+        scalar = float(np.float32(scalar))  # an infinity, or it is rounded to the largest
+    _SINGLE.pack_into(memory, offset, scalar)
 
 
 def _write_complex(memory: Any, offset: int, scalar: Any) -> None:
     _COMPLEX.pack_into(memory, offset, scalar.real, scalar.imag)
 
 
-_COMPLEX = Struct("=dd")
 _WRITERS: dict[str, Writer] = {
-    "f32": _writer("=f4x", _single),
-    "f64": _writer("=d", float),
-    "i32": _writer("=i4x", int),
-    "i64": _writer("=Q", lambda scalar: int(scalar) & (1 << 64) - 1),
+    "f32": _write_single,
+    "f64": Struct("=d").pack_into,
+    "i32": lambda memory, offset, scalar: _INT32.pack_into(memory, offset, int(scalar)),
+    "i64": lambda memory, offset, scalar: _UINT64.pack_into(
+        memory, offset, int(scalar) & (1 << 64) - 1),
     "c128": _write_complex,
 }
 
