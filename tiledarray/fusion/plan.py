@@ -6,6 +6,7 @@ Every field here is data about the computation; nothing refers to the arrays of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
 from tiledarray.fusion.group import Group, Sink
@@ -38,6 +39,30 @@ class Strided:
 
 
 @dataclass(eq=False, slots=True)
+class Window:
+    """Loads of one array that differ by constant shifts, so that neighbours share what they read.
+
+    ``access`` is the one that is not shifted (it may be none of them), and stands where the
+    chunks of lanes are aligned; ``shifts`` has each load's rows and lanes from there.
+    """
+
+    access: Strided
+    shifts: dict[Cell, tuple[int, int]]
+
+    def lines(self, rows: int) -> dict[int, tuple[int, int]]:
+        """For ``rows`` rows computed together: rows of memory read, each from which lane to which.
+
+        Lanes are relative to those of a chunk.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for row, lane in self.shifts.values():
+            for line in range(row, row + rows):
+                least, most = found.get(line, (lane, lane))
+                found[line] = min(least, lane), max(most, lane)
+        return dict(sorted(found.items()))
+
+
+@dataclass(eq=False, slots=True)
 class Schedule:
     """How a group's domain is cut: the nest, the tile, and the constants of the kernel text.
 
@@ -57,8 +82,10 @@ class Schedule:
         Rows and lanes of a block.
     splits : int
         Blocks that share a reduction.
-    phase : linear form or None
-        Elements by which tiles are shifted along the lanes (modulo a memory line).
+    phase : (int, linear form) or None
+        Tiles are shifted along the lanes by the form modulo the number, to stand on whole lines.
+    ragged : bool
+        Whether a row may begin or end within a chunk of ``width`` lanes.
     resident : int
         Blocks that a multiprocessor should have room for; 0 leaves it to the compiler.
     quick : bool
@@ -75,7 +102,8 @@ class Schedule:
     splits: int = 1
     blocks: int = 1
     scratch_bytes: int = 0
-    phase: Terms | None = None
+    phase: tuple[int, Terms] | None = None
+    ragged: bool = False
     resident: int = 0
     quick: bool = False
 
@@ -92,6 +120,12 @@ class Schedule:
             if axis.role == "row":
                 count *= axis.size
         return count
+
+    @property
+    def row_groups(self) -> int:
+        """Number of groups of rows computed together, none of which goes past the last axis."""
+        rows = [axis.size for axis in self.axes if axis.role == "row"]
+        return prod(rows[:-1]) * -(-rows[-1] // self.unroll) if rows else 1
 
     @property
     def form(self) -> Literal["map", "row", "column"]:
@@ -131,6 +165,7 @@ class Kernel:
     loads: dict[Cell, Strided]
     stores: list[Store]
     positions: dict[Cell, Strided] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
     border: Border | None = None
     bytes_moved: int = 0
     flops: int = 0

@@ -10,14 +10,20 @@ from tiledarray.fusion.instructions import PAIR_BLOCKS, pairs, try_quick
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.windows import (
+    VECTOR_BYTES,
+    find_windows,
+    has_halo,
+    map_width,
+    phase,
+    rows_together,
+)
 from tiledarray.ops.op import Elementwise
 
-VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
 DEVICE_TILE = 1 << 12
 HELD_ELEMENTS = 16  # of a row, by one thread
-LINE = 32  # elements of a memory line, for the most common element of four bytes
 SPLIT = 1 << 16
 PAIR_LANES = 128
 SHORT_LANES = 16
@@ -291,20 +297,11 @@ def _has_transposed(kernel: Kernel) -> bool:
 def _tile_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     lane, rows = schedule.lane.size, schedule.rows
-    schedule.width = _vector_width(kernel)
+    if schedule.form != "map":
+        schedule.width = _vector_width(kernel)
     width = schedule.width
     if schedule.form == "map":
-        tx = 32 if _has_transposed(kernel) else _power(-(-lane // width), 4, 256)
-        ty = 8 if _has_transposed(kernel) else 256 // tx
-        schedule.threads = (tx, ty)
-        schedule.chunks = max(1, min(4 // width, lane // (tx * width)))
-        schedule.lane_tile = tx * width * schedule.chunks
-        schedule.row_tile = (32 if _has_transposed(kernel)
-                             else max(ty, DEVICE_TILE // schedule.lane_tile))
-        schedule.phase = _phase(kernel)
-        if width == 1 and not _has_transposed(kernel):
-            schedule.resident = 4
-            _occupy(schedule, 8 * target.workers)
+        _tile_device_map(kernel, target)
     elif schedule.form == "row":
         if _shared_between_rows(kernel):
             schedule.unroll = 8
@@ -333,6 +330,30 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
             wanted = PAIR_BLOCKS if pairs(kernel) else COLUMN_BLOCKS
             _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
     _count_blocks(schedule)
+
+
+def _tile_device_map(kernel: Kernel, target: Target) -> None:
+    schedule = kernel.schedule
+    transposed = _has_transposed(kernel)
+    width = schedule.width = map_width(kernel)
+    kernel.windows = find_windows(kernel, width)
+    schedule.phase = phase(kernel, width)
+    schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
+    halo = schedule.rows > 1 and has_halo(kernel) and not transposed
+    most = 32 if halo or transposed else 256
+    tx = 32 if transposed else _power(-(-schedule.lane.size // width), 4, most)
+    ty = 256 // tx
+    schedule.threads = (tx, ty)
+    if halo:
+        schedule.unroll = rows_together(kernel)
+        schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
+    else:
+        schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
+        schedule.lane_tile = tx * width * schedule.chunks
+        schedule.row_tile = 32 if transposed else max(ty, DEVICE_TILE // schedule.lane_tile)
+        if width == 1 and not transposed:
+            schedule.resident = 4
+            _occupy(schedule, 8 * target.workers)
 
 
 def _held_elements(kernel: Kernel) -> int:
@@ -382,30 +403,15 @@ def _vector_width(kernel: Kernel) -> int:
     return max(1, width)
 
 
-def _phase(kernel: Kernel) -> Terms | None:
-    """Where scalar accesses of a row stand within a line of memory, if that is the same in all.
-
-    Tiles are shifted by it, so that the threads of a warp write (or read) whole lines.
-    """
-    schedule = kernel.schedule
-    if schedule.width > 1 or schedule.lane.size < 8 * LINE or len(schedule.axes) < 2:
-        return None
-    accesses = [store.access for store in kernel.stores] or list(kernel.loads.values())
-    access = accesses[0]
-    if access.strides[-1] != 1 or any(stride % LINE for stride in access.strides[:-1]):
-        return None
-    return access.offset or None
-
-
 def lane_blocks(schedule: Schedule) -> int:
     """Tiles along the lane axis."""
     if schedule.lane.reduced:
         return 1
-    extra = LINE - 1 if schedule.phase else 0
+    extra = schedule.phase[0] - 1 if schedule.phase else 0
     return -(-(schedule.lane.size + extra) // schedule.lane_tile)
 
 
 def _count_blocks(schedule: Schedule) -> None:
     lanes = lane_blocks(schedule)
-    rows = -(-schedule.rows // schedule.row_tile)
+    rows = -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))
     schedule.blocks = lanes * rows * schedule.splits

@@ -19,14 +19,14 @@ TA_FN idx max_idx(idx x, idx y) { return x > y ? x : y; }
 // Part `k` of [0, n) cut into pieces of `size`.
 TA_FN Range piece(idx k, idx size, idx n) { return Range{k * size, min_idx(k * size + size, n)}; }
 
-// The same with the pieces moved down by `phase`: the first is shorter.
+// The same with the pieces moved down by `phase`: the first begins before 0.
 TA_FN Range shifted(idx k, idx size, idx n, idx phase) {
-  const idx begin = k * size - phase, end = begin + size;
-  return Range{begin > 0 ? begin : 0, min_idx(end, n)};
+  return Range{k * size - phase, min_idx(k * size - phase + size, n)};
 }
 
 template <int N>
 struct Count {  // a compile-time int
+  enum { value = N };
   TA_MEMBER constexpr operator int() const { return N; }
 };
 
@@ -89,6 +89,29 @@ template <int N, class From> TA_FN auto load(From from, int count) -> decltype(l
   if (count == N) loaded = load<N>(from);
   return loaded;
 }
+// Lanes LO to N + HI of a line: N of them in one vector, which is aligned, where it is among them.
+template <class T, int N, int LO, int HI> struct Window {
+  T at[N + HI - LO];
+  TA_MEMBER T operator[](int v) const { return at[v - LO]; }
+};
+template <int N, int LO, int HI, class T, class From> TA_FN Window<T, N, LO, HI> windowed(From from) {
+  Window<T, N, LO, HI> window;
+  constexpr bool whole = LO <= 0 && HI >= 0;
+  if constexpr (whole) {
+    const auto middle = load<N>(from);
+    _Pragma("unroll") for (int v = 0; v < N; ++v) window.at[v - LO] = middle[v];
+  }
+  _Pragma("unroll") for (int v = LO; v < N + HI; ++v) {
+    if (!whole || v < 0 || v >= N) window.at[v - LO] = from[v];
+  }
+  return window;
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(Constant<T> from) {
+  return windowed<N, LO, HI, T>(from);
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(const T* from) {
+  return windowed<N, LO, HI, T>(from);
+}
 template <class T, int N> struct Storing {
   T* to;
   Vector<T, N> data;
@@ -107,6 +130,19 @@ template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body b
     _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
   } else {
     _Pragma("unroll 1") for (idx j = first; j < range.end; j += TX * V) body(j, Count<V>());
+  }
+}
+// The same where a row may begin before 0 or end within a chunk: there lanes go one by one.
+template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range, Body body) {
+  const idx first = range.begin + idx(threadIdx.x % TX) * V;
+  if (first >= 0 && first + ((C - 1) * TX + 1) * V <= range.end) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
+  } else {
+    _Pragma("unroll 1") for (int c = 0; c < C; ++c)
+      _Pragma("unroll 1") for (int v = 0; v < V; ++v) {
+        const idx j = first + c * (TX * V) + v;
+        if (j >= 0 && j < range.end) body(j, Count<1>());
+      }
   }
 }
 // U chunks side by side, so that as many loads are under way.
