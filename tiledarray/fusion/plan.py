@@ -158,7 +158,11 @@ class Border:
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """One launch."""
+    """One launch.
+
+    ``windows`` groups the loads of a map kernel on the device.  ``staged`` are loads that run along
+    the last row axis in memory: a block copies its tile of them as they lie, and turns it on chip.
+    """
 
     group: Group
     schedule: Schedule
@@ -166,6 +170,7 @@ class Kernel:
     stores: list[Store]
     positions: dict[Cell, Strided] = field(default_factory=dict)
     windows: list[Window] = field(default_factory=list)
+    staged: list[Cell] = field(default_factory=list)
     border: Border | None = None
     bytes_moved: int = 0
     flops: int = 0

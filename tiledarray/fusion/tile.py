@@ -9,6 +9,7 @@ from tiledarray.fusion.group import EXPENSIVE, Group
 from tiledarray.fusion.instructions import PAIR_BLOCKS, pairs, try_quick
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
+from tiledarray.fusion.staging import axis_across, stage
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.windows import (
     VECTOR_BYTES,
@@ -40,7 +41,7 @@ def tile(group: Group, target: Target) -> Kernel:
     writes = [Strided(sink.value, *_strides(Access(sink.value, sink.index), len(group.shape)))
               for sink in stored]
     positions = _positions(group)
-    axes = _nest(group, [*domain, *writes, *positions.values()], target)
+    axes = _nest(group, [*domain, *positions.values()], writes, target)
     accesses = iter([_on(access, axes) for access in domain])
     loads: dict[Cell, Strided] = {
         cell: next(accesses) for cell in group.cells if cell.access is not None
@@ -53,7 +54,7 @@ def tile(group: Group, target: Target) -> Kernel:
         _tile_device(kernel, target)
         try_quick(kernel)
     else:
-        _tile_host(kernel)
+        _tile_host(kernel, target)
     return kernel
 
 
@@ -101,18 +102,26 @@ def _positions(group: Group) -> dict[Cell, Strided]:
     return positions
 
 
-def _nest(group: Group, accesses: list[Strided], target: Target) -> tuple[Axis, ...]:
+def _nest(group: Group, reads: list[Strided], writes: list[Strided],
+          target: Target) -> tuple[Axis, ...]:
     """Order and merge the domain's axes: rows, steps, lane."""
+    accesses = [*reads, *writes]
     axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
-    lane = max(axes, key=lambda axis: (_unit_weight(axis, accesses), axis))
+    # What a map writes goes in whole lines: what it reads across them can be staged.
+    written = [] if group.reduced else writes
+    lane = max(axes, key=lambda axis: (
+        _unit_weight(axis, written) if group.shape[axis] >= SHORT_LANES else 0,
+        _unit_weight(axis, accesses), axis))
     run = _lane_run(group, axes, lane, accesses)
     other = _longer_lane(group, axes, run, accesses) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
     steps = [axis for axis in axes if axis not in run and axis in group.reduced]
+    across = None if group.reduced else axis_across(accesses, lane, rows)
+    rows.sort(key=lambda axis: axis == across)
     return (
         *_merged(rows, group.shape, "row", accesses),
         *_merged(steps, group.shape, "step", accesses),
@@ -232,15 +241,15 @@ def _shared_between_rows(kernel: Kernel) -> bool:
     )
 
 
-def _tile_host(kernel: Kernel) -> None:
+def _tile_host(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     lane, rows = schedule.lane.size, schedule.rows
     if schedule.form == "map":
         schedule.width = HOST_LANES
         schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
-        if _has_transposed(kernel):
-            schedule.lane_tile, schedule.row_tile = 64, 64
-            schedule.width = 64
+        side = stage(kernel, target)
+        if side:
+            schedule.width = schedule.lane_tile = schedule.row_tile = side
         else:
             schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
     elif schedule.form == "row":
@@ -255,7 +264,7 @@ def _tile_host(kernel: Kernel) -> None:
         schedule.lane_tile = schedule.width
         blocks = max(1, rows * -(-lane // schedule.lane_tile))
         _split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
-    _count_blocks(schedule)
+    _count_blocks(kernel)
 
 
 def _column_widths(kernel: Kernel) -> tuple[int, ...]:
@@ -282,16 +291,6 @@ def _split(kernel: Kernel, piece: int, most: int) -> None:
 def _split_axis(schedule: Schedule) -> Axis:
     """The axis that is shared out when a reduction is split."""
     return next((axis for axis in schedule.axes if axis.role == "step"), schedule.lane)
-
-
-def _has_transposed(kernel: Kernel) -> bool:
-    """Whether something is read at stride one along a row axis and strided along the lanes."""
-    schedule = kernel.schedule
-    return any(
-        abs(access.strides[-1]) > 1
-        and any(abs(access.strides[k]) == 1 for k in range(len(schedule.axes) - 1))
-        for access in [*kernel.loads.values(), *(store.access for store in kernel.stores)]
-    )
 
 
 def _tile_device(kernel: Kernel, target: Target) -> None:
@@ -329,19 +328,23 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
         if blocks < 8 * target.workers:
             wanted = PAIR_BLOCKS if pairs(kernel) else COLUMN_BLOCKS
             _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
-    _count_blocks(schedule)
+    _count_blocks(kernel)
 
 
 def _tile_device_map(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
-    transposed = _has_transposed(kernel)
-    width = schedule.width = map_width(kernel)
+    side = stage(kernel, target)
+    width = schedule.width = 1 if side else map_width(kernel)
     kernel.windows = find_windows(kernel, width)
+    if side:
+        schedule.threads = (32, side // 4)
+        schedule.lane_tile = schedule.row_tile = side
+        schedule.chunks = side // 32
+        return
     schedule.phase = phase(kernel, width)
     schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
-    halo = schedule.rows > 1 and has_halo(kernel) and not transposed
-    most = 32 if halo or transposed else 256
-    tx = 32 if transposed else _power(-(-schedule.lane.size // width), 4, most)
+    halo = schedule.rows > 1 and has_halo(kernel)
+    tx = _power(-(-schedule.lane.size // width), 4, 32 if halo else 256)
     ty = 256 // tx
     schedule.threads = (tx, ty)
     if halo:
@@ -350,10 +353,10 @@ def _tile_device_map(kernel: Kernel, target: Target) -> None:
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
         schedule.lane_tile = tx * width * schedule.chunks
-        schedule.row_tile = 32 if transposed else max(ty, DEVICE_TILE // schedule.lane_tile)
-        if width == 1 and not transposed:
+        schedule.row_tile = max(ty, DEVICE_TILE // schedule.lane_tile)
+        if width == 1:
             schedule.resident = 4
-            _occupy(schedule, 8 * target.workers)
+            _occupy(kernel, 8 * target.workers)
 
 
 def _held_elements(kernel: Kernel) -> int:
@@ -365,17 +368,18 @@ def _held_elements(kernel: Kernel) -> int:
     return 2 * HELD_ELEMENTS if heavy else HELD_ELEMENTS
 
 
-def _occupy(schedule: Schedule, wanted: int) -> None:
+def _occupy(kernel: Kernel, wanted: int) -> None:
     """Make blocks smaller until there are enough for every multiprocessor."""
+    schedule = kernel.schedule
     tx, ty = schedule.threads
-    _count_blocks(schedule)
+    _count_blocks(kernel)
     while schedule.blocks < wanted and schedule.row_tile > ty:
         schedule.row_tile = max(ty, schedule.row_tile // 2)
-        _count_blocks(schedule)
+        _count_blocks(kernel)
     while schedule.blocks < wanted and schedule.chunks > 1:
         schedule.chunks -= 1
         schedule.lane_tile = tx * schedule.width * schedule.chunks
-        _count_blocks(schedule)
+        _count_blocks(kernel)
 
 
 def _power(n: int, least: int, most: int) -> int:
@@ -411,7 +415,17 @@ def lane_blocks(schedule: Schedule) -> int:
     return -(-(schedule.lane.size + extra) // schedule.lane_tile)
 
 
-def _count_blocks(schedule: Schedule) -> None:
+def row_blocks(kernel: Kernel) -> int:
+    """Tiles along the rows; a staged one lies along the last axis."""
+    schedule = kernel.schedule
+    if kernel.staged:
+        last = [axis.size for axis in schedule.axes if axis.role == "row"][-1]
+        return schedule.rows // last * -(-last // schedule.row_tile)
+    return -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))
+
+
+def _count_blocks(kernel: Kernel) -> None:
+    schedule = kernel.schedule
     lanes = lane_blocks(schedule)
-    rows = -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))
+    rows = row_blocks(kernel)
     schedule.blocks = lanes * rows * schedule.splits

@@ -145,6 +145,15 @@ class Printer:
         return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
 
+    def rows(self) -> None:
+        """Write which rows a block has, and what it does with them."""
+        height = self.size("row_tile", -(-self.schedule.row_tile // self.unroll))
+        groups = self.size("row_groups", self.schedule.row_groups)
+        self.put(f"const Range rows = piece(t, {height}, {groups});")
+        every = "TA_EVERY_ROW" if self.schedule.form == "column" else "TA_ROWS"
+        with self.block(f"{every}(row, rows)"):
+            self.row()
+
     def row(self) -> None:
         """Write what a block does with one row."""
         self._row_indices()

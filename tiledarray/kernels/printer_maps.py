@@ -18,7 +18,7 @@ class MapPrinter(Printer):
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
         super().__init__(kernel, device=device)
         self.windows = {cell: window for window in kernel.windows for cell in window.shifts}
-        self.rows = [k for k, axis in enumerate(self.axes) if axis.role == "row"]
+        self.row_axes = [k for k, axis in enumerate(self.axes) if axis.role == "row"]
         if self.schedule.ragged:
             self.lanes = "W"
 
@@ -33,13 +33,53 @@ class MapPrinter(Printer):
                 self.put("enum { W = decltype(w)::value };")
             self._lane_body(1, guarded=False)
 
+    # ---- staged tiles ------------------------------------------------------------------------
+
+    def rows(self) -> None:
+        """Write which rows a block has: of the last axis alone, where tiles are staged."""
+        if not self.kernel.staged:
+            super().rows()
+            return
+        *outer, last = self.row_axes
+        side, extent = self.size("row_tile", self.schedule.row_tile), self.extent(last)
+        if outer:
+            tiles = self.size("row_tiles", -(-self.axes[last].size // self.schedule.row_tile))
+            self.put(f"const Range rows = piece(t % {tiles}, {side}, {extent}); t /= {tiles};")
+        else:
+            self.put(f"const Range rows = piece(t, {side}, {extent});")
+        rest = "t"
+        for k in reversed(outer):
+            self.put(f"const idx i{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
+            rest = f"{rest} / {self.extent(k)}"
+        for cell in self.kernel.staged:
+            self._stage(cell)
+        self.put("TA_STAGED")
+        with self.block("TA_ROWS(row, rows)"):
+            self.row()
+
+    def _stage(self, cell: Cell) -> None:
+        """Copy a block's tile of what runs along the last row axis."""
+        access, name = self.kernel.loads[cell], f"p{cell.number}"
+        kind, side = ctype(access.value.dtype), self.schedule.row_tile
+        terms = [self.arg(Slot("pointer", name, f"const {kind}*", value=access.value,
+                               offset=access.offset))]
+        terms += [f"i{k} * {self._stride(name, k, access.strides[k])}"
+                  for k in self.row_axes[:-1] if access.strides[k]]
+        lane = len(self.axes) - 1
+        self.put(f"TA_TILE({kind}, t{cell.number}, {side}, {side});")
+        self.put(f"stage<TX, TY>(t{cell.number}, {self._pointer_type(access)}({' + '.join(terms)}),"
+                 f" rows, js, {self._stride(name, lane, access.strides[lane])});")
+
     # ---- rows computed together --------------------------------------------------------------
 
     def _row_indices(self) -> None:
+        if self.kernel.staged:
+            self.put(f"const idx i{self.row_axes[-1]} = row;")
+            return
         if self.unroll == 1:
             super()._row_indices()
             return
-        *outer, last = self.rows
+        *outer, last = self.row_axes
         group, rest = "row", "row"
         if outer:
             groups = self.size("last_groups", -(-self.axes[last].size // self.unroll))
@@ -56,7 +96,7 @@ class MapPrinter(Printer):
                 self.put(f"const idx i{k}_{u} = i{k};")
 
     def _guard(self, u: int) -> str:
-        last = self.rows[-1] if self.rows else 0
+        last = self.row_axes[-1] if self.row_axes else 0
         return f"if (i{last}_{u} >= first) " if u + 1 < self.unroll else ""
 
     # ---- windows -----------------------------------------------------------------------------
@@ -67,7 +107,8 @@ class MapPrinter(Printer):
         super()._row_pointers()
 
     def _is_row_load(self, cell: Cell) -> bool:
-        return super()._is_row_load(cell) and cell not in self.windows
+        return (super()._is_row_load(cell) and cell not in self.windows
+                and cell not in self.kernel.staged)
 
     def _line_pointers(self, window: Window) -> None:
         """Where each line of memory that a window's rows read begins."""
@@ -77,9 +118,9 @@ class MapPrinter(Printer):
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
         for line in self._lines(window):
             terms = [base]
-            for k in self.rows:
+            for k in self.row_axes:
                 if access.strides[k]:
-                    at = f"(i{k} + {line})" if k == self.rows[-1] and line else f"i{k}"
+                    at = f"(i{k} + {line})" if k == self.row_axes[-1] and line else f"i{k}"
                     stride = access.strides[k]
                     terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {self._line(window, line)} = {' + '.join(terms)};")
@@ -94,6 +135,8 @@ class MapPrinter(Printer):
                 self.put(f"const auto l{name[1:]} = {call}({name} + j);")
 
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
+        if cell in self.kernel.staged:
+            return f"t{cell.number}[row - rows.begin][j - js.begin + v]"
         if cell not in self.windows:
             return super()._load(cell, u, lanes)
         window = self.windows[cell]
@@ -104,7 +147,7 @@ class MapPrinter(Printer):
 
     def _follows_rows(self, window: Window) -> bool:
         """Whether rows computed together read different lines."""
-        return self.unroll > 1 and window.access.strides[self.rows[-1]] != 0
+        return self.unroll > 1 and window.access.strides[self.row_axes[-1]] != 0
 
     def _lines(self, window: Window) -> dict[int, tuple[int, int]]:
         return window.lines(self.unroll if self._follows_rows(window) else 1)

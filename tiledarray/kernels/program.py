@@ -79,8 +79,4 @@ def _print_blocks(printer: Printer) -> None:
     if schedule.splits > 1:
         splits = printer.size("splits", schedule.splits)
         printer.put(f"const idx split = t % {splits}; t /= {splits};")
-    height = printer.size("row_tile", -(-schedule.row_tile // printer.unroll))
-    groups = printer.size("row_groups", schedule.row_groups)
-    printer.put(f"const Range rows = piece(t, {height}, {groups});")
-    with printer.block(f"{'TA_EVERY_ROW' if schedule.form == 'column' else 'TA_ROWS'}(row, rows)"):
-        printer.row()
+    printer.rows()

@@ -145,6 +145,19 @@ template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range,
       }
   }
 }
+// A block's tile of an array that runs along the rows in memory: copied as it lies, read along
+// the lanes once every thread has come to TA_STAGED.
+#define TA_TILE(T, name, ROWS, LANES) __shared__ T name[ROWS][LANES + 1]
+#define TA_STAGED __syncthreads();
+template <int TX, int TY, class T, int ROWS, int PITCH, class From>
+TA_FN void stage(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
+  const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+  _Pragma("unroll") for (int lane = ty; lane < PITCH - 1; lane += TY)
+    _Pragma("unroll") for (int row = tx; row < ROWS; row += TX) {
+      const idx i = rows.begin + row, j = js.begin + lane;
+      if (i < rows.end && j < js.end) tile[row][lane] = from[j * stride + i];
+    }
+}
 // U chunks side by side, so that as many loads are under way.
 template <int TX, int V, int U, class Body, class Flush>
 TA_FN void lanes(Range range, Body body, Flush flush) {
@@ -323,14 +336,15 @@ TA_FN f32 divided(f32 x, const Divisor& by) {
   return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
 }
 
-template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range, int first, int by) {
-  for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
+template <class T>
+TA_FN void copy_lanes(T* to, Constant<T> from, Range range, int first, int by) {
+  _Pragma("unroll 4") for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
 // it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
 // one thread does it, so that many rows go side by side.
 template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+TA_FN void copy_around(T* to, Constant<T> from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   enum { NARROW = 16 };
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
@@ -385,6 +399,15 @@ template <class T> struct Storing {
   TA_MEMBER void flush(int) const {}
 };
 template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
+
+#define TA_TILE(T, name, ROWS, LANES) T name[ROWS][LANES]
+#define TA_STAGED
+template <int TX, int TY, class T, int ROWS, int LANES>
+TA_FN void stage(T (&tile)[ROWS][LANES], const T* from, Range rows, Range js, idx stride) {
+  for (idx j = js.begin; j < js.end; ++j)
+    for (idx i = rows.begin; i < rows.end; ++i)
+      tile[i - rows.begin][j - js.begin] = from[j * stride + i];
+}
 
 template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
   for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
