@@ -20,22 +20,31 @@ class Axis:
     """One axis of a kernel's loop nest: domain axes merged into one.
 
     ``row`` axes are shared out to blocks, ``step`` axes are reduced sequentially, the ``lane``
-    axis is walked by neighbouring threads or vector lanes.
+    axis is walked by neighbouring threads or vector lanes.  Where ``period`` is not 0, the axis
+    joins short rows of that length, which follow the domain axis ``joined``, and some accesses are
+    wrapped.
     """
 
     size: int
     role: Role
     reduced: bool
     domain: tuple[int, ...]
+    period: int = 0
+    joined: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """An access in terms of the loop nest: element strides per `Axis`, and a run-time offset."""
+    """An access in terms of the loop nest: element strides per `Axis`, and a run-time offset.
+
+    A wrapped access reads lane ``j`` at ``j // period`` and ``j % period`` times the two strides
+    in ``wrap``; its own stride along the lanes is 0.
+    """
 
     value: Value
     strides: tuple[int, ...]
     offset: Terms
+    wrap: tuple[int, int] | None = None
 
 
 @dataclass(eq=False, slots=True)

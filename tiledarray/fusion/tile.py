@@ -31,6 +31,7 @@ SHORT_LANES = 16
 SHORT_ROWS = 64
 LONG_LANES = 256
 COLUMN_BLOCKS = 16  # for each multiprocessor
+JOINED_LANES = 64
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -118,6 +119,11 @@ def _nest(group: Group, reads: list[Strided], writes: list[Strided],
     other = _longer_lane(group, axes, run, accesses) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
+    joined: list[int] = []
+    if target.kind == "cuda" and not group.reduced:
+        joined = _joined_rows(group.shape, axes, run, reads, writes)
+    short = (prod(group.shape[axis] for axis in run), joined[-1]) if joined else (0, -1)
+    run = joined + run
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
     steps = [axis for axis in axes if axis not in run and axis in group.reduced]
     across = None if group.reduced else axis_across(accesses, lane, rows)
@@ -125,7 +131,7 @@ def _nest(group: Group, reads: list[Strided], writes: list[Strided],
     return (
         *_merged(rows, group.shape, "row", accesses),
         *_merged(steps, group.shape, "step", accesses),
-        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run)),
+        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run), *short),
     )
 
 
@@ -137,6 +143,24 @@ def _lane_run(group: Group, axes: list[int], lane: int, accesses: list[Strided])
     while others and _mergeable(others[-1], run[0], group.shape, run, accesses):
         run.insert(0, others.pop())
     return run
+
+
+def _joined_rows(shape: tuple[int, ...], axes: list[int], run: list[int],
+                 reads: list[Strided], writes: list[Strided]) -> list[int]:
+    """The axes to join with short lanes, where only what is read does not follow in memory.
+
+    What is written then goes in whole lines and vectors; a small operand, say one value for each
+    of three channels, is read at its place in the row.
+    """
+    found: list[int] = []
+    if prod(shape[axis] for axis in run) >= JOINED_LANES:
+        return found
+    for axis in reversed([axis for axis in axes if axis < run[0]]):
+        follows = reads if found else []
+        if not _mergeable(axis, (found or run)[0], shape, run, [*writes, *follows]):
+            break
+        found.insert(0, axis)
+    return found
 
 
 def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[Strided]) -> int:
@@ -185,6 +209,11 @@ def _merged(axes: list[int], shape: tuple[int, ...], role: Role,
 def _on(access: Strided, axes: tuple[Axis, ...]) -> Strided:
     """The access along the merged axes: each run steps with its innermost axis."""
     strides = tuple(access.strides[axis.domain[-1]] if axis.domain else 0 for axis in axes)
+    lane = axes[-1]
+    if lane.period:
+        wrap = access.strides[lane.joined], strides[-1]
+        if wrap[0] != wrap[1] * lane.period:
+            return Strided(access.value, (*strides[:-1], 0), access.offset, wrap)
     return Strided(access.value, strides, access.offset)
 
 
@@ -213,10 +242,7 @@ def bytes_read(kernel: Kernel) -> dict[Value, int]:
     places: dict[Value, set[tuple[Any, ...]]] = {}
     for cell, access in kernel.loads.items():
         if cell.kind == "load":
-            sides = tuple(sorted(
-                (stride, axis.size) for axis, stride in
-                zip(kernel.schedule.axes, access.strides, strict=True) if stride
-            ))
+            sides = tuple(sorted(_sides(access, kernel.schedule.axes)))
             places.setdefault(access.value, set()).add((access.offset, sides))
     return {
         value: value.dtype.itemsize * min(
@@ -224,6 +250,15 @@ def bytes_read(kernel: Kernel) -> dict[Value, int]:
         )
         for value, found in places.items()
     }
+
+
+def _sides(access: Strided, axes: tuple[Axis, ...]) -> list[tuple[int, int]]:
+    """Stride and length of an access along every axis that it follows."""
+    sides = list(zip(access.strides, (axis.size for axis in axes), strict=True))
+    if access.wrap:
+        lane = axes[-1]
+        sides += [(access.wrap[0], lane.size // lane.period), (access.wrap[1], lane.period)]
+    return [(stride, size) for stride, size in sides if stride]
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:
@@ -348,7 +383,7 @@ def _tile_device_map(kernel: Kernel, target: Target) -> None:
     ty = 256 // tx
     schedule.threads = (tx, ty)
     if halo:
-        schedule.unroll = rows_together(kernel)
+        schedule.unroll = rows_together(kernel, width)
         schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))

@@ -15,7 +15,8 @@ from tiledarray.fusion.plan import Kernel, Strided, Window
 VECTOR_BYTES = 16
 LINE = 32  # elements of a memory line, for the most common element of four bytes
 REACH = 4  # rows or lanes from the middle of a window to its sides
-ROWS_TOGETHER = 2
+ROWS_TOGETHER = (4, 2)
+POINTS = 8  # of a stencil, by one thread
 
 
 def map_width(kernel: Kernel) -> int:
@@ -56,12 +57,14 @@ def find_windows(kernel: Kernel, width: int) -> list[Window]:
     return found
 
 
-def rows_together(kernel: Kernel) -> int:
+def rows_together(kernel: Kernel, width: int) -> int:
     """How many rows a thread computes together: several where they read the same lines."""
     shared = any(len(window.lines(1)) > 1 for window in kernel.windows)
     whole = all(store.access.strides[-1] == 1 for store in kernel.stores)
-    rows = [axis.size for axis in kernel.schedule.axes if axis.role == "row"]
-    return ROWS_TOGETHER if shared and whole and rows[-1] >= ROWS_TOGETHER else 1
+    last = [axis.size for axis in kernel.schedule.axes if axis.role == "row"][-1]
+    if not shared or not whole:
+        return 1
+    return next((n for n in ROWS_TOGETHER if n * width <= POINTS and n <= last), 1)
 
 
 def has_halo(kernel: Kernel) -> bool:

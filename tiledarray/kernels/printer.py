@@ -278,7 +278,15 @@ class Printer:
                 continue
             at = "(j + v)" if axis.role == "lane" else f"k{k}"
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
+        terms += self._wrapped(name, access)
         return " + ".join(terms) or "0"
+
+    def _wrapped(self, name: str, access: Strided) -> list[str]:
+        """Terms of a wrapped access: the joined row of a lane, and its place there."""
+        strides = zip(("row", "place"), access.wrap or (), strict=False)
+        return [f"at.{part}[v]" if stride == 1 else
+                f"at.{part}[v] * {self.size(f's{name}_{part}', stride)}"
+                for part, stride in strides if stride]
 
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
@@ -326,6 +334,7 @@ class Printer:
             at = {"lane": "(j + v)", "step": f"k{k}", "row": f"i{k}{suffix}"}[axis.role]
             terms.append(f"i64({at})" if stride == 1 else
                          f"i64({at}) * {self._stride(name, k, stride)}")
+        terms += [f"i64({term})" for term in self._wrapped(name, access)]
         return f"i64({' + '.join(terms) or '0'})"
 
     # ---- the loop over lanes ----------------------------------------------------------------

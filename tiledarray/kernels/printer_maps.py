@@ -31,6 +31,9 @@ class MapPrinter(Printer):
         with self.block(f"{call}<TX, V, C>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
             if self.schedule.ragged:
                 self.put("enum { W = decltype(w)::value };")
+            if any(access.wrap for access in self.kernel.loads.values()):
+                period = self.size("period", self.schedule.lane.period)
+                self.put(f"const auto at = joined_rows<{self.lanes}>(j, {period});")
             self._lane_body(1, guarded=False)
 
     # ---- staged tiles ------------------------------------------------------------------------

@@ -145,6 +145,22 @@ template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range,
       }
   }
 }
+// N lanes from lane j of short rows that are joined: the row of each, and its place there.
+template <int N> struct JoinedRows {
+  idx row[N], place[N];
+};
+template <int N> TA_FN JoinedRows<N> joined_rows(idx j, idx period) {
+  JoinedRows<N> at;
+  idx row = j / period, place = j - row * period;
+  _Pragma("unroll") for (int v = 0; v < N; ++v) {
+    at.row[v] = row;
+    at.place[v] = place;
+    const bool last = ++place == period;
+    row += last;
+    place = last ? 0 : place;
+  }
+  return at;
+}
 // A block's tile of an array that runs along the rows in memory: copied as it lies, read along
 // the lanes once every thread has come to TA_STAGED.
 #define TA_TILE(T, name, ROWS, LANES) __shared__ T name[ROWS][LANES + 1]
@@ -152,11 +168,17 @@ template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range,
 template <int TX, int TY, class T, int ROWS, int PITCH, class From>
 TA_FN void stage(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
-  _Pragma("unroll") for (int lane = ty; lane < PITCH - 1; lane += TY)
-    _Pragma("unroll") for (int row = tx; row < ROWS; row += TX) {
-      const idx i = rows.begin + row, j = js.begin + lane;
-      if (i < rows.end && j < js.end) tile[row][lane] = from[j * stride + i];
-    }
+  const int height = rows.end - rows.begin, width = js.end - js.begin;
+  From at = from + (js.begin + ty) * stride + (rows.begin + tx);
+  if (height == ROWS && width == PITCH - 1) {  // no guards: all loads are under way at once
+    _Pragma("unroll") for (int lane = 0; lane < PITCH - 1; lane += TY)
+      _Pragma("unroll") for (int row = 0; row < ROWS; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
+  } else {
+    _Pragma("unroll 1") for (int lane = 0; lane < width - ty; lane += TY)
+      _Pragma("unroll 1") for (int row = 0; row < height - tx; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
+  }
 }
 // U chunks side by side, so that as many loads are under way.
 template <int TX, int V, int U, class Body, class Flush>
