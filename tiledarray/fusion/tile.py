@@ -32,6 +32,8 @@ SHORT_ROWS = 64
 LONG_LANES = 256
 COLUMN_BLOCKS = 16  # for each multiprocessor
 JOINED_LANES = 64
+JOINED_LANES = 32
+HALO_LANES = 128
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -379,7 +381,7 @@ def _tile_device_map(kernel: Kernel, target: Target) -> None:
     schedule.phase = phase(kernel, width)
     schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
     halo = schedule.rows > 1 and has_halo(kernel)
-    tx = _power(-(-schedule.lane.size // width), 4, 32 if halo else 256)
+    tx = _power(-(-schedule.lane.size // width), 4, HALO_LANES // width if halo else 256)
     ty = 256 // tx
     schedule.threads = (tx, ty)
     if halo:

@@ -89,20 +89,22 @@ template <int N, class From> TA_FN auto load(From from, int count) -> decltype(l
   if (count == N) loaded = load<N>(from);
   return loaded;
 }
-// Lanes LO to N + HI of a line: N of them in one vector, which is aligned, where it is among them.
+// Lanes LO to N + HI of a line, where lane 0 is aligned: in vectors but for the ends.
 template <class T, int N, int LO, int HI> struct Window {
   T at[N + HI - LO];
   TA_MEMBER T operator[](int v) const { return at[v - LO]; }
 };
 template <int N, int LO, int HI, class T, class From> TA_FN Window<T, N, LO, HI> windowed(From from) {
+  enum { FIRST = (LO < 0 ? LO - N + 1 : LO) / N * N, END = N + HI };
   Window<T, N, LO, HI> window;
-  constexpr bool whole = LO <= 0 && HI >= 0;
-  if constexpr (whole) {
-    const auto middle = load<N>(from);
-    _Pragma("unroll") for (int v = 0; v < N; ++v) window.at[v - LO] = middle[v];
-  }
-  _Pragma("unroll") for (int v = LO; v < N + HI; ++v) {
-    if (!whole || v < 0 || v >= N) window.at[v - LO] = from[v];
+  _Pragma("unroll") for (int k = FIRST; k < END; k += N) {
+    if (k >= LO && k + N <= END) {
+      const auto vector = load<N>(from + k);
+      _Pragma("unroll") for (int v = 0; v < N; ++v) window.at[k + v - LO] = vector[v];
+    } else {
+      _Pragma("unroll") for (int v = 0; v < N; ++v)
+        if (k + v >= LO && k + v < END) window.at[k + v - LO] = from[k + v];
+    }
   }
   return window;
 }
