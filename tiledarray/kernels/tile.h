@@ -134,18 +134,25 @@ template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body b
     _Pragma("unroll 1") for (idx j = first; j < range.end; j += TX * V) body(j, Count<V>());
   }
 }
-// The same where a row may begin before 0 or end within a chunk: there lanes go one by one.
+// The same where a row may begin before 0 or end within a chunk: lanes that are no whole chunk go
+// to a thread each.
 template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range, Body body) {
   const idx first = range.begin + idx(threadIdx.x % TX) * V;
-  if (first >= 0 && first + ((C - 1) * TX + 1) * V <= range.end) {
+  if (C > 1 && first >= 0 && first + ((C - 1) * TX + 1) * V <= range.end) {
     _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
   } else {
-    _Pragma("unroll 1") for (int c = 0; c < C; ++c)
-      _Pragma("unroll 1") for (int v = 0; v < V; ++v) {
-        const idx j = first + c * (TX * V) + v;
-        if (j >= 0 && j < range.end) body(j, Count<1>());
-      }
+    _Pragma("unroll 1") for (int c = 0; c < C; ++c) {
+      const idx j = first + c * (TX * V);
+      if (j >= 0 && j + V <= range.end) body(j, Count<V>());
+    }
   }
+  if (V == 1) return;
+  const idx begin = max_idx(range.begin, 0);
+  const idx from = min_idx(range.begin + (begin - range.begin + V - 1) / V * V, range.end);
+  const idx to = max_idx(range.begin + (range.end - range.begin) / V * V, from);
+  const idx ahead = from - begin, loose = ahead + range.end - to;
+  _Pragma("unroll 1") for (idx k = threadIdx.x % TX; k < loose; k += TX)
+    body(k < ahead ? begin + k : to + k - ahead, Count<1>());
 }
 // N lanes from lane j of short rows that are joined: the row of each, and its place there.
 template <int N> struct JoinedRows {
