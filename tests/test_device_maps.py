@@ -114,6 +114,7 @@ TRANSPOSES = {
     "plain": lambda np, x: x.T * 2,
     "and itself": lambda np, x: x.T[:60, :60] + x[:60, :60],
     "shifted": lambda np, x: x[1:, 2:].T * x[:-1, :-2].T,
+    "beside a stencil": lambda np, x: x.T[:40, 1:50] + x[1:41, :49] - x[:40, 1:50],
     "several": lambda np, x: x.T + x[::-1].T * 2,
 }
 

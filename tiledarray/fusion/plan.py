@@ -6,7 +6,6 @@ Every field here is data about the computation; nothing refers to the arrays of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Literal
 
 from tiledarray.fusion.group import Group, Sink
@@ -84,7 +83,9 @@ class Schedule:
     threads : (int, int)
         Threads along lanes and along rows or steps (``TX, TY``); ``(1, 1)`` on the host.
     unroll : int
-        Rows computed together, so that what they share is read once.
+        Rows computed together, so that what they share is read once: neighbours along one axis.
+    unrolled : int
+        That axis of the nest.
     chunks : int
         Chunks of a held row per thread.
     row_tile, lane_tile : int
@@ -105,6 +106,7 @@ class Schedule:
     width: int = 1
     threads: tuple[int, int] = (1, 1)
     unroll: int = 1
+    unrolled: int = 0
     chunks: int = 1
     row_tile: int = 1
     lane_tile: int = 1
@@ -132,9 +134,9 @@ class Schedule:
 
     @property
     def row_groups(self) -> int:
-        """Number of groups of rows computed together, none of which goes past the last axis."""
-        rows = [axis.size for axis in self.axes if axis.role == "row"]
-        return prod(rows[:-1]) * -(-rows[-1] // self.unroll) if rows else 1
+        """Number of groups of rows computed together."""
+        size = self.axes[self.unrolled].size
+        return self.rows // size * -(-size // self.unroll) if self.unroll > 1 else self.rows
 
     @property
     def form(self) -> Literal["map", "row", "column"]:

@@ -17,7 +17,6 @@ from tiledarray.fusion.windows import (
     has_halo,
     map_width,
     phase,
-    rows_together,
 )
 from tiledarray.ops.op import Elementwise
 
@@ -371,7 +370,7 @@ def _tile_device_map(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     side = stage(kernel, target)
     width = schedule.width = 1 if side else map_width(kernel)
-    kernel.windows = find_windows(kernel, width)
+    find_windows(kernel, width)
     if side:
         schedule.threads = (32, side // 4)
         schedule.lane_tile = schedule.row_tile = side
@@ -384,7 +383,6 @@ def _tile_device_map(kernel: Kernel, target: Target) -> None:
     ty = 256 // tx
     schedule.threads = (tx, ty)
     if halo:
-        schedule.unroll = rows_together(kernel, width)
         schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))

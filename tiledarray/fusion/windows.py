@@ -35,15 +35,35 @@ def map_width(kernel: Kernel) -> int:
     return max(1, width)
 
 
-def find_windows(kernel: Kernel, width: int) -> list[Window]:
-    """Group the loads at stride one along the lanes."""
+def find_windows(kernel: Kernel, width: int) -> None:
+    """Group the loads at stride one along the lanes, and choose the rows computed together.
+
+    Of the row axes along which neighbours read the same lines the outermost is taken: lines of the
+    others are shared by the threads of a block.  Scalars gain nothing from it (nor do staged tiles,
+    which are read by scalars).
+    """
+    schedule = kernel.schedule
+    rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
+    vectors = width > 1 and all(store.access.strides[-1] == 1 for store in kernel.stores)
+    for axis in rows if vectors else ():
+        windows = _windows(kernel, width, axis)
+        together = next((n for n in ROWS_TOGETHER
+                         if n * width <= POINTS and n <= schedule.axes[axis].size), 1)
+        if together > 1 and any(len(window.lines(1)) > 1 for window in windows):
+            kernel.windows = windows
+            schedule.unroll, schedule.unrolled = together, axis
+            return
+    kernel.windows = _windows(kernel, width, rows[-1] if rows else None)
+
+
+def _windows(kernel: Kernel, width: int, axis: int | None) -> list[Window]:
+    """Group the loads by shifts along one row axis and the lanes."""
     unit = _unit_accesses(kernel)
-    rows = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "row"]
     found: list[Window] = []
     for cell, access in kernel.loads.items():
         if cell.kind != "load" or access.strides[-1] != 1:
             continue
-        pitch = access.strides[rows[-1]] if rows else 0
+        pitch = access.strides[axis] if axis is not None else 0
         for window in found:
             shift = _shift(window.access, access, pitch)
             if shift is not None:
@@ -57,19 +77,10 @@ def find_windows(kernel: Kernel, width: int) -> list[Window]:
     return found
 
 
-def rows_together(kernel: Kernel, width: int) -> int:
-    """How many rows a thread computes together: several where they read the same lines."""
-    shared = any(len(window.lines(1)) > 1 for window in kernel.windows)
-    whole = all(store.access.strides[-1] == 1 for store in kernel.stores)
-    last = [axis.size for axis in kernel.schedule.axes if axis.role == "row"][-1]
-    if not shared or not whole:
-        return 1
-    return next((n for n in ROWS_TOGETHER if n * width <= POINTS and n <= last), 1)
-
-
 def has_halo(kernel: Kernel) -> bool:
     """Whether neighbouring rows or chunks of lanes read the same elements."""
-    return any(len(window.shifts) > 1 for window in kernel.windows)
+    return kernel.schedule.width > 1 and any(
+        len(window.shifts) > 1 for window in kernel.windows)
 
 
 def phase(kernel: Kernel, width: int) -> tuple[int, Terms] | None:

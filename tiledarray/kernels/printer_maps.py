@@ -82,25 +82,24 @@ class MapPrinter(Printer):
         if self.unroll == 1:
             super()._row_indices()
             return
-        *outer, last = self.row_axes
-        group, rest = "row", "row"
-        if outer:
-            groups = self.size("last_groups", -(-self.axes[last].size // self.unroll))
-            group, rest = f"row % {groups}", f"row / {groups}"
-        self.put(f"const idx first = {group} * {self.unroll};")
-        # The last group ends with the last row, and leaves out what the one before it stores.
-        self.put(f"const idx i{last} = min_idx(first, {self.extent(last)} - {self.unroll});")
-        for k in reversed(outer):
-            self.put(f"const idx i{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
-            rest = f"{rest} / {self.extent(k)}"
+        rest, along = "row", self.schedule.unrolled
+        for k in reversed(self.row_axes):
+            count = self.extent(k)
+            if k == along:
+                count = self.size("unrolled_groups", -(-self.axes[k].size // self.unroll))
+            at = rest if k == self.row_axes[0] else f"{rest} % {count}"
+            rest = f"{rest} / {count}"
+            if k == along:
+                # The last group ends with the last row, and stores what no other has stored.
+                self.put(f"const idx first = {at} * {self.unroll};")
+                at = f"min_idx(first, {self.extent(k)} - {self.unroll})"
+            self.put(f"const idx i{k} = {at};")
         for u in range(self.unroll):
-            self.put(f"const idx i{last}_{u} = i{last} + {u};")
-            for k in outer:
-                self.put(f"const idx i{k}_{u} = i{k};")
+            for k in self.row_axes:
+                self.put(f"const idx i{k}_{u} = i{k}{f' + {u}' if k == along and u else ''};")
 
     def _guard(self, u: int) -> str:
-        last = self.row_axes[-1] if self.row_axes else 0
-        return f"if (i{last}_{u} >= first) " if u + 1 < self.unroll else ""
+        return f"if (i{self.schedule.unrolled}_{u} >= first) " if u + 1 < self.unroll else ""
 
     # ---- windows -----------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ class MapPrinter(Printer):
             terms = [base]
             for k in self.row_axes:
                 if access.strides[k]:
-                    at = f"(i{k} + {line})" if k == self.row_axes[-1] and line else f"i{k}"
+                    at = f"(i{k} + {line})" if k == self._line_axis() and line else f"i{k}"
                     stride = access.strides[k]
                     terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {self._line(window, line)} = {' + '.join(terms)};")
@@ -150,7 +149,11 @@ class MapPrinter(Printer):
 
     def _follows_rows(self, window: Window) -> bool:
         """Whether rows computed together read different lines."""
-        return self.unroll > 1 and window.access.strides[self.row_axes[-1]] != 0
+        return self.unroll > 1 and window.access.strides[self.schedule.unrolled] != 0
+
+    def _line_axis(self) -> int:
+        """The row axis that the lines of windows follow."""
+        return self.schedule.unrolled if self.unroll > 1 else self.row_axes[-1]
 
     def _lines(self, window: Window) -> dict[int, tuple[int, int]]:
         return window.lines(self.unroll if self._follows_rows(window) else 1)
