@@ -123,13 +123,13 @@ TRANSPOSES = {
 @pytest.mark.parametrize("shape", [(64, 128), (70, 131)], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "c16"])
 def test_transposes(folder, name, shape, dtype):
-    assert run(folder, TRANSPOSES[name], array(*shape, dtype=dtype)).staged
+    assert run(folder, TRANSPOSES[name], array(*shape, dtype=dtype)).turned
 
 
 @pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 1, 3)], ids=str)
 def test_transposes_of_batches(folder, axes):
     kernel = run(folder, lambda np, x: x.transpose(axes) + 1, array(3, 40, 18, 33))
-    assert bool(kernel.staged) == (axes[-1] == 1 or axes[1] == 3)
+    assert bool(kernel.turned) == (axes[-1] == 1 or axes[1] == 3)
 
 
 SHORT = {

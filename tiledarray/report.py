@@ -414,9 +414,9 @@ class Reporter:
             where = "registers" if self.executable.device.kind == "cuda" else (
                 f"scratch ({bytes_text(kernel.schedule.scratch_bytes)} a core)")
             parts.append(f"held in {where} between passes: {self._names(held)}")
-        if kernel.staged:
+        if kernel.turned:
             where = "shared memory" if self.executable.device.kind == "cuda" else "the cache"
-            parts.append(f"turned in tiles in {where}: {self._names(kernel.staged)}")
+            parts.append(f"turned in tiles in {where}: {self._names(kernel.turned)}")
         loads = [cell for cell in again if cell.kind == "load"]
         if loads:
             parts.append(f"read again in each pass: {self._names(loads)}")

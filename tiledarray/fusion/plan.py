@@ -171,7 +171,7 @@ class Border:
 class Kernel:
     """One launch.
 
-    ``windows`` groups the loads of a map kernel on the device.  ``staged`` are loads that run along
+    ``windows`` groups the loads of a map kernel on the device.  ``turned`` are loads that run along
     the last row axis in memory: a block copies its tile of them as they lie, and turns it on chip.
     """
 
@@ -181,7 +181,7 @@ class Kernel:
     stores: list[Store]
     positions: dict[Cell, Strided] = field(default_factory=dict)
     windows: list[Window] = field(default_factory=list)
-    staged: list[Cell] = field(default_factory=list)
+    turned: list[Cell] = field(default_factory=list)
     border: Border | None = None
     bytes_moved: int = 0
     flops: int = 0

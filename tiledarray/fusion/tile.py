@@ -9,7 +9,7 @@ from tiledarray.fusion.group import EXPENSIVE, Group
 from tiledarray.fusion.instructions import PAIR_BLOCKS, pairs, try_quick
 from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
-from tiledarray.fusion.staging import axis_across, stage
+from tiledarray.fusion.turn import axis_across, turn
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.windows import (
     VECTOR_BYTES,
@@ -110,7 +110,7 @@ def _nest(group: Group, reads: list[Strided], writes: list[Strided],
     axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
-    # What a map writes goes in whole lines: what it reads across them can be staged.
+    # What a map writes goes in whole lines: what it reads across them can be turned.
     written = [] if group.reduced else writes
     lane = max(axes, key=lambda axis: (
         _unit_weight(axis, written) if group.shape[axis] >= SHORT_LANES else 0,
@@ -282,7 +282,7 @@ def _tile_host(kernel: Kernel, target: Target) -> None:
     if schedule.form == "map":
         schedule.width = HOST_LANES
         schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
-        side = stage(kernel, target)
+        side = turn(kernel, target)
         if side:
             schedule.width = schedule.lane_tile = schedule.row_tile = side
         else:
@@ -368,7 +368,7 @@ def _tile_device(kernel: Kernel, target: Target) -> None:
 
 def _tile_device_map(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
-    side = stage(kernel, target)
+    side = turn(kernel, target)
     width = schedule.width = 1 if side else map_width(kernel)
     find_windows(kernel, width)
     if side:
@@ -450,9 +450,9 @@ def lane_blocks(schedule: Schedule) -> int:
 
 
 def row_blocks(kernel: Kernel) -> int:
-    """Tiles along the rows; a staged one lies along the last axis."""
+    """Tiles along the rows; a turned one lies along the last axis."""
     schedule = kernel.schedule
-    if kernel.staged:
+    if kernel.turned:
         last = [axis.size for axis in schedule.axes if axis.role == "row"][-1]
         return schedule.rows // last * -(-last // schedule.row_tile)
     return -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))

@@ -39,7 +39,7 @@ def find_windows(kernel: Kernel, width: int) -> None:
     """Group the loads at stride one along the lanes, and choose the rows computed together.
 
     Of the row axes along which neighbours read the same lines the outermost is taken: lines of the
-    others are shared by the threads of a block.  Scalars gain nothing from it (nor do staged tiles,
+    others are shared by the threads of a block.  Scalars gain nothing from it (nor do turned tiles,
     which are read by scalars).
     """
     schedule = kernel.schedule

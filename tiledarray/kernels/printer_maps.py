@@ -36,11 +36,11 @@ class MapPrinter(Printer):
                 self.put(f"const auto at = joined_rows<{self.lanes}>(j, {period});")
             self._lane_body(1, guarded=False)
 
-    # ---- staged tiles ------------------------------------------------------------------------
+    # ---- turned tiles ------------------------------------------------------------------------
 
     def rows(self) -> None:
-        """Write which rows a block has: of the last axis alone, where tiles are staged."""
-        if not self.kernel.staged:
+        """Write which rows a block has: of the last axis alone, where tiles are turned."""
+        if not self.kernel.turned:
             super().rows()
             return
         *outer, last = self.row_axes
@@ -54,9 +54,9 @@ class MapPrinter(Printer):
         for k in reversed(outer):
             self.put(f"const idx i{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
             rest = f"{rest} / {self.extent(k)}"
-        for cell in self.kernel.staged:
+        for cell in self.kernel.turned:
             self._stage(cell)
-        self.put("TA_STAGED")
+        self.put("TA_TURNED")
         with self.block("TA_ROWS(row, rows)"):
             self.row()
 
@@ -70,13 +70,13 @@ class MapPrinter(Printer):
                   for k in self.row_axes[:-1] if access.strides[k]]
         lane = len(self.axes) - 1
         self.put(f"TA_TILE({kind}, t{cell.number}, {side}, {side});")
-        self.put(f"stage<TX, TY>(t{cell.number}, {self._pointer_type(access)}({' + '.join(terms)}),"
+        self.put(f"turn<TX, TY>(t{cell.number}, {self._pointer_type(access)}({' + '.join(terms)}),"
                  f" rows, js, {self._stride(name, lane, access.strides[lane])});")
 
     # ---- rows computed together --------------------------------------------------------------
 
     def _row_indices(self) -> None:
-        if self.kernel.staged:
+        if self.kernel.turned:
             self.put(f"const idx i{self.row_axes[-1]} = row;")
             return
         if self.unroll == 1:
@@ -110,7 +110,7 @@ class MapPrinter(Printer):
 
     def _is_row_load(self, cell: Cell) -> bool:
         return (super()._is_row_load(cell) and cell not in self.windows
-                and cell not in self.kernel.staged)
+                and cell not in self.kernel.turned)
 
     def _line_pointers(self, window: Window) -> None:
         """Where each line of memory that a window's rows read begins."""
@@ -137,7 +137,7 @@ class MapPrinter(Printer):
                 self.put(f"const auto l{name[1:]} = {call}({name} + j);")
 
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
-        if cell in self.kernel.staged:
+        if cell in self.kernel.turned:
             return f"t{cell.number}[row - rows.begin][j - js.begin + v]"
         if cell not in self.windows:
             return super()._load(cell, u, lanes)

@@ -171,11 +171,11 @@ template <int N> TA_FN JoinedRows<N> joined_rows(idx j, idx period) {
   return at;
 }
 // A block's tile of an array that runs along the rows in memory: copied as it lies, read along
-// the lanes once every thread has come to TA_STAGED.
+// the lanes once every thread has come to TA_TURNED.
 #define TA_TILE(T, name, ROWS, LANES) __shared__ T name[ROWS][LANES + 1]
-#define TA_STAGED __syncthreads();
+#define TA_TURNED __syncthreads();
 template <int TX, int TY, class T, int ROWS, int PITCH, class From>
-TA_FN void stage(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
+TA_FN void turn(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
   const int height = rows.end - rows.begin, width = js.end - js.begin;
   From at = from + (js.begin + ty) * stride + (rows.begin + tx);
@@ -432,9 +432,9 @@ template <class T> struct Storing {
 template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
 
 #define TA_TILE(T, name, ROWS, LANES) T name[ROWS][LANES]
-#define TA_STAGED
+#define TA_TURNED
 template <int TX, int TY, class T, int ROWS, int LANES>
-TA_FN void stage(T (&tile)[ROWS][LANES], const T* from, Range rows, Range js, idx stride) {
+TA_FN void turn(T (&tile)[ROWS][LANES], const T* from, Range rows, Range js, idx stride) {
   for (idx j = js.begin; j < js.end; ++j)
     for (idx i = rows.begin; i < rows.end; ++i)
       tile[i - rows.begin][j - js.begin] = from[j * stride + i];

@@ -13,7 +13,7 @@ from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel, Strided
 from tiledarray.fusion.target import Target
 
-STAGED_BYTES = {"cuda": 40 << 10, "cpu": 128 << 10}  # of shared memory, of a core's cache
+TILE_BYTES = {"cuda": 40 << 10, "cpu": 128 << 10}  # of shared memory, of a core's cache
 SIDES = (64, 32)
 SHORT = 16
 WIDE = 16  # bytes of an element of which a line holds so few that the host reads it as it is
@@ -29,8 +29,8 @@ def axis_across(accesses: Sequence[Strided], lane: int, rows: Sequence[int]) -> 
     return across if across is not None and weight(across) else None
 
 
-def stage(kernel: Kernel, target: Target) -> int | None:
-    """Mark the loads to stage; return the side of a block's tile if something is transposed."""
+def turn(kernel: Kernel, target: Target) -> int | None:
+    """Mark the loads to turn; return the side of a block's tile if something is transposed."""
     schedule = kernel.schedule
     rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
     if not rows or min(schedule.lane.size, schedule.axes[rows[-1]].size) < SHORT:
@@ -40,10 +40,10 @@ def stage(kernel: Kernel, target: Target) -> int | None:
         and access.strides[rows[-1]] == 1 and access.strides[-1] > 1
     ]
     width = sum(cell.dtype.itemsize for cell in found)
-    most = STAGED_BYTES[target.kind]
+    most = TILE_BYTES[target.kind]
     side = next((side for side in SIDES if width * side * (side + 1) <= most), None)
     if not found or side is None:
         return None
     if target.kind == "cuda" or any(cell.dtype.itemsize < WIDE for cell in found):
-        kernel.staged = found
+        kernel.turned = found
     return side
