@@ -493,6 +493,15 @@ def test_moving_windows_share_a_plan(fresh):
         assert result == pytest.approx(expected[start:start + 30].sum())
 
 
+def test_stencils_that_move_share_a_plan(fresh):
+    x = filled(1000)
+    with counted() as counts:
+        results = [np.evaluate(x[k + 1:k + 50] - x[k:k + 49]) for k in range(40)]
+    assert counts["plans made"] <= 2  # at 0, and elsewhere
+    for k, result in enumerate(results):
+        assert numpy.array_equal(result, numpy.array(x)[k + 1:k + 50] - numpy.array(x)[k:k + 49])
+
+
 # ---- the whole plan as text --------------------------------------------------------------------
 
 

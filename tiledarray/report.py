@@ -420,6 +420,9 @@ class Reporter:
             parts.append(f"copied into shared memory {ahead} "
                          f"({bytes_text(kernel.schedule.shared_bytes)} a block): "
                          f"{self._names(list(kernel.staged))}")
+        if kernel.turned:
+            where = "shared memory" if self.executable.device.kind == "cuda" else "the cache"
+            parts.append(f"turned in tiles in {where}: {self._names(kernel.turned)}")
         loads = [cell for cell in again if cell.kind == "load"]
         if loads:
             parts.append(f"read again in each pass: {self._names(loads)}")

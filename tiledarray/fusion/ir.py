@@ -18,10 +18,11 @@ from tiledarray.ops.op import Op
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A Python scalar of the recording, known only when the plan runs."""
+    """A Python scalar of the recording, known only when the plan runs, plus a constant."""
 
     index: int
     kind: type
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def add_terms(terms: Terms, scale: int, start: Param | int | None) -> Terms:
     total = {number: scale * coefficient for number, coefficient in terms}
     if isinstance(start, Param):
         total[start.index] = total.get(start.index, 0) + 1
-    elif start:
+        start = start.shift
+    if start:
         total[ONE] = total.get(ONE, 0) + start
     return tuple(sorted(item for item in total.items() if item[1]))
 

@@ -6,7 +6,7 @@ import heapq
 from collections import defaultdict
 
 from tiledarray.fusion.group import Group, Grouper, Sink, storage
-from tiledarray.fusion.ir import Value
+from tiledarray.fusion.ir import Value, add_terms
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.target import Target
@@ -190,9 +190,7 @@ def _border(sink: Sink) -> Border:
     value = sink.value
     axes, _, region = value.attrs
     extents = tuple(region[axis] if axis >= 0 else 1 for axis in axes)
-    starts = tuple(
-        () if start is None else ((start.index, 1),) for start in value.args[2:]
-    )
+    starts = tuple(add_terms((), 1, start) for start in value.args[2:])
     return Border(storage(value.args[0]), value.shape, starts, extents)
 
 

@@ -19,22 +19,55 @@ class Axis:
     """One axis of a kernel's loop nest: domain axes merged into one.
 
     ``row`` axes are shared out to blocks, ``step`` axes are reduced sequentially, the ``lane``
-    axis is walked by neighbouring threads or vector lanes.
+    axis is walked by neighbouring threads or vector lanes.  Where ``period`` is not 0, the axis
+    joins short rows of that length, which follow the domain axis ``joined``, and some accesses are
+    wrapped.
     """
 
     size: int
     role: Role
     reduced: bool
     domain: tuple[int, ...]
+    period: int = 0
+    joined: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """An access in terms of the loop nest: element strides per `Axis`, and a run-time offset."""
+    """An access in terms of the loop nest: element strides per `Axis`, and a run-time offset.
+
+    A wrapped access reads lane ``j`` at ``j // period`` and ``j % period`` times the two strides
+    in ``wrap``; its own stride along the lanes is 0.
+    """
 
     value: Value
     strides: tuple[int, ...]
     offset: Terms
+    wrap: tuple[int, int] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Window:
+    """Loads of one array that differ by constant shifts, so that neighbours share what they read.
+
+    ``access`` is the one that is not shifted (it may be none of them), and stands where the
+    chunks of lanes are aligned; ``shifts`` has each load's rows and lanes from there.
+    """
+
+    access: Strided
+    shifts: dict[Cell, tuple[int, int]]
+
+    def lines(self, rows: int) -> dict[int, tuple[int, int]]:
+        """For ``rows`` rows computed together: rows of memory read, each from which lane to which.
+
+        Lanes are relative to those of a chunk.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for row, lane in self.shifts.values():
+            for line in range(row, row + rows):
+                least, most = found.get(line, (lane, lane))
+                found[line] = min(least, lane), max(most, lane)
+        return dict(sorted(found.items()))
 
 
 @dataclass(eq=False, slots=True)
@@ -50,15 +83,19 @@ class Schedule:
     threads : (int, int)
         Threads along lanes and along rows or steps (``TX, TY``); ``(1, 1)`` on the host.
     unroll : int
-        Rows computed together, so that what they share is read once.
+        Rows computed together, so that what they share is read once: neighbours along one axis.
+    unrolled : int
+        That axis of the nest.
     chunks : int
         Chunks of a held row per thread.
     row_tile, lane_tile : int
         Rows and lanes of a block.
     splits : int
         Blocks that share a reduction.
-    phase : linear form or None
-        Elements by which tiles are shifted along the lanes (modulo a memory line).
+    phase : (int, linear form) or None
+        Tiles are shifted along the lanes by the form modulo the number, to stand on whole lines.
+    ragged : bool
+        Whether a row may begin or end within a chunk of ``width`` lanes.
     resident : int
         Blocks that a multiprocessor should have room for; 0 leaves it to the compiler.
     quick : bool
@@ -75,13 +112,15 @@ class Schedule:
     width: int = 1
     threads: tuple[int, int] = (1, 1)
     unroll: int = 1
+    unrolled: int = 0
     chunks: int = 1
     row_tile: int = 1
     lane_tile: int = 1
     splits: int = 1
     blocks: int = 1
     scratch_bytes: int = 0
-    phase: Terms | None = None
+    phase: tuple[int, Terms] | None = None
+    ragged: bool = False
     resident: int = 0
     quick: bool = False
     stages: int = 0
@@ -101,6 +140,12 @@ class Schedule:
             if axis.role == "row":
                 count *= axis.size
         return count
+
+    @property
+    def row_groups(self) -> int:
+        """Number of groups of rows computed together."""
+        size = self.axes[self.unrolled].size
+        return self.rows // size * -(-size // self.unroll) if self.unroll > 1 else self.rows
 
     @property
     def form(self) -> Literal["map", "row", "column"]:
@@ -135,8 +180,10 @@ class Border:
 class Kernel:
     """One launch.
 
-    ``staged`` are the loads that asynchronous copies bring into shared memory ahead of their use,
-    with the byte offset of each.
+    ``windows`` groups the loads of a map kernel on the device.  ``staged`` are the loads that
+    asynchronous copies bring into shared memory ahead of their use, with the byte offset of each.
+    ``turned`` are loads that run along the last row axis in memory: a block copies its tile of them
+    as they lie, and turns it on chip.
     """
 
     group: Group
@@ -144,7 +191,9 @@ class Kernel:
     loads: dict[Cell, Strided]
     stores: list[Store]
     positions: dict[Cell, Strided] = field(default_factory=dict)
+    windows: list[Window] = field(default_factory=list)
     staged: dict[Cell, int] = field(default_factory=dict)
+    turned: list[Cell] = field(default_factory=list)
     border: Border | None = None
     bytes_moved: int = 0
     flops: int = 0

@@ -293,10 +293,8 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
             builder.values.append(value)
         else:
             op, attrs, shape, dtype, *references = entry
-            args = [
-                None if ref is None else made[ref] if ref >= 0 else Param(~ref, kinds[~ref])
-                for ref in references
-            ]
+            args = [None if ref is None else made[ref] if ref >= 0
+                    else _param(~ref, kinds, op.moves) for ref in references]
             value = builder.make(op, attrs, args, shape, dtype)
         if uses[number] > 1:
             builder.shared.add(value.number)
@@ -305,3 +303,14 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
             builder.origin[value] = number
         made.append(value)
     return builder, [made[number] for number in outputs]
+
+
+def _param(index: int, kinds: Sequence[Any], moves: bool) -> Param | int:
+    """The parameter, or for a start near another that one and a constant."""
+    kind = kinds[index]
+    if not isinstance(kind, tuple):
+        return Param(index, kind)
+    anchor, shift = kind
+    if not moves:
+        return Param(index, int)
+    return shift if anchor is None else Param(~anchor, int, shift)

@@ -11,14 +11,20 @@ from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
 from tiledarray.fusion.stage import stage
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.turn import axis_across, turn
+from tiledarray.fusion.windows import (
+    VECTOR_BYTES,
+    find_windows,
+    has_halo,
+    map_width,
+    phase,
+)
 
-VECTOR_BYTES = 16
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
 DEVICE_TILE = 1 << 12
 HELD_ELEMENTS = 32  # of a row, by one thread
 HELD_ELEMENT_BYTES = 128
-LINE = 32  # elements of a memory line, for the most common element of four bytes
 SPLIT = 1 << 16
 PAIR_LANES = 128
 SHORT_LANES = 16
@@ -29,6 +35,8 @@ SPLIT_BLOCKS = 8  # of those for each multiprocessor
 COLUMN_THREADS = 32  # along the lanes, where a block has the columns of a few lines
 COLUMN_BLOCKS = 16  # for each multiprocessor
 STAGED_BLOCKS = 2  # the same where loads are staged: as many as fit of the largest
+JOINED_LANES = 32
+HALO_LANES = 128
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -39,7 +47,7 @@ def tile(group: Group, target: Target) -> Kernel:
     writes = [Strided(sink.value, *_strides(Access(sink.value, sink.index), len(group.shape)))
               for sink in stored]
     positions = _positions(group)
-    axes = _nest(group, [*domain, *writes, *positions.values()], target)
+    axes = _nest(group, [*domain, *positions.values()], writes, target)
     accesses = iter([_on(access, axes) for access in domain])
     loads: dict[Cell, Strided] = {
         cell: next(accesses) for cell in group.cells if cell.access is not None
@@ -52,7 +60,7 @@ def tile(group: Group, target: Target) -> Kernel:
         _tile_device(kernel, target)
         try_quick(kernel)
     else:
-        _tile_host(kernel)
+        _tile_host(kernel, target)
     return kernel
 
 
@@ -100,22 +108,35 @@ def _positions(group: Group) -> dict[Cell, Strided]:
     return positions
 
 
-def _nest(group: Group, accesses: list[Strided], target: Target) -> tuple[Axis, ...]:
+def _nest(group: Group, reads: list[Strided], writes: list[Strided],
+          target: Target) -> tuple[Axis, ...]:
     """Order and merge the domain's axes: rows, steps, lane."""
+    accesses = [*reads, *writes]
     axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
-    lane = max(axes, key=lambda axis: (_unit_weight(axis, accesses), axis))
+    # What a map writes goes in whole lines: what it reads across them can be turned.
+    written = [] if group.reduced else writes
+    lane = max(axes, key=lambda axis: (
+        _unit_weight(axis, written) if group.shape[axis] >= SHORT_LANES else 0,
+        _unit_weight(axis, accesses), axis))
     run = _lane_run(group, axes, lane, accesses)
     other = _longer_lane(group, axes, run, accesses) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
+    joined: list[int] = []
+    if target.kind == "cuda" and not group.reduced:
+        joined = _joined_rows(group.shape, axes, run, reads, writes)
+    short = (prod(group.shape[axis] for axis in run), joined[-1]) if joined else (0, -1)
+    run = joined + run
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
     steps = [axis for axis in axes if axis not in run and axis in group.reduced]
+    across = None if group.reduced else axis_across(accesses, lane, rows)
+    rows.sort(key=lambda axis: axis == across)
     return (
         *_merged(rows, group.shape, "row", accesses),
         *_merged(steps, group.shape, "step", accesses),
-        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run)),
+        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run), *short),
     )
 
 
@@ -127,6 +148,24 @@ def _lane_run(group: Group, axes: list[int], lane: int, accesses: list[Strided])
     while others and _mergeable(others[-1], run[0], group.shape, run, accesses):
         run.insert(0, others.pop())
     return run
+
+
+def _joined_rows(shape: tuple[int, ...], axes: list[int], run: list[int],
+                 reads: list[Strided], writes: list[Strided]) -> list[int]:
+    """The axes to join with short lanes, where only what is read does not follow in memory.
+
+    What is written then goes in whole lines and vectors; a small operand, say one value for each
+    of three channels, is read at its place in the row.
+    """
+    found: list[int] = []
+    if prod(shape[axis] for axis in run) >= JOINED_LANES:
+        return found
+    for axis in reversed([axis for axis in axes if axis < run[0]]):
+        follows = reads if found else []
+        if not _mergeable(axis, (found or run)[0], shape, run, [*writes, *follows]):
+            break
+        found.insert(0, axis)
+    return found
 
 
 def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[Strided]) -> int:
@@ -175,6 +214,11 @@ def _merged(axes: list[int], shape: tuple[int, ...], role: Role,
 def _on(access: Strided, axes: tuple[Axis, ...]) -> Strided:
     """The access along the merged axes: each run steps with its innermost axis."""
     strides = tuple(access.strides[axis.domain[-1]] if axis.domain else 0 for axis in axes)
+    lane = axes[-1]
+    if lane.period:
+        wrap = access.strides[lane.joined], strides[-1]
+        if wrap[0] != wrap[1] * lane.period:
+            return Strided(access.value, (*strides[:-1], 0), access.offset, wrap)
     return Strided(access.value, strides, access.offset)
 
 
@@ -203,10 +247,7 @@ def bytes_read(kernel: Kernel) -> dict[Value, int]:
     places: dict[Value, set[tuple[Any, ...]]] = {}
     for cell, access in kernel.loads.items():
         if cell.kind == "load":
-            sides = tuple(sorted(
-                (stride, axis.size) for axis, stride in
-                zip(kernel.schedule.axes, access.strides, strict=True) if stride
-            ))
+            sides = tuple(sorted(_sides(access, kernel.schedule.axes)))
             places.setdefault(access.value, set()).add((access.offset, sides))
     return {
         value: value.dtype.itemsize * min(
@@ -214,6 +255,15 @@ def bytes_read(kernel: Kernel) -> dict[Value, int]:
         )
         for value, found in places.items()
     }
+
+
+def _sides(access: Strided, axes: tuple[Axis, ...]) -> list[tuple[int, int]]:
+    """Stride and length of an access along every axis that it follows."""
+    sides = list(zip(access.strides, (axis.size for axis in axes), strict=True))
+    if access.wrap:
+        lane = axes[-1]
+        sides += [(access.wrap[0], lane.size // lane.period), (access.wrap[1], lane.period)]
+    return [(stride, size) for stride, size in sides if stride]
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:
@@ -231,15 +281,15 @@ def _shared_between_rows(kernel: Kernel) -> bool:
     )
 
 
-def _tile_host(kernel: Kernel) -> None:
+def _tile_host(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     lane, rows = schedule.lane.size, schedule.rows
     if schedule.form == "map":
         schedule.width = HOST_LANES
         schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
-        if _has_transposed(kernel):
-            schedule.lane_tile, schedule.row_tile = 64, 64
-            schedule.width = 64
+        side = turn(kernel, target)
+        if side:
+            schedule.width = schedule.lane_tile = schedule.row_tile = side
         else:
             schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
     elif schedule.form == "row":
@@ -254,7 +304,7 @@ def _tile_host(kernel: Kernel) -> None:
         schedule.lane_tile = schedule.width
         blocks = max(1, rows * -(-lane // schedule.lane_tile))
         _split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
-    _count_blocks(schedule)
+    _count_blocks(kernel)
 
 
 def _column_widths(kernel: Kernel) -> tuple[int, ...]:
@@ -283,38 +333,44 @@ def _split_axis(schedule: Schedule) -> Axis:
     return next((axis for axis in schedule.axes if axis.role == "step"), schedule.lane)
 
 
-def _has_transposed(kernel: Kernel) -> bool:
-    """Whether something is read at stride one along a row axis and strided along the lanes."""
-    schedule = kernel.schedule
-    return any(
-        abs(access.strides[-1]) > 1
-        and any(abs(access.strides[k]) == 1 for k in range(len(schedule.axes) - 1))
-        for access in [*kernel.loads.values(), *(store.access for store in kernel.stores)]
-    )
-
-
 def _tile_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
-    lane = schedule.lane.size
-    schedule.width = _vector_width(kernel)
-    width = schedule.width
+    if schedule.form != "map":
+        schedule.width = _vector_width(kernel)
     if schedule.form == "map":
-        tx = 32 if _has_transposed(kernel) else _power(-(-lane // width), 4, 256)
-        ty = 8 if _has_transposed(kernel) else 256 // tx
-        schedule.threads = (tx, ty)
-        schedule.chunks = max(1, min(4 // width, lane // (tx * width)))
-        schedule.lane_tile = tx * width * schedule.chunks
-        schedule.row_tile = (32 if _has_transposed(kernel)
-                             else max(ty, DEVICE_TILE // schedule.lane_tile))
-        schedule.phase = _phase(kernel)
-        if width == 1 and not _has_transposed(kernel):
-            schedule.resident = 4
-            _occupy(schedule, 8 * target.workers)
+        _tile_device_map(kernel, target)
     elif schedule.form == "row":
         _tile_device_rows(kernel, target)
     else:
         _tile_device_columns(kernel, target)
-    _count_blocks(schedule)
+    _count_blocks(kernel)
+
+
+def _tile_device_map(kernel: Kernel, target: Target) -> None:
+    schedule = kernel.schedule
+    side = turn(kernel, target)
+    width = schedule.width = 1 if side else map_width(kernel)
+    find_windows(kernel, width)
+    if side:
+        schedule.threads = (32, side // 4)
+        schedule.lane_tile = schedule.row_tile = side
+        schedule.chunks = side // 32
+        return
+    schedule.phase = phase(kernel, width)
+    schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
+    halo = schedule.rows > 1 and has_halo(kernel)
+    tx = _power(-(-schedule.lane.size // width), 4, HALO_LANES // width if halo else 256)
+    ty = 256 // tx
+    schedule.threads = (tx, ty)
+    if halo:
+        schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
+    else:
+        schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
+        schedule.lane_tile = tx * width * schedule.chunks
+        schedule.row_tile = max(ty, DEVICE_TILE // schedule.lane_tile)
+        if width == 1:
+            schedule.resident = 4
+            _occupy(kernel, 8 * target.workers)
 
 
 def _tile_device_rows(kernel: Kernel, target: Target) -> None:
@@ -364,17 +420,18 @@ def _tile_device_columns(kernel: Kernel, target: Target) -> None:
         _split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
 
 
-def _occupy(schedule: Schedule, wanted: int) -> None:
+def _occupy(kernel: Kernel, wanted: int) -> None:
     """Make blocks smaller until there are enough for every multiprocessor."""
+    schedule = kernel.schedule
     tx, ty = schedule.threads
-    _count_blocks(schedule)
+    _count_blocks(kernel)
     while schedule.blocks < wanted and schedule.row_tile > ty:
         schedule.row_tile = max(ty, schedule.row_tile // 2)
-        _count_blocks(schedule)
+        _count_blocks(kernel)
     while schedule.blocks < wanted and schedule.chunks > 1:
         schedule.chunks -= 1
         schedule.lane_tile = tx * schedule.width * schedule.chunks
-        _count_blocks(schedule)
+        _count_blocks(kernel)
 
 
 def _power(n: int, least: int, most: int) -> int:
@@ -402,30 +459,25 @@ def _vector_width(kernel: Kernel) -> int:
     return max(1, width)
 
 
-def _phase(kernel: Kernel) -> Terms | None:
-    """Where scalar accesses of a row stand within a line of memory, if that is the same in all.
-
-    Tiles are shifted by it, so that the threads of a warp write (or read) whole lines.
-    """
-    schedule = kernel.schedule
-    if schedule.width > 1 or schedule.lane.size < 8 * LINE or len(schedule.axes) < 2:
-        return None
-    accesses = [store.access for store in kernel.stores] or list(kernel.loads.values())
-    access = accesses[0]
-    if access.strides[-1] != 1 or any(stride % LINE for stride in access.strides[:-1]):
-        return None
-    return access.offset or None
-
-
 def lane_blocks(schedule: Schedule) -> int:
     """Tiles along the lane axis."""
     if schedule.lane.reduced:
         return 1
-    extra = LINE - 1 if schedule.phase else 0
+    extra = schedule.phase[0] - 1 if schedule.phase else 0
     return -(-(schedule.lane.size + extra) // schedule.lane_tile)
 
 
-def _count_blocks(schedule: Schedule) -> None:
+def row_blocks(kernel: Kernel) -> int:
+    """Tiles along the rows; a turned one lies along the last axis."""
+    schedule = kernel.schedule
+    if kernel.turned:
+        last = [axis.size for axis in schedule.axes if axis.role == "row"][-1]
+        return schedule.rows // last * -(-last // schedule.row_tile)
+    return -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))
+
+
+def _count_blocks(kernel: Kernel) -> None:
+    schedule = kernel.schedule
     lanes = lane_blocks(schedule)
-    rows = -(-schedule.rows // schedule.row_tile)
+    rows = row_blocks(kernel)
     schedule.blocks = lanes * rows * schedule.splits

@@ -10,6 +10,9 @@ from tiledarray.graph import Form, Node
 from tiledarray.ops.movement import update
 
 Entry = tuple[Any, ...]
+Start = tuple[int | None, int]  # reference to another start (None: 0), and how far behind it
+
+NEAR = 2  # starts of views that lie so close are taken to move together
 
 
 class Trace(NamedTuple):
@@ -19,7 +22,9 @@ class Trace(NamedTuple):
     ----------
     key : tuple
         The signature, flat: for each node its `Form` and references to its inputs, or its `Kind`
-        if it is a leaf; then the kinds of the parameters and the outputs' numbers.
+        if it is a leaf; then the kinds of the parameters and the outputs' numbers.  The kind
+        of a start that lies near another is where it lies (`Start`): the windows of a stencil
+        move together, and what they share is known when they are planned.
     nodes : list of Node
         The nodes, numbered as in the signature; leaves among them.
     params : list of scalar
@@ -37,7 +42,7 @@ class Trace(NamedTuple):
     updates: list[int]
 
     @property
-    def signature(self) -> tuple[tuple[Entry, ...], tuple[type, ...], tuple[int, ...]]:
+    def signature(self) -> tuple[tuple[Entry, ...], tuple[type | Start, ...], tuple[int, ...]]:
         """Entries, kinds of the parameters and numbers of the outputs, for the planner.
 
         An entry is ``(op, attrs, shape, dtype, *references)``; a reference is a node's number,
@@ -46,7 +51,8 @@ class Trace(NamedTuple):
         """
         parts = iter(self.key)
         entries = tuple(_entry(next(parts), parts) for _ in self.nodes)
-        return entries, tuple(map(type, self.params)), self.outputs
+        end = len(self.key) - len(self.outputs)
+        return entries, self.key[end - len(self.params):end], self.outputs
 
 
 def _entry(first: Any, parts: Iterator[Any]) -> Entry:
@@ -63,24 +69,28 @@ def trace(targets: Sequence[Node]) -> Trace:
     params: list[Any] = []
     known_params: dict[Any, int] = {}
     updates: list[int] = []
+    starts: set[int | None] = set()
     for node in numbers:
         if node.buffer is not None:
             key.append(node.form.kind)
             continue
         form = node.form
         key.append(form)
+        moves = form.op.moves
         for x in node.inputs:
             if type(x) is Node:
                 key.append(numbers[x])
-            elif x or not form.op.moves:
-                # A reference to a parameter is never 0.
-                key.append(known_params.get(id(x)) or _param(x, params, known_params))
-            else:
-                key.append(None)
+                continue
+            number = None
+            if x or not moves:  # a reference to a parameter is never 0
+                number = known_params.get(id(x)) or _param(x, params, known_params)
+            key.append(number)
+            if moves:
+                starts.add(number)
         if form.op is update and node.inputs[0].buffer is not None:
             updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])
-    key += map(type, params)
+    key += _kinds(params, starts)
     key += outputs
     return Trace(tuple(key), list(numbers), params, outputs, updates)
 
@@ -114,3 +124,20 @@ def _param(x: Any, params: list[Any], known: dict[Any, int]) -> int:
         params.append(x)
     known[id(x)] = reference
     return reference
+
+
+def _kinds(params: list[Any], starts: set[int | None]) -> list[type | Start]:
+    """Return the type of every parameter, or of a start near another where it lies."""
+    kinds: list[type | Start] = [type(x) for x in params]
+    if len(starts) < 2:
+        return kinds
+    anchor = None
+    base = last = 0 if None in starts else -NEAR - 1
+    for start in sorted(filter(None, starts), key=lambda reference: params[~reference]):
+        value = params[~start]
+        if value - last <= NEAR:
+            kinds[~start] = anchor, value - base
+        else:
+            anchor, base = start, value
+        last = value
+    return kinds

@@ -40,6 +40,8 @@ class Printer:
         Cells with a value for each lane of the chunk, kept over the loop over steps.
     staged_place : str
         Where in shared memory a staged chunk lies, as an expression of the loops around it.
+    lanes : str
+        Name of the number of lanes of a chunk.
     """
 
     staged_place = ""
@@ -56,6 +58,7 @@ class Printer:
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
+        self.lanes = "V"
         self.inner = inner_axes(kernel)
         self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
         self.needed = passes_needed(kernel)
@@ -146,6 +149,13 @@ class Printer:
         return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
 
+    def rows(self) -> None:
+        """Write which rows a block has, and what it does with them."""
+        height = self.size("row_tile", -(-self.schedule.row_tile // self.unroll))
+        groups = self.size("row_groups", self.schedule.row_groups)
+        self.put(f"const Range rows = piece(t, {height}, {groups});")
+        self.walk()
+
     def walk(self) -> None:
         """Write the loop over the block's rows."""
         with self.block("TA_ROWS(row, rows)"):
@@ -175,17 +185,27 @@ class Printer:
                 self.put(f"const idx i{rows[0]}{suffix} = {rest};")
 
     def _row_pointers(self) -> None:
-        updated = {storage(store.sink.value.args[0]) for store in self.kernel.stores
-                   if isinstance(store.sink.value.op, Update) and self.kernel.border is None}
         for cell, access in self.kernel.loads.items():
-            if cell.kind == "load":
-                self._row_pointer(f"p{cell.number}", f"const {ctype(cell.dtype)}*", access,
-                                  written=storage(access.value) in updated)
+            if self._is_row_load(cell):
+                self._row_pointer(f"p{cell.number}", self._pointer_type(access), access)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q{k}", f"{ctype(store.access.value.dtype)}*", store.access)
 
-    def _row_pointer(self, name: str, kind: str, access: Strided, *,
-                     written: bool = True) -> None:
+    def _is_row_load(self, cell: Cell) -> bool:
+        """Whether the cell is read through a pointer of its own for each row."""
+        return cell.kind == "load"
+
+    def _pointer_type(self, access: Strided) -> str:
+        """Type of a pointer to read from; what an update in place writes is not constant."""
+        kind = ctype(access.value.dtype)
+        written = self.kernel.border is None and any(
+            isinstance(store.sink.value.op, Update)
+            and storage(store.sink.value.args[0]) is storage(access.value)
+            for store in self.kernel.stores)
+        return f"const {kind}*" if written else f"Constant<{kind}>"
+
+    def _row_pointer(self, name: str, pointer: str, access: Strided) -> None:
+        kind = f"{'const ' * (name[0] == 'p')}{ctype(access.value.dtype)}*"
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
         for u in self._copies(access=access):
             suffix = f"_{u}" if len(self._copies(access=access)) > 1 else ""
@@ -194,7 +214,6 @@ class Printer:
                 if axis.role == "row" and stride:
                     row = f"i{k}{suffix}"
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
-            pointer = kind if written else f"Constant<{ctype(access.value.dtype)}>"
             self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
 
     def _stride(self, name: str, axis: int, stride: int) -> str:
@@ -278,11 +297,19 @@ class Printer:
                 continue
             at = "(j + v)" if axis.role == "lane" else f"k{k}"
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
+        terms += self._wrapped(name, access)
         return " + ".join(terms) or "0"
 
     def _chunk_offset(self, name: str, access: Strided) -> str:
         """Element offset of a chunk of lanes from the row's pointer."""
         return self._lane_offset(name, access).replace("(j + v)", "j")
+
+    def _wrapped(self, name: str, access: Strided) -> list[str]:
+        """Terms of a wrapped access: the joined row of a lane, and its place there."""
+        strides = zip(("row", "place"), access.wrap or (), strict=False)
+        return [f"at.{part}[v]" if stride == 1 else
+                f"at.{part}[v] * {self.size(f's{name}_{part}', stride)}"
+                for part, stride in strides if stride]
 
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
@@ -332,6 +359,7 @@ class Printer:
             at = {"lane": "(j + v)", "step": f"k{k}", "row": f"i{k}{suffix}"}[axis.role]
             terms.append(f"i64({at})" if stride == 1 else
                          f"i64({at}) * {self._stride(name, k, stride)}")
+        terms += [f"i64({term})" for term in self._wrapped(name, access)]
         return f"i64({' + '.join(terms) or '0'})"
 
     # ---- the loop over lanes ----------------------------------------------------------------
@@ -378,7 +406,9 @@ class Printer:
         for k, store in stores:
             if store.access.strides[-1] == 1:
                 offset = self._chunk_offset(f"q{k}", store.access)
-                self.put(f"auto y{k} = storing<V>(q{k} + {offset});")
+                for u in self._copies(access=store.access):
+                    name = f"{k}{self._suffix(u)}"
+                    self.put(f"auto y{name} = storing<{self.lanes}>(q{name} + {offset});")
         if self.schedule.quick:
             self.put("bool rare = false;")
             self.quick = True
@@ -390,13 +420,19 @@ class Printer:
             self._each_lane(cells, stores, number)
         for k, store in stores:
             if store.access.strides[-1] == 1:
-                self.put(f"y{k}.flush(w);")
+                for u in self._copies(access=store.access):
+                    self.put(f"{self._guard(u)}y{k}{self._suffix(u)}.flush(w);")
+
+    def _guard(self, u: int) -> str:
+        """Condition under which row ``u`` of those computed together is stored."""
+        return ""
 
     def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
         with self.block("TA_EACH(v, w)"):
             self._lane_cells(cells, number)
             for k, store in stores:
-                self.put(f"{self._target(k, store)} = {self._stored(store)};")
+                for u in self._copies(access=store.access):
+                    self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
             for cell in reductions(self.kernel.cells, number):
                 for u in self._copies(cell):
                     self.put(f"r{cell.number}{self._suffix(u)}.add(v, "
@@ -405,9 +441,9 @@ class Printer:
     def _suffix(self, u: int) -> str:
         return f"_{u}" if self.unroll > 1 else ""
 
-    def _target(self, k: int, store: Store) -> str:
+    def _target(self, k: int, store: Store, u: int) -> str:
         if store.access.strides[-1] == 1:
-            return f"y{k}[v]"
+            return f"y{k}{self._suffix(u)}[v]"
         return f"q{k}[{self._lane_offset(f'q{k}', store.access)}]"
 
     def _stored(self, store: Store, u: int = 0) -> str:

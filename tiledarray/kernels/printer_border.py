@@ -58,7 +58,8 @@ def print_border(printer: Printer, border: Border) -> None:
         printer.put(f"const Range left{{js.begin, min_idx(js.end, {begin})}};")
         printer.put(f"const Range right{{max_idx(js.begin, {end}), js.end}};")
         tests = " && ".join(_inside(printer, border)) or "true"
-        printer.put(f"copy_around<TX * TY>({target}, {source}, {length}, rows, js, left, right,")
+        printer.put(f"copy_around<TX * TY>({target}, Constant<{kind}>({source}), {length}, rows,")
+        printer.put("            js, left, right,")
         printer.put(f"            [&](const idx row) TA_LAMBDA {{ return {tests}; }});")
         printer.put("return;")
 

@@ -8,28 +8,17 @@ shape or a new scalar reuses the binary.
 from __future__ import annotations
 
 from tiledarray.fusion.plan import Kernel, Strided
-from tiledarray.fusion.tile import LINE, lane_blocks
+from tiledarray.fusion.tile import lane_blocks
 from tiledarray.kernels.layout import Program, Slot
 from tiledarray.kernels.printer import Printer
 from tiledarray.kernels.printer_border import border_blocks, print_border
 from tiledarray.kernels.printer_columns import ColumnPrinter
+from tiledarray.kernels.printer_maps import MapPrinter
 from tiledarray.kernels.printer_rows import RowPrinter
 
 __all__ = ["Program", "Slot", "print_kernel"]
 
 NARROW_BYTES = (1 << 31) - (1 << 24)  # 32-bit indices may overshoot an array by a tile
-
-
-class MapPrinter(Printer):
-    """Nothing is reduced: an element out for every point."""
-
-    def body(self) -> None:
-        """One pass over the lanes."""
-        for cell in self.kernel.cells:
-            if self._is_inner(cell):
-                self.needed[cell].add(1)
-        with self.block("lanes<TX, V, C>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
-            self._lane_body(1, guarded=False)
 
 
 FORMS: dict[str, type[Printer]] = {
@@ -84,14 +73,12 @@ def _print_blocks(printer: Printer) -> None:
         extent = printer.extent(len(printer.axes) - 1)
         tile = printer.size("lane_tile", schedule.lane_tile)
         if schedule.phase:
-            phase = printer.arg(Slot("phase", "phase", "idx", number=LINE, offset=schedule.phase))
+            modulus, terms = schedule.phase
+            phase = printer.arg(Slot("phase", "phase", "idx", number=modulus, offset=terms))
             printer.put(f"const Range js = shifted(lane_block, {tile}, {extent}, {phase});")
         else:
             printer.put(f"const Range js = piece(lane_block, {tile}, {extent});")
     if schedule.splits > 1:
         splits = printer.size("splits", schedule.splits)
         printer.put(f"const idx split = t % {splits}; t /= {splits};")
-    height = printer.size("row_tile", -(-schedule.row_tile // printer.unroll))
-    groups = printer.size("row_groups", -(-schedule.rows // printer.unroll))
-    printer.put(f"const Range rows = piece(t, {height}, {groups});")
-    printer.walk()
+    printer.rows()

@@ -19,14 +19,14 @@ TA_FN idx max_idx(idx x, idx y) { return x > y ? x : y; }
 // Part `k` of [0, n) cut into pieces of `size`.
 TA_FN Range piece(idx k, idx size, idx n) { return Range{k * size, min_idx(k * size + size, n)}; }
 
-// The same with the pieces moved down by `phase`: the first is shorter.
+// The same with the pieces moved down by `phase`: the first begins before 0.
 TA_FN Range shifted(idx k, idx size, idx n, idx phase) {
-  const idx begin = k * size - phase, end = begin + size;
-  return Range{begin > 0 ? begin : 0, min_idx(end, n)};
+  return Range{k * size - phase, min_idx(k * size - phase + size, n)};
 }
 
 template <int N>
 struct Count {  // a compile-time int
+  enum { value = N };
   TA_MEMBER constexpr operator int() const { return N; }
 };
 
@@ -91,6 +91,31 @@ template <int N, class From> TA_FN auto load(From from, int count) -> decltype(l
   if (count == N) loaded = load<N>(from);
   return loaded;
 }
+// Lanes LO to N + HI of a line, where lane 0 is aligned: in vectors but for the ends.
+template <class T, int N, int LO, int HI> struct Window {
+  T at[N + HI - LO];
+  TA_MEMBER T operator[](int v) const { return at[v - LO]; }
+};
+template <int N, int LO, int HI, class T, class From> TA_FN Window<T, N, LO, HI> windowed(From from) {
+  enum { FIRST = (LO < 0 ? LO - N + 1 : LO) / N * N, END = N + HI };
+  Window<T, N, LO, HI> window;
+  _Pragma("unroll") for (int k = FIRST; k < END; k += N) {
+    if (k >= LO && k + N <= END) {
+      const auto vector = load<N>(from + k);
+      _Pragma("unroll") for (int v = 0; v < N; ++v) window.at[k + v - LO] = vector[v];
+    } else {
+      _Pragma("unroll") for (int v = 0; v < N; ++v)
+        if (k + v >= LO && k + v < END) window.at[k + v - LO] = from[k + v];
+    }
+  }
+  return window;
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(Constant<T> from) {
+  return windowed<N, LO, HI, T>(from);
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(const T* from) {
+  return windowed<N, LO, HI, T>(from);
+}
 template <class T, int N> struct Storing {
   T* to;
   Vector<T, N> data;
@@ -109,6 +134,61 @@ template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body b
     _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
   } else {
     _Pragma("unroll 1") for (idx j = first; j < range.end; j += TX * V) body(j, Count<V>());
+  }
+}
+// The same where a row may begin before 0 or end within a chunk: lanes that are no whole chunk go
+// to a thread each.
+template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range, Body body) {
+  const idx first = range.begin + idx(threadIdx.x % TX) * V;
+  if (C > 1 && first >= 0 && first + ((C - 1) * TX + 1) * V <= range.end) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
+  } else {
+    _Pragma("unroll 1") for (int c = 0; c < C; ++c) {
+      const idx j = first + c * (TX * V);
+      if (j >= 0 && j + V <= range.end) body(j, Count<V>());
+    }
+  }
+  if (V == 1) return;
+  const idx begin = max_idx(range.begin, 0);
+  const idx from = min_idx(range.begin + (begin - range.begin + V - 1) / V * V, range.end);
+  const idx to = max_idx(range.begin + (range.end - range.begin) / V * V, from);
+  const idx ahead = from - begin, loose = ahead + range.end - to;
+  _Pragma("unroll 1") for (idx k = threadIdx.x % TX; k < loose; k += TX)
+    body(k < ahead ? begin + k : to + k - ahead, Count<1>());
+}
+// N lanes from lane j of short rows that are joined: the row of each, and its place there.
+template <int N> struct JoinedRows {
+  idx row[N], place[N];
+};
+template <int N> TA_FN JoinedRows<N> joined_rows(idx j, idx period) {
+  JoinedRows<N> at;
+  idx row = j / period, place = j - row * period;
+  _Pragma("unroll") for (int v = 0; v < N; ++v) {
+    at.row[v] = row;
+    at.place[v] = place;
+    const bool last = ++place == period;
+    row += last;
+    place = last ? 0 : place;
+  }
+  return at;
+}
+// A block's tile of an array that runs along the rows in memory: copied as it lies, read along
+// the lanes once every thread has come to TA_TURNED.
+#define TA_TILE(T, name, ROWS, LANES) __shared__ T name[ROWS][LANES + 1]
+#define TA_TURNED __syncthreads();
+template <int TX, int TY, class T, int ROWS, int PITCH, class From>
+TA_FN void turn(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
+  const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+  const int height = rows.end - rows.begin, width = js.end - js.begin;
+  From at = from + (js.begin + ty) * stride + (rows.begin + tx);
+  if (height == ROWS && width == PITCH - 1) {  // no guards: all loads are under way at once
+    _Pragma("unroll") for (int lane = 0; lane < PITCH - 1; lane += TY)
+      _Pragma("unroll") for (int row = 0; row < ROWS; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
+  } else {
+    _Pragma("unroll 1") for (int lane = 0; lane < width - ty; lane += TY)
+      _Pragma("unroll 1") for (int row = 0; row < height - tx; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
   }
 }
 // U chunks side by side, so that as many loads are under way.
@@ -349,14 +429,15 @@ TA_FN f32 divided(f32 x, const Divisor& by) {
   return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
 }
 
-template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range, int first, int by) {
-  for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
+template <class T>
+TA_FN void copy_lanes(T* to, Constant<T> from, Range range, int first, int by) {
+  _Pragma("unroll 4") for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
 // it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
 // one thread does it, so that many rows go side by side.
 template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+TA_FN void copy_around(T* to, Constant<T> from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   enum { NARROW = 16 };
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
@@ -413,6 +494,15 @@ template <class T> struct Storing {
   TA_MEMBER void flush(int) const {}
 };
 template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
+
+#define TA_TILE(T, name, ROWS, LANES) T name[ROWS][LANES]
+#define TA_TURNED
+template <int TX, int TY, class T, int ROWS, int LANES>
+TA_FN void turn(T (&tile)[ROWS][LANES], const T* from, Range rows, Range js, idx stride) {
+  for (idx j = js.begin; j < js.end; ++j)
+    for (idx i = rows.begin; i < rows.end; ++i)
+      tile[i - rows.begin][j - js.begin] = from[j * stride + i];
+}
 
 template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
   for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));

@@ -1,0 +1,162 @@
+"""Map kernels for a GPU, by value: stencils, transposes and short rows, run by emulation."""
+
+import shutil
+
+import numpy
+import pytest
+
+from tests.emulation import emulated
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("emulated")
+
+
+def array(*shape, dtype="f4", seed=0):
+    return (numpy.random.default_rng(seed).random(shape) * 50).astype(dtype)
+
+
+def run(folder, program, *inputs):
+    """Compare with NumPy; return the only kernel of the plan."""
+    expected = program(numpy, *(x.copy() for x in inputs))
+    plan, (result,) = emulated(program, *inputs, folder=folder)
+    assert result.shape == expected.shape
+    numpy.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-4)
+    (kernel,) = plan.kernels
+    return kernel
+
+
+def around(u):
+    return (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) - 4 * u[1:-1, 1:-1]
+
+
+def inside(np, u):
+    return around(u)
+
+
+def step(np, u):
+    new = u.copy()
+    new[1:-1, 1:-1] += around(u)
+    return new
+
+
+def corners(np, u):
+    return u[2:, 2:] + 2 * u[2:, 1:-1] - u[:-2, 2:] - 2 * u[:-2, :-2]
+
+
+def wide(np, u):
+    return u[2:-2, 2:-2] + u[:-4, :-4] + u[4:, 4:] + u[:-4, 4:] + u[4:, :-4]
+
+
+def scaled_rows(np, u):
+    return (u[1:] - u[:-1]) * u[0]
+
+
+SHAPES = [(64, 128), (67, 132), (66, 129), (131, 66), (6, 64), (5, 40), (300, 9)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("program", [inside, step, corners, wide, scaled_rows])
+def test_stencils(folder, program, shape):
+    run(folder, program, array(*shape))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i2", "u1", "c8", "?"])
+def test_stencils_of_every_width(folder, dtype):
+    run(folder, corners if dtype != "?" else lambda np, u: u[1:, 1:] != u[:-1, :-1],
+        array(37, 128, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(9, 10, 64), (6, 5, 66), (4, 3, 130)], ids=str)
+def test_stencils_in_space(folder, shape):
+    kernel = run(folder, lambda np, u: (
+        6 * u[1:-1, 1:-1, 1:-1] - u[2:, 1:-1, 1:-1] - u[:-2, 1:-1, 1:-1] - u[1:-1, 2:, 1:-1]
+        - u[1:-1, :-2, 1:-1] - u[1:-1, 1:-1, 2:] - u[1:-1, 1:-1, :-2]), array(*shape))
+    assert len(kernel.windows) == 3  # planes
+
+
+@pytest.mark.parametrize("n", [1024, 1023, 257, 5, 4])
+def test_differences(folder, n):
+    kernel = run(folder, lambda np, x: x[1:] - x[:-1], array(n))
+    assert kernel.schedule.width == 4
+    assert len(kernel.windows) == 1
+    assert run(folder, lambda np, x: x * 2 + 1, array(n)).schedule.width == 4
+
+
+@pytest.mark.parametrize("start", [3, 4, 7])
+def test_windows_that_move_share_what_they_read(folder, start):
+    kernel = run(folder, lambda np, x: x[:, start + 1:start + 65] - x[:, start:start + 64],
+                 array(20, 128))
+    (window,) = kernel.windows
+    assert sorted(window.shifts.values()) in ([(0, 0), (0, 1)], [(0, -1), (0, 0)])
+
+
+def test_updates_in_place_read_another_array_around(folder):
+    def update(np, a, w):
+        a[1:-1, 1:-1] = a[1:-1, 1:-1] + w[:-2, 1:-1] + w[2:, 1:-1]
+        return a
+
+    for shape in [(33, 64), (34, 129), (37, 130)]:
+        run(folder, update, array(*shape), array(*shape, seed=1))
+
+
+def test_a_line_is_read_once(folder):
+    kernel = run(folder, step, array(64, 128))
+    (window,) = kernel.windows
+    assert kernel.schedule.unroll == 2
+    assert window.lines(2) == {-1: (0, 0), 0: (-1, 1), 1: (-1, 1), 2: (0, 0)}
+
+
+TRANSPOSES = {
+    "plain": lambda np, x: x.T * 2,
+    "and itself": lambda np, x: x.T[:60, :60] + x[:60, :60],
+    "shifted": lambda np, x: x[1:, 2:].T * x[:-1, :-2].T,
+    "beside a stencil": lambda np, x: x.T[:40, 1:50] + x[1:41, :49] - x[:40, 1:50],
+    "several": lambda np, x: x.T + x[::-1].T * 2,
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSES)
+@pytest.mark.parametrize("shape", [(64, 128), (70, 131)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "c16"])
+def test_transposes(folder, name, shape, dtype):
+    assert run(folder, TRANSPOSES[name], array(*shape, dtype=dtype)).turned
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 1, 3)], ids=str)
+def test_transposes_of_batches(folder, axes):
+    kernel = run(folder, lambda np, x: x.transpose(axes) + 1, array(3, 40, 18, 33))
+    assert bool(kernel.turned) == (axes[-1] == 1 or axes[1] == 3)
+
+
+SHORT = {
+    "channels": (lambda np, x, b, c: x * b, 4),
+    "rows": (lambda np, x, b, c: x * c[:, None], 4),
+    "both": (lambda np, x, b, c: x * c[:, None] + b, 4),
+    "turned": (lambda np, x, b, c: x[:, ::-1] * b, 4),
+    "places": (lambda np, x, b, c: x * np.arange(3, dtype="f4") - c[:, None], 4),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("rows", [1000, 1001, 2])
+def test_short_rows_are_joined(folder, name, rows):
+    program, width = SHORT[name]
+    kernel = run(folder, program, array(rows, 3), array(3, seed=1), array(rows, seed=2))
+    assert kernel.schedule.width == width
+    assert kernel.schedule.lane.size == 3 * rows
+    assert kernel.schedule.lane.period == 3
+
+
+def test_bytes_of_joined_rows(folder):
+    x, b = array(1000, 3), array(3)
+    kernel = run(folder, lambda np, x, b: x * b, x, b)
+    assert kernel.bytes_moved == 2 * x.nbytes + b.nbytes
+
+
+def test_channels_last(folder):
+    kernel = run(folder, lambda np, x: x.transpose(0, 2, 3, 1) * 2, array(2, 3, 40, 50))
+    assert kernel.schedule.lane.period == 3
