@@ -17,7 +17,15 @@ import numpy as np
 
 from tiledarray import config
 from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import ONE, Affine, Param, Terms, Value, through_view
+from tiledarray.fusion.ir import (
+    ONE,
+    Affine,
+    Param,
+    Terms,
+    Value,
+    evaluated_terms,
+    through_view,
+)
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
@@ -53,17 +61,9 @@ _PACKED: dict[str, Any] = {
 }
 
 
-def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
-    """Value of a linear form in the run-time parameters."""
-    total = 0
-    for number, coefficient in terms:
-        total += coefficient if number == ONE else coefficient * params[number]
-    return total
-
-
 def program_name(kernel: Kernel) -> str:
     """Name a kernel after what it computes."""
-    names = [sink.value.op.name for sink in kernel.group.sinks]
+    names = [sink.value.op.name for part in kernel.parts for sink in part.group.sinks]
     parts = [kernel.schedule.form, *dict.fromkeys(names)]
     return "ta_" + "_".join(parts)[:48]
 
@@ -407,7 +407,7 @@ class Executable:
 
     def _kernel_action(self, kernel: Kernel) -> Action:
         memory, launches, allocate = self.plan.memory, self.launches, self.device.allocate
-        stored = [store.access.value for store in kernel.stores]
+        stored = [store.access.value for part in kernel.parts for store in part.stores]
         bases = [(base, base.shape, base.dtype)
                  for base in dict.fromkeys(memory[value] for value in stored)]
         in_place = [(value, memory[value]) for value in stored

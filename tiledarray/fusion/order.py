@@ -9,6 +9,8 @@ from tiledarray.fusion.group import Group, Grouper, Sink, storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.regions import Regions, region_of
+from tiledarray.fusion.share import share
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tile import bytes_read, tile
 from tiledarray.ops.movement import empty
@@ -17,7 +19,7 @@ from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
 UpdateChoice = dict[Value, tuple[str, str]]
 
 
-def order(grouper: Grouper, donatable: frozenset[int], target: Target,
+def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: Regions,
           fired: dict[str, int], origin: dict[Value, int]) -> Plan:
     """Return the plan of the grouped values."""
     groups = grouper.groups
@@ -29,15 +31,18 @@ def order(grouper: Grouper, donatable: frozenset[int], target: Target,
                 isinstance(sink.value.op, Update) or sink.value in outputs
                 or any(reader is not group for reader in readers[sink.value])
             )
-    choices = _update_choices(grouper, readers, outputs, donatable)
+    choices = _update_choices(grouper, readers, outputs, donatable, regions)
     steps: list[Step] = []
     for group in _sorted(groups):
-        steps.extend(_steps(group, choices, target))
+        if not _only_written(group, readers, choices):
+            steps.extend(_steps(group, choices, target))
     memory = _memory(grouper.values, choices)
+    refusals = [text for group in groups for text in group.refusals]
+    steps = share(steps, memory, regions, target, refusals)
     return Plan(
         steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
         last_use=_last_use(steps, memory), fired=fired, origin=origin, updates=choices,
-        refusals=[text for group in groups for text in group.refusals],
+        refusals=refusals, assumed=tuple(regions.assumed),
     )
 
 
@@ -73,32 +78,27 @@ def library_operand(arg: Value) -> Value:
 
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
-                    donatable: frozenset[int]) -> UpdateChoice:
+                    donatable: frozenset[int], regions: Regions) -> UpdateChoice:
     """For each update ``"in place"``, ``"border"`` (copied beside it) or ``"copy"``, and why."""
     choices: UpdateChoice = {}
     for group in grouper.groups:
         for sink in group.sinks:
             if isinstance(sink.value.op, Update):
                 choices[sink.value] = _update_choice(
-                    grouper, group, sink, readers, outputs, donatable
+                    grouper, group, sink, readers, outputs, donatable, regions
                 )
     return choices
 
 
 def _update_choice(
     grouper: Grouper, group: Group, sink: Sink, readers: dict[Value, list[Group]],
-    outputs: set[Value], donatable: frozenset[int],
+    outputs: set[Value], donatable: frozenset[int], regions: Regions,
 ) -> tuple[str, str]:
     old = storage(sink.value.args[0])
     owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
     others = [reader for reader in readers[old] if reader is not group]
     blocked = any(group.number in grouper.ancestors[reader.number] for reader in others)
-    aligned = all(
-        cell.access is None or cell.kind != "load" or storage(cell.access.value) is not old
-        or (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
-        for cell in group.cells
-    )
-    if owned and aligned and not blocked:
+    if owned and not blocked and _reads_what_it_writes(group, sink, old, regions):
         for reader in others:
             group.depends.add(reader.number)
             above = grouper.ancestors[group.number]
@@ -109,8 +109,8 @@ def _update_choice(
         return "in place", "the old value is dead"
     reason = (
         "something else holds the old value" if not owned
-        else "it reads the old value at other places" if not aligned
-        else "what needs the old value comes later"
+        else "what needs the old value comes later" if blocked
+        else "it reads the old value at other places"
     )
     axes, steps, _ = sink.value.attrs
     followed = [axis for axis in axes if axis >= 0]
@@ -121,6 +121,18 @@ def _update_choice(
     if owned and not blocked and grouper.may_store(new):
         raise MustStore(new)
     return "copy", reason
+
+
+def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions) -> bool:
+    """Whether the old value is read only where the same point of the domain writes, or far away."""
+    written = region_of(sink.value.shape, sink.index, group.shape)
+    return all(
+        (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
+        or regions.apart(
+            written, region_of(cell.access.value.shape, cell.access.index, group.shape))
+        for cell in group.cells
+        if cell.kind == "load" and cell.access is not None and storage(cell.access.value) is old
+    )
 
 
 class MustStore(Exception):
@@ -153,6 +165,16 @@ def _sorted(groups: list[Group]) -> list[Group]:
                 heapq.heappush(ready, user)
     assert len(result) == len(groups), "kernels depend on one another in a cycle"
     return result
+
+
+def _only_written(group: Group, readers: dict[Value, list[Group]], choices: UpdateChoice) -> bool:
+    """Whether this is an uninitialised array that is first met by an update in place."""
+    value = group.sinks[0].value if group.sinks else None
+    return value is not None and value.op is empty and any(
+        sink.value in choices and choices[sink.value][0] == "in place"
+        and storage(sink.value.args[0]) is value
+        for reader in readers[value] for sink in reader.sinks
+    )
 
 
 def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
@@ -214,7 +236,8 @@ def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
 def touched(step: Step) -> list[Value]:
     """Values whose memory a step reads or writes."""
     if isinstance(step, Kernel):
-        return _read_by(step.group) + [store.access.value for store in step.stores]
+        return [value for part in step.parts for value in (
+            *_read_by(part.group), *(store.access.value for store in part.stores))]
     if isinstance(step, Call):
         return [*_read_by(step.group), step.value]
     if isinstance(step, Copy):

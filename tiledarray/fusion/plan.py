@@ -5,11 +5,13 @@ Every field here is data about the computation; nothing refers to the arrays of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tiledarray.fusion.group import Group, Sink
 from tiledarray.fusion.ir import Cell, Terms, Value
+from tiledarray.fusion.regions import Assumption
 
 Role = Literal["row", "step", "lane"]
 
@@ -133,7 +135,10 @@ class Border:
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """One launch.
+    """One launch: a group's blocks, and those of the kernels ``beside`` it.
+
+    What is beside has a domain, a schedule and arguments of its own and shares no values;
+    ``bytes_moved`` and ``flops`` count it in.
 
     ``staged`` are the loads that asynchronous copies bring into shared memory ahead of their use,
     with the byte offset of each.
@@ -146,8 +151,14 @@ class Kernel:
     positions: dict[Cell, Strided] = field(default_factory=dict)
     staged: dict[Cell, int] = field(default_factory=dict)
     border: Border | None = None
+    beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0
     flops: int = 0
+
+    @property
+    def parts(self) -> list[Kernel]:
+        """The kernel itself and those beside it."""
+        return [self, *self.beside]
 
     @property
     def cells(self) -> list[Cell]:
@@ -202,6 +213,8 @@ class Plan:
         Why sinks did not share a kernel.
     updates : dict
         For each update, ``"in place"``, ``"border"`` or ``"copy"``, and why.
+    assumed : tuple of Assumption
+        What must hold of the run-time parameters for the plan to be right.
     """
 
     steps: list[Step]
@@ -213,6 +226,11 @@ class Plan:
     origin: dict[Value, int]
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
+    assumed: tuple[Assumption, ...] = ()
+
+    def suits(self, params: Sequence[Any]) -> bool:
+        """Whether what the plan assumes of the parameters holds for these."""
+        return all(assumption.holds(params) for assumption in self.assumed)
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -42,6 +42,8 @@ struct Count {  // a compile-time int
 #define TA_KERNEL(NAME, ARGS) extern "C" __global__ void TA_BOUNDS NAME(const ARGS a)
 #define TA_BLOCKS(b) \
   const idx b = blockIdx.x; \
+  TA_THREADS
+#define TA_THREADS \
   const int tx = TY == 1 ? threadIdx.x : threadIdx.x % TX, ty = TY == 1 ? 0 : threadIdx.x / TX; \
   (void)tx; (void)ty;
 #define TA_LAMBDA
@@ -388,6 +390,7 @@ TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, R
   }                                                                                               \
   static inline void NAME##_block(const ARGS& a, const idx ta_block, char* scratch)
 #define TA_BLOCKS(b) const idx b = ta_block;
+#define TA_THREADS
 #define TA_LAMBDA __attribute__((always_inline))
 #define TA_EACH(v, w) _Pragma("omp simd") for (int v = 0; v < int(w); ++v)
 #define TA_ROWS(row, range) for (idx row = range.begin; row < range.end; ++row)
