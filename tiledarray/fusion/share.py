@@ -62,6 +62,8 @@ def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, list[Touch]],
                 return step
             refusals.append(f"kernel {kernel.group.number} not in the launch of kernel "
                             f"{step.group.number}: {reason}")
+        if together:
+            return None  # a failure between them must find the parts written in order
     return None
 
 
