@@ -376,6 +376,7 @@ class Reporter:
             choice = self.plan.updates.get(store.sink.value)
             if choice is not None:
                 how = {"in place": "in place", "border": "the rest is copied beside the region",
+                       "fill": "the rest is filled beside the region",
                        "copy": "into a copy"}[choice[0]]
                 notes["update"] = f"{how}: {choice[1]}"
         report = getattr(self.executable.launches.get(kernel), "report", None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from math import prod
 
-from tiledarray.fusion.group import Group, Grouper, Sink, storage
-from tiledarray.fusion.ir import Value
+from tiledarray.fusion.group import Group, Grouper, Sink, is_straight, storage
+from tiledarray.fusion.ir import Cell, Value
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.regions import Regions, region_of
@@ -63,7 +64,7 @@ def _read_by(group: Group) -> list[Value]:
             if isinstance(arg, Value):
                 found.append(library_operand(arg))
     found += [storage(sink.value.args[0]) for sink in group.sinks
-              if isinstance(sink.value.op, Update)]
+              if isinstance(sink.value.op, Update) and not sink.fills]
     return list(dict.fromkeys(found))
 
 
@@ -79,7 +80,7 @@ def library_operand(arg: Value) -> Value:
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
                     donatable: frozenset[int], regions: Regions) -> UpdateChoice:
-    """For each update ``"in place"``, ``"border"`` (copied beside it) or ``"copy"``, and why."""
+    """For each update ``"in place"``, ``"border"`` (copied beside it), ``"fill"`` or ``"copy"``."""
     choices: UpdateChoice = {}
     for group in grouper.groups:
         for sink in group.sinks:
@@ -94,6 +95,8 @@ def _update_choice(
     grouper: Grouper, group: Group, sink: Sink, readers: dict[Value, list[Group]],
     outputs: set[Value], donatable: frozenset[int], regions: Regions,
 ) -> tuple[str, str]:
+    if sink.fills:
+        return "fill", "the old value is the same everywhere"
     old = storage(sink.value.args[0])
     owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
     others = [reader for reader in readers[old] if reader is not group]
@@ -112,15 +115,20 @@ def _update_choice(
         else "what needs the old value comes later" if blocked
         else "it reads the old value at other places"
     )
-    axes, steps, _ = sink.value.attrs
-    followed = [axis for axis in axes if axis >= 0]
-    straight = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
-    if straight and len(set(followed)) == len(followed) and sink.value.shape:
-        return "border", reason
     new = sink.value.args[1]
+    if is_straight(sink.value) and not (owned and not blocked and grouper.may_store(new)
+                                        and _small_beside(sink.value, grouper.target)):
+        return "border", reason
     if owned and not blocked and grouper.may_store(new):
         raise MustStore(new)
     return "copy", reason
+
+
+def _small_beside(update: Value, target: Target) -> bool:
+    """Whether a region is sooner stored elsewhere first than all the rest copied."""
+    region = prod(update.attrs[2]) * update.dtype.itemsize
+    launch = target.launch_seconds * target.bytes_per_second
+    return 2 * region + launch < 2 * (update.nbytes - region)
 
 
 def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions) -> bool:
@@ -186,7 +194,7 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
     steps: list[Step] = [kernel]
     for sink in group.sinks:
         choice, _ = choices.get(sink.value, ("", ""))
-        if choice == "border":
+        if choice in ("border", "fill"):
             kernel.border = _border(sink)
             kernel.bytes_moved += _border_bytes(kernel, kernel.border, sink.value)
         elif choice == "copy":
@@ -196,16 +204,11 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
 
 def _border_bytes(kernel: Kernel, border: Border, value: Value) -> int:
     """Bytes of the border that are written, and read beyond what the kernel reads anyway."""
-    beside = value.nbytes - value.dtype.itemsize * _count(border.extents)
+    beside = value.nbytes - value.dtype.itemsize * prod(border.extents)
+    if border.fill is not None:
+        return beside
     read = bytes_read(kernel).get(border.old, 0)
     return beside + min(beside, border.old.nbytes - read)
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 def _border(sink: Sink) -> Border:
@@ -215,7 +218,9 @@ def _border(sink: Sink) -> Border:
     starts = tuple(
         () if start is None else ((start.index, 1),) for start in value.args[2:]
     )
-    return Border(storage(value.args[0]), value.shape, starts, extents)
+    old = storage(value.args[0])
+    fill = Cell(-1, "param", old.args[0], old.dtype) if sink.fills else None
+    return Border(old, value.shape, starts, extents, fill)
 
 
 # ---- memory --------------------------------------------------------------------------------

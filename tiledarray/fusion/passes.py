@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper, TooLarge, elementwise_args
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import MustStore, order
@@ -31,13 +32,16 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     """
     builder, outputs = rewrite(signature, target)
     outputs = [_as_stored(builder, value) for value in outputs]
+    covered = Regions(params)
+    uncover(builder, outputs, covered)
     forced: set[Value] = set()
     while True:
         grouper = Grouper(builder.values, outputs, target)
         grouper.stored |= forced
         try:
             grouper.run()
-            result = order(grouper, donatable, target, Regions(params), dict(builder.fired),
+            regions = Regions(params, dict(covered.assumed))
+            result = order(grouper, donatable, target, regions, dict(builder.fired),
                            builder.origin)
             break
         except TooLarge as too_large:

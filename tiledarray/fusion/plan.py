@@ -124,13 +124,15 @@ class Store:
 class Border:
     """What an update leaves as it was, copied beside the region when it is not done in place.
 
-    ``sizes`` is the array's shape; the region covers ``[starts, starts + extents)``.
+    ``sizes`` is the array's shape; the region covers ``[starts, starts + extents)``.  With ``fill``
+    there is no old array: everything outside the region gets that value.
     """
 
     old: Value
     sizes: tuple[int, ...]
     starts: tuple[Terms, ...]
     extents: tuple[int, ...]
+    fill: Cell | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -212,7 +214,7 @@ class Plan:
     refusals : list of str
         Why sinks did not share a kernel.
     updates : dict
-        For each update, ``"in place"``, ``"border"`` or ``"copy"``, and why.
+        For each update, ``"in place"``, ``"border"``, ``"fill"`` or ``"copy"``, and why.
     assumed : tuple of Assumption
         What must hold of the run-time parameters for the plan to be right.
     """

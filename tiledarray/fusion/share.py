@@ -104,5 +104,5 @@ def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Iterator[Touch]:
         value = store.sink.value
         region = region_of(value.shape, store.sink.index, domain)
         yield Touch(memory[value], None if kernel.border else region, True)
-    if kernel.border is not None:
+    if kernel.border is not None and kernel.border.fill is None:
         yield Touch(memory[kernel.border.old], None, False)

@@ -1,4 +1,4 @@
-"""The border of an update that is not done in place: blocks of their own copy it."""
+"""The border of an update that is not done in place: blocks of their own copy or fill it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ def print_border(printer: Printer, border: Border) -> None:
     tile, height = _tile(kernel, border, device=printer.device)
     lanes = border.sizes[-1]
     kind = ctype(border.old.dtype)
-    source = printer.arg(Slot("pointer", "border_from", f"const {kind}*", value=border.old))
+    if border.fill is None:
+        source = printer.arg(Slot("pointer", "border_from", f"const {kind}*", value=border.old))
+    else:
+        value = printer.operand(border.fill, border.old.dtype)
+        source = f"Filled<{kind}>{{cast<{kind}>({value})}}"
     target = printer.arg(Slot("pointer", "border_to", f"{kind}*",
                               value=kernel.stores[0].access.value))
     main = printer.size("main_blocks", kernel.schedule.blocks)

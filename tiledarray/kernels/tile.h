@@ -25,6 +25,13 @@ TA_FN Range shifted(idx k, idx size, idx n, idx phase) {
   return Range{begin > 0 ? begin : 0, min_idx(end, n)};
 }
 
+// Stands for an array that has the same value everywhere.
+template <class T> struct Filled {
+  T value;
+  TA_MEMBER Filled operator+(idx) const { return *this; }
+  TA_MEMBER T operator[](idx) const { return value; }
+};
+
 template <int N>
 struct Count {  // a compile-time int
   TA_MEMBER constexpr operator int() const { return N; }
@@ -351,14 +358,15 @@ TA_FN f32 divided(f32 x, const Divisor& by) {
   return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
 }
 
-template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range, int first, int by) {
+template <class T, class From>
+TA_FN void copy_lanes(T* to, From from, Range range, int first, int by) {
   for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
 // it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
 // one thread does it, so that many rows go side by side.
-template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+template <int THREADS, class T, class From, class Inside>
+TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   enum { NARROW = 16 };
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
@@ -520,11 +528,11 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = 0; k < count; ++k) R::merge(total, parts[k]);
   return total;
 }
-template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
+template <class T, class From> TA_FN void copy_lanes(T* to, From from, Range range) {
   for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
 }
-template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+template <int THREADS, class T, class From, class Inside>
+TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   for (idx row = rows.begin; row < rows.end; ++row) {
     const bool within = inside(row);
