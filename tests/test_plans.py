@@ -409,8 +409,7 @@ def test_parts_are_stored_straight_from_their_kernels(name):
 def test_padding_stores_the_middle_straight_from_its_kernel():
     x = filled(*MATRIX)
     result = np.pad(x * 2, 3)
-    plan = planned(result)
-    assert moved(plan) == 2 * nbytes(x) + nbytes(result)
+    one_kernel(result, reads=[x])  # the zeros around it are written by blocks of the same kernel
     close(result, numpy.pad(numpy.asarray(x) * 2, 3))
 
 

@@ -46,7 +46,8 @@ struct Count {  // a compile-time int
 #else
 #define TA_BOUNDS __launch_bounds__(TX* TY)
 #endif
-#define TA_KERNEL(NAME, ARGS) extern "C" __global__ void TA_BOUNDS NAME(const ARGS a)
+#define TA_KERNEL(NAME, ARGS) \
+  extern "C" __global__ void TA_BOUNDS NAME(const __grid_constant__ ARGS a)
 #define TA_BLOCKS(b) \
   const idx b = blockIdx.x; \
   TA_THREADS
