@@ -7,7 +7,7 @@ from collections import defaultdict
 from math import prod
 
 from tiledarray.fusion.group import Group, Grouper, Sink, is_straight, storage
-from tiledarray.fusion.ir import Cell, Value
+from tiledarray.fusion.ir import Cell, Value, add_terms
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.regions import Regions, region_of
@@ -215,9 +215,7 @@ def _border(sink: Sink) -> Border:
     value = sink.value
     axes, _, region = value.attrs
     extents = tuple(region[axis] if axis >= 0 else 1 for axis in axes)
-    starts = tuple(
-        () if start is None else ((start.index, 1),) for start in value.args[2:]
-    )
+    starts = tuple(add_terms((), 1, start) for start in value.args[2:])
     old = storage(value.args[0])
     fill = Cell(-1, "param", old.args[0], old.dtype) if sink.fills else None
     return Border(old, value.shape, starts, extents, fill)

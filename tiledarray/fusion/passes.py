@@ -9,6 +9,7 @@ from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper, TooLarge, elementwise_args
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import MustStore, order
+from tiledarray.fusion.pieces import cut
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
@@ -34,6 +35,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     outputs = [_as_stored(builder, value) for value in outputs]
     covered = Regions(params)
     uncover(builder, outputs, covered)
+    outputs = cut(builder, outputs, covered)
     forced: set[Value] = set()
     while True:
         grouper = Grouper(builder.values, outputs, target)

@@ -90,6 +90,18 @@ class Regions:
                 return True
         return False
 
+    def value(self, terms: Terms) -> int:
+        """A linear form for the parameters at hand."""
+        assert self.params is not None
+        return evaluated_terms(terms, self.params)
+
+    def fix(self, terms: Terms) -> None:
+        """Assume that a linear form has the value that it has now."""
+        if any(number != ONE for number, _ in terms):
+            for factor in (1, -1):
+                apart = _sum((factor, terms), constant=-factor * self.value(terms))
+                self.assumed[Assumption(apart)] = None
+
     def cover(self, regions: Sequence[Region]) -> bool:
         """Whether regions of one array leave nothing of it out, and do not overlap."""
         return sum(region.size for region in regions) == prod(regions[0].shape) and all(
