@@ -76,8 +76,8 @@ class Regions:
 
     def apart(self, one: Region, other: Region) -> bool:
         """Whether two regions of the same memory have no element in common."""
-        if one.shape != other.shape:
-            return False
+        if one.shape != other.shape or not (one.size and other.size):
+            return False  # what is empty is still read after it is made
         reasons = [reason for a, b in zip(one.spans, other.spans, strict=True)
                    for reason in _reasons(a, b)]
         if any(all(number == ONE for number, _ in reason.terms) and reason.holds(())
