@@ -188,3 +188,81 @@ def test_regions_said_to_be_apart_have_no_element_in_common(data):
     if regions.cover([one, other]):
         assert first | second == set(range(size))
     assert not Regions(None).apart(one, other)
+
+
+# ---- what is computed from joined arrays --------------------------------------------------------
+
+
+def diffusion(np, u):
+    return u + 0.1 * (np.roll(u, 1, 0) + np.roll(u, -1, 0)
+                      + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u)
+
+
+def three_steps(np, u):
+    for _ in range(3):
+        u = diffusion(np, u)
+    return u
+
+
+def in_place(np, u):
+    u = u * 1
+    u[...] = u + np.roll(u, 3, 0)
+    u[...] = u - np.roll(u, -2, 1)
+    return u
+
+
+def rolled_and_broadcast(np, u):
+    return np.roll(u, 5, 1) * u[0] + u[:, :1] * np.roll(u, 7, (0, 1))
+
+
+def joined(np, u):
+    return np.concatenate([u * 2, u[:5] + 1]) / 3 + np.concatenate([u[:5], u])
+
+
+def of_an_expensive_array(np, u):
+    e = np.exp(u)
+    return e + np.roll(e, 1, 0) - np.roll(e, -1, 0)
+
+
+# Program, parts of each kernel, and the most bytes, in arrays of the result's size.
+IN_PIECES = {
+    "roll and more": (lambda np, u: np.roll(u * 2, 5, 0) + 1, [2], 2),
+    "diffusion": (diffusion, [9], 2.2),
+    "three steps": (three_steps, [9, 9, 9], 6.6),
+    "in place": (in_place, [2, 2], 4.2),
+    "broadcast": (rolled_and_broadcast, [6], 2.2),
+    "joined": (joined, [3], 2.2),
+    "expensive": (of_an_expensive_array, [1, 3], 4.2),
+}
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+@pytest.mark.compiler
+def test_joined_arrays_need_not_exist(name):
+    program, parts, most = IN_PIECES[name]
+    x = filled(*MATRIX)
+    for target in TARGETS.values():
+        result = program(np, x)
+        plan = planned(result, target=target)
+        assert [len(kernel.parts) for kernel in plan.kernels] == parts
+        assert moved(plan) <= most * nbytes(result)
+    numpy.testing.assert_allclose(
+        numpy.asarray(result), program(numpy, numpy.asarray(x)), rtol=1e-12)
+
+
+def test_a_joined_array_that_is_kept_is_stored_once():
+    x = filled(*MATRIX)
+    rolled = np.roll(x, 3, 0)
+    result = rolled * 2
+    plan = planned(rolled, result)
+    assert moved(plan) <= 4 * nbytes(x)
+    numpy.testing.assert_array_equal(
+        numpy.asarray(result), numpy.roll(numpy.asarray(x), 3, 0) * 2)
+
+
+def test_a_roll_by_another_distance_is_right():
+    u = filled(40, 30)
+    seen = numpy.array(u)
+    for shift in (1, 5, -7, 39, 0, 41):
+        numpy.testing.assert_array_equal(
+            numpy.asarray(np.roll(u, shift, 0) + u * 2), numpy.roll(seen, shift, 0) + seen * 2)
