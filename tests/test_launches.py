@@ -230,7 +230,7 @@ IN_PIECES = {
     "diffusion": (diffusion, [9], 2.2),
     "three steps": (three_steps, [9, 9, 9], 6.6),
     "in place": (in_place, [2, 2], 4.2),
-    "broadcast": (rolled_and_broadcast, [6], 2.2),
+    "broadcast": (rolled_and_broadcast, [6], 2.3),
     "joined": (joined, [3], 2.2),
     "expensive": (of_an_expensive_array, [1, 3], 4.2),
 }
