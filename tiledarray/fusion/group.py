@@ -1,4 +1,4 @@
-"""Second pass: which values are stored, and which sinks share a kernel.
+"""Fourth pass: which values are stored, and which sinks share a kernel.
 
 A *sink* is a value that a kernel must produce: a reduction, a stored elementwise value, an
 update.  Everything else is virtual: it is computed inside the kernels that use it.  A sink joins
