@@ -81,6 +81,8 @@ def _refusal(kernel: Kernel, launch: Kernel) -> str | None:
         return f"a launch has at most {MOST_PARTS} parts"
     if any(part.schedule.splits > 1 for part in (kernel, *launch.parts)):
         return "blocks that share a reduction count arrivals, one kernel at a time"
+    if any(part.schedule.stages for part in (kernel, *launch.parts)):
+        return "what copies into shared memory ahead has it to itself"
     return None
 
 
