@@ -36,6 +36,7 @@ HEAD = r"""
 #include <vector>
 #define __CUDACC__ 1
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)

@@ -38,7 +38,8 @@ def planned(*arrays: Any, target: Target = HOST) -> Plan:
     nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
     traced = trace([node for node in nodes if node.buffer is None])
     del nodes
-    return passes.plan(traced.signature, evaluation._donatable(traced), target, check=True)
+    return passes.plan(traced.signature, evaluation._donatable(traced), target,
+                       params=traced.params, check=True)
 
 
 def plan_of(array: Any) -> Plan:
@@ -118,7 +119,9 @@ def describe(plan: Plan) -> str:
     lines = []
     for number, step in enumerate(plan.steps):
         if isinstance(step, Kernel):
-            lines += _describe_kernel(number, step)
+            for part in step.parts:
+                lines += _describe_kernel(number, part)
+            lines.append(f"  moves {step.bytes_moved} bytes")
         elif isinstance(step, Call):
             lines.append(f"step {number}: library call {step.value.op.name}")
         elif isinstance(step, Copy):
@@ -148,5 +151,4 @@ def _describe_kernel(number: int, kernel: Kernel) -> list[str]:
                          f"{' held' if cell.held else ''}")
     lines += [f"  store {store.access.value} strides {store.access.strides}"
               for store in kernel.stores]
-    lines.append(f"  moves {kernel.bytes_moved} bytes")
     return lines

@@ -107,7 +107,7 @@ def test_updates_say_how_and_why():
     u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1])
     notes = [step.notes["update"] for step in explain(u).plan.kernels if "update" in step.notes]
     assert notes == [
-        "in place: the old value is dead",
+        "the rest is filled beside the region: the old value is the same everywhere",
         "the rest is copied beside the region: it reads the old value at other places",
     ]
 

@@ -400,7 +400,8 @@ def test_parts_are_stored_straight_from_their_kernels(name):
     result = JOINED[name](np, x, y)
     for target in TARGETS.values():
         plan = planned(result, target=target)
-        assert kinds(plan) == ["allocate", "map", "map", "map"]
+        assert kinds(plan) == ["map"]
+        assert len(plan.kernels[0].parts) == 3
         assert moved(plan) == 2 * nbytes(x) + nbytes(y) + nbytes(result)
     close(result, JOINED[name](numpy, numpy.asarray(x), numpy.asarray(y)))
 
@@ -408,8 +409,7 @@ def test_parts_are_stored_straight_from_their_kernels(name):
 def test_padding_stores_the_middle_straight_from_its_kernel():
     x = filled(*MATRIX)
     result = np.pad(x * 2, 3)
-    plan = planned(result)
-    assert moved(plan) == 2 * nbytes(x) + nbytes(result)
+    one_kernel(result, reads=[x])  # the zeros around it are written by blocks of the same kernel
     close(result, numpy.pad(numpy.asarray(x) * 2, 3))
 
 

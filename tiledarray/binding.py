@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, Terms, Value
+from tiledarray.fusion.ir import ONE, Terms, Value, evaluated_terms
 from tiledarray.kernels.program import Slot
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
@@ -42,14 +42,6 @@ _WRITERS: dict[str, Writer] = {
         memory, offset, int(scalar) & (1 << 64) - 1),
     "c128": _write_complex,
 }
-
-
-def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
-    """Value of a linear form in the run-time parameters."""
-    total = 0
-    for number, coefficient in terms:
-        total += coefficient if number == ONE else coefficient * params[number]
-    return total
 
 
 class Arguments:

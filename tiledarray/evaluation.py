@@ -35,6 +35,7 @@ from tiledarray.signatures import UnsupportedDtypeError
 _Error = TypeVar("_Error", bound=BaseException)
 
 PLANS_REMEMBERED = 1024
+PLANS_THAT_ASSUME = 3  # of one signature; the next assumes nothing of the parameters
 COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
 AMPLE_BYTES = 1 << 28
@@ -104,10 +105,15 @@ def executable_for(traced: Trace, device: Device) -> Executable:
         Some value has a dtype that kernels do not know.
     """
     donatable = _donatable(traced) if traced.updates else _NONE
-    key = (traced.key, donatable, config.contract)
+    key: Any = (traced.key, donatable, config.contract)
     found = _executables.get(key)
+    others = 0
+    while type(found) is Executable and found.plan.assumed and not found.plan.suits(traced.params):
+        key, others = (key, found.plan.assumed), others + 1
+        found = _executables.get(key)
     if found is None:
-        found = _executables[key] = _planned(traced, donatable, device)
+        params = traced.params if others < PLANS_THAT_ASSUME else None
+        found = _executables[key] = _planned(traced, donatable, device, params)
         while len(_executables) > PLANS_REMEMBERED:
             _executables.popitem(last=False)
     if isinstance(found, UnsupportedDtypeError):
@@ -116,14 +122,15 @@ def executable_for(traced: Trace, device: Device) -> Executable:
 
 
 def _planned(
-    traced: Trace, donatable: frozenset[int], device: Device
+    traced: Trace, donatable: frozenset[int], device: Device, params: Sequence[Any] | None
 ) -> Executable | UnsupportedDtypeError:
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
     counters["plans made"] += 1
     started = perf_counter()
-    plan = passes.plan(traced.signature, donatable, target_of(device), check=config.verify)
+    plan = passes.plan(traced.signature, donatable, target_of(device), params=params,
+                       check=config.verify)
     made = Executable(plan, device)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started

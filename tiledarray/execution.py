@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.binding import Arguments, Binding, Workspace, evaluated_terms
+from tiledarray.binding import Arguments, Binding, Workspace
 from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Affine, Param, Value, through_view
+from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
@@ -35,7 +35,7 @@ observers: list[Callable[[Executable, Step, float], None]] = []  # told the time
 
 def program_name(kernel: Kernel) -> str:
     """Name a kernel after what it computes."""
-    names = [sink.value.op.name for sink in kernel.group.sinks]
+    names = [sink.value.op.name for part in kernel.parts for sink in part.group.sinks]
     parts = [kernel.schedule.form, *dict.fromkeys(names)]
     return "ta_" + "_".join(parts)[:48]
 
@@ -288,7 +288,7 @@ class Executable:
 
     def _kernel_action(self, kernel: Kernel) -> Action:
         memory, launches, allocate = self.plan.memory, self.launches, self.device.allocate
-        stored = [store.access.value for store in kernel.stores]
+        stored = [store.access.value for part in kernel.parts for store in part.stores]
         bases = [(base, base.shape, base.dtype)
                  for base in dict.fromkeys(memory[value] for value in stored)]
         in_place = [(value, memory[value]) for value in stored

@@ -17,6 +17,7 @@ from tiledarray import config, execution
 from tiledarray.execution import Executable, program_name
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Allocate, Call, Kernel, Step
+from tiledarray.fusion.target import DEVICE_FLOPS_PER_MULTIPROCESSOR, HOST_FLOPS_PER_THREAD
 from tiledarray.kernels import host
 from tiledarray.ops.op import Leaf
 from tiledarray.runtime.buffer import Buffer
@@ -24,8 +25,6 @@ from tiledarray.runtime.device import Device
 
 HOST_COPY_BYTES = 1 << 25
 DEVICE_COPY_BYTES = 1 << 28
-HOST_FLOPS_PER_THREAD = 8e9  # an op's cost counts about ten flops for a transcendental function
-DEVICE_FLOPS_PER_MULTIPROCESSOR = 128 * 1.5e9
 MEASURE_SECONDS = 0.5
 MEASURE_RUNS = 20
 

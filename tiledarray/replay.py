@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.binding import evaluated_terms
 from tiledarray.execution import Executable
 from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Value
+from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Kernel
 from tiledarray.ops.op import Leaf

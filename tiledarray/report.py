@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tiledarray.execution import Executable, program_name, source_of
-from tiledarray.fusion.group import elementwise_args, storage
+from tiledarray.fusion.group import Group, elementwise_args, storage
 from tiledarray.fusion.ir import Cell, Value
 from tiledarray.fusion.order import library_operand, touched
 from tiledarray.fusion.place import inner_axes, passes_needed
@@ -183,8 +183,8 @@ class Reporter:
                              in zip(self.plan.outputs, outputs, strict=False)}
         self.labels = self._labels()
         self.by_number = {value.number: value for value in self.plan.values}
-        self.by_group = {step.group.number: number for step, number in self.numbers.items()
-                         if isinstance(step, (Kernel, Call))}
+        self.by_group = {group.number: number for step, number in self.numbers.items()
+                         for group in _groups(step)}
         self.readers: defaultdict[Value, list[int]] = defaultdict(list)
         for step, number in self.numbers.items():
             for value in _read_arrays(step):
@@ -291,7 +291,7 @@ class Reporter:
         value = step.value
         reads = [self._use(arg, arg.nbytes, base=library_operand(arg))
                  for arg in elementwise_args(value)]
-        writes = [self._use(value, value.nbytes, self._destination(value, step))]
+        writes = [self._use(value, value.nbytes, self._destination(value, number))]
         moved = sum(use.nbytes for use in [*reads, *writes])
         return StepReport(number, "library call", value.op.name,
                           fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
@@ -302,7 +302,9 @@ class Reporter:
         computing = kernel.flops / arithmetic_rate(device)
         return StepReport(
             number, "kernel", program_name(kernel), form=kernel.schedule.form,
-            fused=self._fused(kernel), reads=self._reads(kernel), writes=self._writes(kernel),
+            fused=self._fused(kernel),
+            reads=[use for part in kernel.parts for use in self._reads(part)],
+            writes=[use for part in kernel.parts for use in self._writes(part, number)],
             bytes_moved=kernel.bytes_moved, flops=kernel.flops,
             predicted=max(moving, computing),
             bound="memory" if moving >= computing else "arithmetic",
@@ -319,12 +321,13 @@ class Reporter:
 
     def _fused(self, kernel: Kernel) -> list[tuple[str, list[str]]]:
         lines: dict[str, list[str]] = {}
-        for cell in kernel.cells:
-            if cell.kind in ("apply", "reduce", "iota"):
-                lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
-        for store in kernel.stores:
-            if isinstance(store.sink.value.op, Update):
-                lines.setdefault(self.place(store.sink.value), []).append("update")
+        for part in kernel.parts:
+            for cell in part.cells:
+                if cell.kind in ("apply", "reduce", "iota"):
+                    lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
+            for store in part.stores:
+                if isinstance(store.sink.value.op, Update):
+                    lines.setdefault(self.place(store.sink.value), []).append("update")
         return list(lines.items())
 
     def _reads(self, kernel: Kernel) -> list[ArrayUse]:
@@ -342,16 +345,15 @@ class Reporter:
                 use.note = f"at {reads} places"
         return list(uses.values())
 
-    def _writes(self, kernel: Kernel) -> list[ArrayUse]:
+    def _writes(self, kernel: Kernel, number: int) -> list[ArrayUse]:
         return [
             self._use(store.access.value, touched_bytes(kernel, store.access),
-                      self._destination(store.access.value, kernel))
+                      self._destination(store.access.value, number))
             for store in kernel.stores
         ]
 
-    def _destination(self, value: Value, step: Step) -> str:
-        """Why a value is written to memory."""
-        own = self.numbers[step]
+    def _destination(self, value: Value, own: int) -> str:
+        """Why a value is written to memory by that step."""
         readers = [number for number in self.readers[storage(value)] if number != own]
         notes = []
         if storage(value) in self.outputs:
@@ -366,10 +368,15 @@ class Reporter:
     def _notes(self, kernel: Kernel) -> dict[str, str]:
         notes = {"domain": " · ".join(map(_axis_text, kernel.schedule.axes)),
                  "tile": self._tile(kernel), "values": self._placement(kernel)}
-        for store in kernel.stores:
+        if kernel.beside:
+            notes["beside"] = "; ".join(
+                " · ".join(map(_axis_text, part.schedule.axes)) for part in kernel.beside
+            )
+        for store in (store for part in kernel.parts for store in part.stores):
             choice = self.plan.updates.get(store.sink.value)
             if choice is not None:
                 how = {"in place": "in place", "border": "the rest is copied beside the region",
+                       "fill": "the rest is filled beside the region",
                        "copy": "into a copy"}[choice[0]]
                 notes["update"] = f"{how}: {choice[1]}"
         report = getattr(self.executable.launches.get(kernel), "report", None)
@@ -468,12 +475,18 @@ def touched_bytes(kernel: Kernel, access: Any) -> int:
 
 def _read_arrays(step: Step) -> set[Value]:
     if isinstance(step, Kernel):
-        own = {store.access.value for store in step.stores}
+        own = {store.access.value for part in step.parts for store in part.stores}
         olds = {storage(v.args[0]) for v in own if isinstance(v.op, Update)}
         return (set(touched(step)) - own) | olds
     if isinstance(step, Call):
         return set(touched(step)) - {step.value}
     return {step.source} if isinstance(step, Copy) else set()
+
+
+def _groups(step: Step) -> list[Group]:
+    if isinstance(step, Kernel):
+        return [part.group for part in step.parts]
+    return [step.group] if isinstance(step, Call) else []
 
 
 def _arrays(step: Step) -> list[Value]:

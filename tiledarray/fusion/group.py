@@ -1,4 +1,4 @@
-"""Second pass: which values are stored, and which sinks share a kernel.
+"""Fourth pass: which values are stored, and which sinks share a kernel.
 
 A *sink* is a value that a kernel must produce: a reduction, a stored elementwise value, an
 update.  Everything else is virtual: it is computed inside the kernels that use it.  A sink joins
@@ -26,8 +26,9 @@ from tiledarray.fusion.ir import (
     broadcast_index,
     through_view,
 )
+from tiledarray.fusion.regions import Region, region_of
 from tiledarray.fusion.target import Target
-from tiledarray.ops.movement import empty
+from tiledarray.ops.movement import empty, full
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
@@ -64,6 +65,7 @@ class Sink:
     level: Literal["full", "row"]
     index: Index
     stored: bool = False
+    fills: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -307,7 +309,8 @@ class Grouper:
         new = value.args[1]
         cell = self.lower(new, broadcast_index(new.shape, index), group)
         self._depend(group, value.args[0])
-        return Sink(value, cell, "full", _region_index(value, index))
+        return Sink(value, cell, "full", _region_index(value, index),
+                    fills=value.args[0] not in self.stored)
 
     def _lower_reduction(self, value: Value, group: Group) -> Sink:
         source, axes = value.args[0], value.attrs[0]
@@ -476,6 +479,21 @@ def _last_phase(sink: Sink, group: Group) -> int:
     return sink.cell.phase
 
 
+def is_straight(update: Value) -> bool:
+    """Whether an update writes a box, so that what lies outside it can be written beside it."""
+    axes, steps, _ = update.attrs
+    followed = [axis for axis in axes if axis >= 0]
+    return bool(update.shape) and len(set(followed)) == len(followed) and all(
+        step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
+
+
+def update_region(value: Value) -> Region:
+    """The elements that an update writes."""
+    region = value.attrs[2]
+    index = _region_index(value, tuple(Affine(axis) for axis in range(len(region))))
+    return region_of(value.shape, index, region)
+
+
 def _region_index(value: Value, index: Index) -> Index:
     """Index into the array that an update writes, given the index into its region."""
     axes, steps, _ = value.attrs
@@ -511,13 +529,20 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
                     arg = arg.args[0]
                 stored.add(storage(arg))
         if isinstance(value.op, (Reshape, Update)):
-            stored |= {value, value.args[0]}
+            stored.add(value)
+            if not (isinstance(value.op, Update) and value.args[0].op is full):
+                stored.add(value.args[0])
         if value.op is empty:
             stored.add(value)
         own = value.op.cost if isinstance(value.op, Elementwise) else 0
         below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
             elementwise_args(value))
         cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
+    stored |= {
+        value.args[0] for value in values
+        if isinstance(value.op, Update) and value.args[0].op is full
+        and not (is_straight(value) and users[value.args[0]] == [value])
+    }
     return stored | {
         value for value in values
         if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1

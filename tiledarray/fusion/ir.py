@@ -7,6 +7,7 @@ kernel's iteration domain.  The same value read at two shifted places is two cel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
@@ -89,6 +90,14 @@ def add_terms(terms: Terms, scale: int, start: Param | int | None) -> Terms:
     if start:
         total[ONE] = total.get(ONE, 0) + start
     return tuple(sorted(item for item in total.items() if item[1]))
+
+
+def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
+    """Value of a linear form in the run-time parameters."""
+    total = 0
+    for number, coefficient in terms:
+        total += coefficient if number == ONE else coefficient * params[number]
+    return total
 
 
 def through_view(value: Value, index: Index) -> Index:

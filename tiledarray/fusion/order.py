@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from math import prod
 
-from tiledarray.fusion.group import Group, Grouper, Sink, storage
-from tiledarray.fusion.ir import Value, add_terms
+from tiledarray.fusion.group import Group, Grouper, Sink, is_straight, storage
+from tiledarray.fusion.ir import Cell, Value, add_terms
 from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.regions import Regions, region_of
+from tiledarray.fusion.share import share
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tile import bytes_read, tile
 from tiledarray.ops.movement import empty
@@ -17,7 +20,7 @@ from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
 UpdateChoice = dict[Value, tuple[str, str]]
 
 
-def order(grouper: Grouper, donatable: frozenset[int], target: Target,
+def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: Regions,
           fired: dict[str, int], origin: dict[Value, int]) -> Plan:
     """Return the plan of the grouped values."""
     groups = grouper.groups
@@ -29,15 +32,18 @@ def order(grouper: Grouper, donatable: frozenset[int], target: Target,
                 isinstance(sink.value.op, Update) or sink.value in outputs
                 or any(reader is not group for reader in readers[sink.value])
             )
-    choices = _update_choices(grouper, readers, outputs, donatable)
+    choices = _update_choices(grouper, readers, outputs, donatable, regions)
     steps: list[Step] = []
     for group in _sorted(groups):
-        steps.extend(_steps(group, choices, target))
+        if not _only_written(group, readers, choices):
+            steps.extend(_steps(group, choices, target))
     memory = _memory(grouper.values, choices)
+    refusals = [text for group in groups for text in group.refusals]
+    steps = share(steps, memory, regions, target, refusals)
     return Plan(
         steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
         last_use=_last_use(steps, memory), fired=fired, origin=origin, updates=choices,
-        refusals=[text for group in groups for text in group.refusals],
+        refusals=refusals, assumed=tuple(regions.assumed),
     )
 
 
@@ -58,7 +64,7 @@ def _read_by(group: Group) -> list[Value]:
             if isinstance(arg, Value):
                 found.append(library_operand(arg))
     found += [storage(sink.value.args[0]) for sink in group.sinks
-              if isinstance(sink.value.op, Update)]
+              if isinstance(sink.value.op, Update) and not sink.fills]
     return list(dict.fromkeys(found))
 
 
@@ -73,32 +79,29 @@ def library_operand(arg: Value) -> Value:
 
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
-                    donatable: frozenset[int]) -> UpdateChoice:
-    """For each update ``"in place"``, ``"border"`` (copied beside it) or ``"copy"``, and why."""
+                    donatable: frozenset[int], regions: Regions) -> UpdateChoice:
+    """For each update ``"in place"``, ``"border"`` (copied beside it), ``"fill"`` or ``"copy"``."""
     choices: UpdateChoice = {}
     for group in grouper.groups:
         for sink in group.sinks:
             if isinstance(sink.value.op, Update):
                 choices[sink.value] = _update_choice(
-                    grouper, group, sink, readers, outputs, donatable
+                    grouper, group, sink, readers, outputs, donatable, regions
                 )
     return choices
 
 
 def _update_choice(
     grouper: Grouper, group: Group, sink: Sink, readers: dict[Value, list[Group]],
-    outputs: set[Value], donatable: frozenset[int],
+    outputs: set[Value], donatable: frozenset[int], regions: Regions,
 ) -> tuple[str, str]:
+    if sink.fills:
+        return "fill", "the old value is the same everywhere"
     old = storage(sink.value.args[0])
     owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
     others = [reader for reader in readers[old] if reader is not group]
     blocked = any(group.number in grouper.ancestors[reader.number] for reader in others)
-    aligned = all(
-        cell.access is None or cell.kind != "load" or storage(cell.access.value) is not old
-        or (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
-        for cell in group.cells
-    )
-    if owned and aligned and not blocked:
+    if owned and not blocked and _reads_what_it_writes(group, sink, old, regions):
         for reader in others:
             group.depends.add(reader.number)
             above = grouper.ancestors[group.number]
@@ -109,18 +112,35 @@ def _update_choice(
         return "in place", "the old value is dead"
     reason = (
         "something else holds the old value" if not owned
-        else "it reads the old value at other places" if not aligned
-        else "what needs the old value comes later"
+        else "what needs the old value comes later" if blocked
+        else "it reads the old value at other places"
     )
-    axes, steps, _ = sink.value.attrs
-    followed = [axis for axis in axes if axis >= 0]
-    straight = all(step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
-    if straight and len(set(followed)) == len(followed) and sink.value.shape:
-        return "border", reason
     new = sink.value.args[1]
+    if is_straight(sink.value) and not (owned and not blocked and grouper.may_store(new)
+                                        and _small_beside(sink.value, grouper.target)):
+        return "border", reason
     if owned and not blocked and grouper.may_store(new):
         raise MustStore(new)
     return "copy", reason
+
+
+def _small_beside(update: Value, target: Target) -> bool:
+    """Whether a region is sooner stored elsewhere first than all the rest copied."""
+    region = prod(update.attrs[2]) * update.dtype.itemsize
+    launch = target.launch_seconds * target.bytes_per_second
+    return 2 * region + launch < 2 * (update.nbytes - region)
+
+
+def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions) -> bool:
+    """Whether the old value is read only where the same point of the domain writes, or far away."""
+    written = region_of(sink.value.shape, sink.index, group.shape)
+    return all(
+        (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
+        or regions.apart(
+            written, region_of(cell.access.value.shape, cell.access.index, group.shape))
+        for cell in group.cells
+        if cell.kind == "load" and cell.access is not None and storage(cell.access.value) is old
+    )
 
 
 class MustStore(Exception):
@@ -155,6 +175,16 @@ def _sorted(groups: list[Group]) -> list[Group]:
     return result
 
 
+def _only_written(group: Group, readers: dict[Value, list[Group]], choices: UpdateChoice) -> bool:
+    """Whether this is an uninitialised array that is first met by an update in place."""
+    value = group.sinks[0].value if group.sinks else None
+    return value is not None and value.op is empty and any(
+        sink.value in choices and choices[sink.value][0] == "in place"
+        and storage(sink.value.args[0]) is value
+        for reader in readers[value] for sink in reader.sinks
+    )
+
+
 def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
     if group.library is not None:
         return [Call(group, group.library)]
@@ -164,7 +194,7 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
     steps: list[Step] = [kernel]
     for sink in group.sinks:
         choice, _ = choices.get(sink.value, ("", ""))
-        if choice == "border":
+        if choice in ("border", "fill"):
             kernel.border = _border(sink)
             kernel.bytes_moved += _border_bytes(kernel, kernel.border, sink.value)
         elif choice == "copy":
@@ -174,16 +204,11 @@ def _steps(group: Group, choices: UpdateChoice, target: Target) -> list[Step]:
 
 def _border_bytes(kernel: Kernel, border: Border, value: Value) -> int:
     """Bytes of the border that are written, and read beyond what the kernel reads anyway."""
-    beside = value.nbytes - value.dtype.itemsize * _count(border.extents)
+    beside = value.nbytes - value.dtype.itemsize * prod(border.extents)
+    if border.fill is not None:
+        return beside
     read = bytes_read(kernel).get(border.old, 0)
     return beside + min(beside, border.old.nbytes - read)
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 def _border(sink: Sink) -> Border:
@@ -191,7 +216,9 @@ def _border(sink: Sink) -> Border:
     axes, _, region = value.attrs
     extents = tuple(region[axis] if axis >= 0 else 1 for axis in axes)
     starts = tuple(add_terms((), 1, start) for start in value.args[2:])
-    return Border(storage(value.args[0]), value.shape, starts, extents)
+    old = storage(value.args[0])
+    fill = Cell(-1, "param", old.args[0], old.dtype) if sink.fills else None
+    return Border(old, value.shape, starts, extents, fill)
 
 
 # ---- memory --------------------------------------------------------------------------------
@@ -212,7 +239,8 @@ def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
 def touched(step: Step) -> list[Value]:
     """Values whose memory a step reads or writes."""
     if isinstance(step, Kernel):
-        return _read_by(step.group) + [store.access.value for store in step.stores]
+        return [value for part in step.parts for value in (
+            *_read_by(part.group), *(store.access.value for store in part.stores))]
     if isinstance(step, Call):
         return [*_read_by(step.group), step.value]
     if isinstance(step, Copy):

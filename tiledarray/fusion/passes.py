@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper, TooLarge, elementwise_args
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import MustStore, order
+from tiledarray.fusion.pieces import cut
 from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.verify import verify
@@ -16,22 +20,30 @@ from tiledarray.ops.op import AxisView, Elementwise
 
 
 def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, *,
-         check: bool = False) -> Plan:
+         params: Sequence[Any] | None = None, check: bool = False) -> Plan:
     """Plan what a signature describes.
 
     Rewriting comes first because it removes reshapes that grouping would have to store for;
     grouping decides what is stored, which tiling needs to know all accesses; placing needs the
-    passes that grouping found and the chunks that tiling chose.
+    passes that grouping found and the chunks that tiling chose; sharing launches needs the order
+    of all kernels and the memory of what is updated in place.
+
+    With ``params``, scalars of an evaluation, the plan may assume of them what it says in
+    ``assumed``; without, it is right for all.
     """
     builder, outputs = rewrite(signature, target)
     outputs = [_as_stored(builder, value) for value in outputs]
+    covered = Regions(params)
+    uncover(builder, outputs, covered)
+    outputs = cut(builder, outputs, covered)
     forced: set[Value] = set()
     while True:
         grouper = Grouper(builder.values, outputs, target)
         grouper.stored |= forced
         try:
             grouper.run()
-            result = order(grouper, donatable, target, dict(builder.fired),
+            regions = Regions(params, dict(covered.assumed))
+            result = order(grouper, donatable, target, regions, dict(builder.fired),
                            builder.origin)
             break
         except TooLarge as too_large:

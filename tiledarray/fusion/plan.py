@@ -5,11 +5,13 @@ Every field here is data about the computation; nothing refers to the arrays of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tiledarray.fusion.group import Group, Sink
 from tiledarray.fusion.ir import Cell, Terms, Value
+from tiledarray.fusion.regions import Assumption
 
 Role = Literal["row", "step", "lane"]
 
@@ -167,18 +169,23 @@ class Store:
 class Border:
     """What an update leaves as it was, copied beside the region when it is not done in place.
 
-    ``sizes`` is the array's shape; the region covers ``[starts, starts + extents)``.
+    ``sizes`` is the array's shape; the region covers ``[starts, starts + extents)``.  With ``fill``
+    there is no old array: everything outside the region gets that value.
     """
 
     old: Value
     sizes: tuple[int, ...]
     starts: tuple[Terms, ...]
     extents: tuple[int, ...]
+    fill: Cell | None = None
 
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """One launch.
+    """One launch: a group's blocks, and those of the kernels ``beside`` it.
+
+    What is beside has a domain, a schedule and arguments of its own and shares no values;
+    ``bytes_moved`` and ``flops`` count it in.
 
     ``windows`` groups the loads of a map kernel on the device.  ``staged`` are the loads that
     asynchronous copies bring into shared memory ahead of their use, with the byte offset of each.
@@ -195,8 +202,14 @@ class Kernel:
     staged: dict[Cell, int] = field(default_factory=dict)
     turned: list[Cell] = field(default_factory=list)
     border: Border | None = None
+    beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0
     flops: int = 0
+
+    @property
+    def parts(self) -> list[Kernel]:
+        """The kernel itself and those beside it."""
+        return [self, *self.beside]
 
     @property
     def cells(self) -> list[Cell]:
@@ -250,7 +263,9 @@ class Plan:
     refusals : list of str
         Why sinks did not share a kernel.
     updates : dict
-        For each update, ``"in place"``, ``"border"`` or ``"copy"``, and why.
+        For each update, ``"in place"``, ``"border"``, ``"fill"`` or ``"copy"``, and why.
+    assumed : tuple of Assumption
+        What must hold of the run-time parameters for the plan to be right.
     """
 
     steps: list[Step]
@@ -262,6 +277,11 @@ class Plan:
     origin: dict[Value, int]
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
+    assumed: tuple[Assumption, ...] = ()
+
+    def suits(self, params: Sequence[Any]) -> bool:
+        """Whether what the plan assumes of the parameters holds for these."""
+        return all(assumption.holds(params) for assumption in self.assumed)
 
     @property
     def kernels(self) -> list[Kernel]:

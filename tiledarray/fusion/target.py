@@ -13,6 +13,15 @@ HOST_ROW_BYTES = 1 << 20
 DEVICE_ROW_ELEMENTS = 16384
 DEVICE_ROW_BYTES = 1 << 19  # of rows that each pass reads again, from the L2 cache mostly
 
+# Nominal rates: a copy and the arithmetic of each multiprocessor or thread (an H200's 132 copy
+# 4.3 TB/s); a launch is what two kernels cost beyond one.
+DEVICE_BYTES_PER_MULTIPROCESSOR = 3e10
+DEVICE_FLOPS_PER_MULTIPROCESSOR = 128 * 1.5e9
+DEVICE_LAUNCH_SECONDS = 3e-6
+HOST_BYTES_PER_SECOND = 12e9
+HOST_FLOPS_PER_THREAD = 8e9  # an op's cost counts about ten flops for a transcendental function
+HOST_LAUNCH_SECONDS = 5e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -33,6 +42,24 @@ class Target:
     workers: int
     shared_bytes: int = 99 << 10
     contract: bool = False
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Nominal rate at which a kernel that fills the device reads and writes."""
+        if self.kind == "cuda":
+            return self.workers * DEVICE_BYTES_PER_MULTIPROCESSOR
+        return HOST_BYTES_PER_SECOND
+
+    @property
+    def flops_per_second(self) -> float:
+        """Nominal arithmetic of the whole device."""
+        each = DEVICE_FLOPS_PER_MULTIPROCESSOR if self.kind == "cuda" else HOST_FLOPS_PER_THREAD
+        return self.workers * each
+
+    @property
+    def launch_seconds(self) -> float:
+        """What a launch costs beyond the work in it."""
+        return DEVICE_LAUNCH_SECONDS if self.kind == "cuda" else HOST_LAUNCH_SECONDS
 
     def holds_row(self, length: int, itemsize: int) -> bool:
         """Whether a row of that many elements stays on chip between passes."""

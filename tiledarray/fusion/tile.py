@@ -1,4 +1,4 @@
-"""Third pass: how each group's domain is cut into blocks, rows and lanes."""
+"""Fifth pass: how each group's domain is cut into blocks, rows and lanes."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Copy, Kernel, Plan, Step
+from tiledarray.ops.movement import empty
 from tiledarray.ops.op import Item, Leaf
 
 
@@ -15,7 +16,7 @@ class InvalidPlan(AssertionError):
 
 def verify(plan: Plan) -> None:
     """Raise `InvalidPlan` unless every step reads only what exists and outputs are produced."""
-    known = {value for value in plan.values if isinstance(value.op, Leaf)}
+    known = {value for value in plan.values if isinstance(value.op, Leaf) or value.op is empty}
     for step in plan.steps:
         written = _written(step)
         for value in touched(step):
@@ -24,7 +25,8 @@ def verify(plan: Plan) -> None:
             if base not in known and base not in written:
                 raise InvalidPlan(f"{value} is read before anything computes it")
         if isinstance(step, Kernel):
-            _verify_kernel(step)
+            for part in step.parts:
+                _verify_kernel(part)
         known |= written
     for value in plan.outputs:
         base = storage(value)
@@ -35,7 +37,7 @@ def verify(plan: Plan) -> None:
 
 def _written(step: Step) -> set[Value]:
     if isinstance(step, Kernel):
-        return {store.sink.value for store in step.stores}
+        return {store.sink.value for part in step.parts for store in part.stores}
     if isinstance(step, Copy):
         return {step.target}
     return {step.value}

@@ -1,4 +1,4 @@
-"""The border of an update that is not done in place: blocks of their own copy it."""
+"""The border of an update that is not done in place: blocks of their own copy or fill it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ def print_border(printer: Printer, border: Border) -> None:
     tile, height = _tile(kernel, border, device=printer.device)
     lanes = border.sizes[-1]
     kind = ctype(border.old.dtype)
-    source = printer.arg(Slot("pointer", "border_from", f"const {kind}*", value=border.old))
+    if border.fill is None:
+        old = printer.arg(Slot("pointer", "border_from", f"const {kind}*", value=border.old))
+        source = f"Constant<{kind}>({old})"
+    else:
+        value = printer.operand(border.fill, border.old.dtype)
+        source = f"Filled<{kind}>{{cast<{kind}>({value})}}"
     target = printer.arg(Slot("pointer", "border_to", f"{kind}*",
                               value=kernel.stores[0].access.value))
     main = printer.size("main_blocks", kernel.schedule.blocks)
@@ -58,7 +63,7 @@ def print_border(printer: Printer, border: Border) -> None:
         printer.put(f"const Range left{{js.begin, min_idx(js.end, {begin})}};")
         printer.put(f"const Range right{{max_idx(js.begin, {end}), js.end}};")
         tests = " && ".join(_inside(printer, border)) or "true"
-        printer.put(f"copy_around<TX * TY>({target}, Constant<{kind}>({source}), {length}, rows,")
+        printer.put(f"copy_around<TX * TY>({target}, {source}, {length}, rows,")
         printer.put("            js, left, right,")
         printer.put(f"            [&](const idx row) TA_LAMBDA {{ return {tests}; }});")
         printer.put("return;")

@@ -14,6 +14,7 @@ from tiledarray.kernels.printer import Printer
 from tiledarray.kernels.printer_border import border_blocks, print_border
 from tiledarray.kernels.printer_columns import ColumnPrinter
 from tiledarray.kernels.printer_maps import MapPrinter
+from tiledarray.kernels.printer_parts import Part, print_together
 from tiledarray.kernels.printer_rows import RowPrinter
 
 __all__ = ["Program", "Slot", "print_kernel"]
@@ -28,34 +29,38 @@ FORMS: dict[str, type[Printer]] = {
 
 def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     """Return a kernel's tile program for the device or the host compiler."""
+    parts = [_part(part, device=device) for part in kernel.parts]
+    wide = any(access.value.nbytes >= NARROW_BYTES
+               for part in kernel.parts for access in _accesses(part))
+    resident = min(part.schedule.resident for part in kernel.parts)
+    head = [
+        f"using idx = {'int' if device and not wide else 'long long'};",
+        *([f"#define TA_RESIDENT {resident}"] if resident else []),
+        '#include "tile.h"',
+    ]
+    first, *others = parts
+    lines, slots = print_together(parts) if others else (
+        [first.struct("Args"), first.constants, "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)",
+         *first.lines, "}", ""], first.slots)
+    tx, ty = kernel.schedule.threads
+    return Program("\n".join([*head, *lines]), slots, sum(part.blocks for part in parts),
+                   tx * ty, max(part.schedule.scratch_bytes for part in kernel.parts),
+                   kernel.schedule.shared_bytes, kernel.schedule.shared_limit)
+
+
+def _part(kernel: Kernel, *, device: bool) -> Part:
+    """What the blocks of one kernel of a launch do."""
     schedule = kernel.schedule
     printer = FORMS[schedule.form](kernel, device=device)
     if kernel.border is not None:
         print_border(printer, kernel.border)
     _print_blocks(printer)
     tx, ty = schedule.threads
-    wide = any(access.value.nbytes >= NARROW_BYTES for access in _accesses(kernel))
-    index = "int" if device and not wide else "long long"
-    # Every field takes 8 bytes, whatever the width of indices.
-    fields = " ".join(
-        f"alignas(8) {'idx' if slot.kind in ('size', 'phase') else slot.ctype} {slot.name};"
-        for slot in printer.slots.values()
-    )
-    head = [
-        f"using idx = {index};",
-        *([f"#define TA_RESIDENT {schedule.resident}"] if schedule.resident else []),
-        '#include "tile.h"',
-        f"struct Args {{ {fields} }};",
-        f"enum {{ TX = {tx}, TY = {ty}, V = {schedule.width}, "
-        f"C = {schedule.chunks if device else 1}"
-        f"{f', S = {schedule.stages}' if schedule.stages else ''} }};",
-        "TA_KERNEL(NAME, Args) {",
-        "  TA_BLOCKS(block)",
-    ]
+    constants = (f"enum {{ TX = {tx}, TY = {ty}, V = {schedule.width}, "
+                 f"C = {schedule.chunks if device else 1}"
+                 f"{f', S = {schedule.stages}' if schedule.stages else ''} }};")
     blocks = schedule.blocks + border_blocks(kernel, device=device)
-    return Program("\n".join([*head, *printer.lines, "}", ""]), list(printer.slots.values()),
-                   blocks, tx * ty, schedule.scratch_bytes, schedule.shared_bytes,
-                   schedule.shared_limit)
+    return Part(list(printer.slots.values()), constants, printer.lines, blocks, tx * ty)
 
 
 def _accesses(kernel: Kernel) -> list[Strided]:

@@ -24,6 +24,13 @@ TA_FN Range shifted(idx k, idx size, idx n, idx phase) {
   return Range{k * size - phase, min_idx(k * size - phase + size, n)};
 }
 
+// Stands for an array that has the same value everywhere.
+template <class T> struct Filled {
+  T value;
+  TA_MEMBER Filled operator+(idx) const { return *this; }
+  TA_MEMBER T operator[](idx) const { return value; }
+};
+
 template <int N>
 struct Count {  // a compile-time int
   enum { value = N };
@@ -39,9 +46,12 @@ struct Count {  // a compile-time int
 #else
 #define TA_BOUNDS __launch_bounds__(TX* TY)
 #endif
-#define TA_KERNEL(NAME, ARGS) extern "C" __global__ void TA_BOUNDS NAME(const ARGS a)
+#define TA_KERNEL(NAME, ARGS) \
+  extern "C" __global__ void TA_BOUNDS NAME(const __grid_constant__ ARGS a)
 #define TA_BLOCKS(b) \
   const idx b = blockIdx.x; \
+  TA_THREADS
+#define TA_THREADS \
   const int tx = TY == 1 ? threadIdx.x : threadIdx.x % TX, ty = TY == 1 ? 0 : threadIdx.x / TX; \
   (void)tx; (void)ty;
 #define TA_LAMBDA
@@ -429,15 +439,15 @@ TA_FN f32 divided(f32 x, const Divisor& by) {
   return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
 }
 
-template <class T>
-TA_FN void copy_lanes(T* to, Constant<T> from, Range range, int first, int by) {
+template <class T, class From>
+TA_FN void copy_lanes(T* to, From from, Range range, int first, int by) {
   _Pragma("unroll 4") for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
 // it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
 // one thread does it, so that many rows go side by side.
-template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, Constant<T> from, idx length, Range rows, Range js, Range left,
+template <int THREADS, class T, class From, class Inside>
+TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   enum { NARROW = 16 };
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
@@ -469,6 +479,7 @@ TA_FN void copy_around(T* to, Constant<T> from, idx length, Range rows, Range js
   }                                                                                               \
   static inline void NAME##_block(const ARGS& a, const idx ta_block, char* scratch)
 #define TA_BLOCKS(b) const idx b = ta_block;
+#define TA_THREADS
 #define TA_LAMBDA __attribute__((always_inline))
 #define TA_EACH(v, w) _Pragma("omp simd") for (int v = 0; v < int(w); ++v)
 #define TA_ROWS(row, range) for (idx row = range.begin; row < range.end; ++row)
@@ -607,11 +618,11 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = 0; k < count; ++k) R::merge(total, parts[k]);
   return total;
 }
-template <class T> TA_FN void copy_lanes(T* to, const T* from, Range range) {
+template <class T, class From> TA_FN void copy_lanes(T* to, From from, Range range) {
   for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
 }
-template <int THREADS, class T, class Inside>
-TA_FN void copy_around(T* to, const T* from, idx length, Range rows, Range js, Range left,
+template <int THREADS, class T, class From, class Inside>
+TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   for (idx row = rows.begin; row < rows.end; ++row) {
     const bool within = inside(row);

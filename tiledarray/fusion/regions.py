@@ -1,0 +1,132 @@
+"""Which parts of arrays kernels touch, and which of those certainly have no element in common.
+
+Where a region begins is a run-time parameter, so that a moving window keeps its plan.  What follows
+from where regions lie is therefore written down in the plan, as `Assumption` about the parameters:
+the plan is used as long as they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from tiledarray.fusion.ir import ONE, Index, Terms, evaluated_terms
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A linear form is not negative; with a ``modulus``, no multiple of it (of 0: not zero)."""
+
+    terms: Terms
+    modulus: int | None = None
+
+    def holds(self, params: Sequence[Any]) -> bool:
+        """Whether it is so for these parameters."""
+        value = evaluated_terms(self.terms, params)
+        if self.modulus is None:
+            return value >= 0
+        return value % self.modulus != 0 if self.modulus else value != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Places ``first + k * step`` for ``k < count`` along one dimension."""
+
+    first: Terms
+    step: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The product of one span for each dimension of an array of that shape."""
+
+    shape: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(span.count for span in self.spans)
+
+
+def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> Region:
+    """The elements of an array that an index reaches from a domain."""
+    spans = []
+    for position in index:
+        count = domain[position.axis] if position.axis >= 0 and position.step else 1
+        step, first = (position.step, position.terms) if count > 1 else (1, position.terms)
+        if step < 0:
+            step, first = -step, _sum((1, first), constant=step * (count - 1))
+        spans.append(Span(first, step, count))
+    return Region(shape, tuple(spans))
+
+
+@dataclass(slots=True)
+class Regions:
+    """Decides whether regions are apart, and keeps what was assumed for it.
+
+    Without parameters only what holds for all of them is true.
+    """
+
+    params: Sequence[Any] | None = None
+    assumed: dict[Assumption, None] = field(default_factory=dict)
+
+    def apart(self, one: Region, other: Region) -> bool:
+        """Whether two regions of the same memory have no element in common."""
+        if one.shape != other.shape or not (one.size and other.size):
+            return False  # what is empty is still read after it is made
+        reasons = [reason for a, b in zip(one.spans, other.spans, strict=True)
+                   for reason in _reasons(a, b)]
+        if any(all(number == ONE for number, _ in reason.terms) and reason.holds(())
+               for reason in reasons):
+            return True
+        for reason in reasons if self.params is not None else ():
+            assert self.params is not None
+            if reason in self.assumed or reason.holds(self.params):
+                self.assumed[reason] = None
+                return True
+        return False
+
+    def value(self, terms: Terms) -> int:
+        """A linear form for the parameters at hand."""
+        assert self.params is not None
+        return evaluated_terms(terms, self.params)
+
+    def fix(self, terms: Terms) -> None:
+        """Assume that a linear form has the value that it has now."""
+        if any(number != ONE for number, _ in terms):
+            for factor in (1, -1):
+                apart = _sum((factor, terms), constant=-factor * self.value(terms))
+                self.assumed[Assumption(apart)] = None
+
+    def cover(self, regions: Sequence[Region]) -> bool:
+        """Whether regions of one array leave nothing of it out, and do not overlap."""
+        return sum(region.size for region in regions) == prod(regions[0].shape) and all(
+            self.apart(one, other)
+            for k, one in enumerate(regions) for other in regions[:k]
+        )
+
+
+def _reasons(a: Span, b: Span) -> Iterator[Assumption]:
+    """What would keep two spans apart, the most lasting first."""
+    between = _sum((1, b.first), (-1, a.first))
+    if a.count == b.count == 1:
+        yield Assumption(between, 0)
+        return
+    step = a.step if b.count == 1 else b.step if a.count == 1 else a.step
+    if step > 1 and (min(a.count, b.count) == 1 or a.step == b.step):
+        yield Assumption(between, step)
+    yield Assumption(_sum((1, between), constant=-a.step * (a.count - 1) - 1))
+    yield Assumption(_sum((-1, between), constant=-b.step * (b.count - 1) - 1))
+
+
+def _sum(*parts: tuple[int, Terms], constant: int = 0) -> Terms:
+    """Linear forms, each times a factor, and a constant, added up."""
+    total = {ONE: constant}
+    for factor, terms in parts:
+        for number, coefficient in terms:
+            total[number] = total.get(number, 0) + factor * coefficient
+    return tuple(sorted(item for item in total.items() if item[1]))

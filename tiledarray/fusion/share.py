@@ -1,0 +1,110 @@
+"""Seventh pass: kernels that nothing orders share a launch.
+
+Parts of one array are one launch, however large: their blocks are shared out together.  Other
+kernels are worth it on a GPU, where one after the other each would leave it idle for longer than
+it works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from tiledarray.fusion.group import storage
+from tiledarray.fusion.ir import Value
+from tiledarray.fusion.plan import Kernel, Step
+from tiledarray.fusion.regions import Region, Regions, region_of
+from tiledarray.fusion.target import Target
+
+MOST_PARTS = 32
+
+
+class Touch(NamedTuple):
+    """Memory that a kernel reads or writes: all of it, or a region."""
+
+    memory: Value
+    region: Region | None
+    written: bool
+
+
+def share(steps: list[Step], memory: dict[Value, Value], regions: Regions, target: Target,
+          refusals: list[str]) -> list[Step]:
+    """Return the steps with kernels put beside earlier ones where nothing between forbids it."""
+    result: list[Step] = []
+    touches = {step: list(_touches(step, memory)) for step in steps if isinstance(step, Kernel)}
+    for step in steps:
+        home = _home(step, result, touches, regions, target, refusals) if (
+            isinstance(step, Kernel)) else None
+        if home is None or not isinstance(step, Kernel):
+            result.append(step)
+            continue
+        home.beside.append(step)
+        home.bytes_moved += step.bytes_moved
+        home.flops += step.flops
+        touches[home] += touches[step]
+    return result
+
+
+def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, list[Touch]],
+          regions: Regions, target: Target, refusals: list[str]) -> Kernel | None:
+    """The latest launch that the kernel can be part of, and that nothing after it keeps it from."""
+    for step in reversed(steps):
+        if not isinstance(step, Kernel) or any(
+            _in_order(one, other, regions) for one in touches[kernel] for other in touches[step]
+        ):
+            return None
+        together = {touch.memory for touch in touches[kernel] if touch.written} & {
+            touch.memory for touch in touches[step] if touch.written}
+        if together or (target.kind == "cuda" and _small(kernel, target) and _small(step, target)):
+            reason = _refusal(kernel, step)
+            if reason is None:
+                return step
+            refusals.append(f"kernel {kernel.group.number} not in the launch of kernel "
+                            f"{step.group.number}: {reason}")
+        if together:
+            return None  # a failure between them must find the parts written in order
+    return None
+
+
+def _small(kernel: Kernel, target: Target) -> bool:
+    return max(kernel.bytes_moved / target.bytes_per_second,
+               kernel.flops / target.flops_per_second) < target.launch_seconds
+
+
+def _refusal(kernel: Kernel, launch: Kernel) -> str | None:
+    """Why a kernel that could share a launch does not."""
+    one, other = prod(kernel.schedule.threads), prod(launch.schedule.threads)
+    if one != other:
+        return f"its blocks have {one} threads, those there {other}"
+    if len(launch.parts) >= MOST_PARTS:
+        return f"a launch has at most {MOST_PARTS} parts"
+    if any(part.schedule.splits > 1 for part in (kernel, *launch.parts)):
+        return "blocks that share a reduction count arrivals, one kernel at a time"
+    if any(part.schedule.stages for part in (kernel, *launch.parts)):
+        return "what copies into shared memory ahead has it to itself"
+    return None
+
+
+def _in_order(one: Touch, other: Touch, regions: Regions) -> bool:
+    """Whether two accesses must stay one after the other."""
+    if one.memory is not other.memory or not (one.written or other.written):
+        return False
+    if one.region is None or other.region is None:
+        return True
+    return not regions.apart(one.region, other.region)
+
+
+def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Iterator[Touch]:
+    domain = kernel.group.shape
+    for cell in kernel.cells:
+        if cell.kind == "load" and cell.access is not None:
+            value, index = cell.access.value, cell.access.index
+            base = storage(value)
+            yield Touch(memory.get(base, base), region_of(value.shape, index, domain), False)
+    for store in kernel.stores:
+        value = store.sink.value
+        region = region_of(value.shape, store.sink.index, domain)
+        yield Touch(memory[value], None if kernel.border else region, True)
+    if kernel.border is not None and kernel.border.fill is None:
+        yield Touch(memory[kernel.border.old], None, False)
