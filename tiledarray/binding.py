@@ -16,6 +16,7 @@ from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
 
 SLOT_BYTES = 8
+ALIGNMENT = 256  # of what lies side by side in scratch memory
 LARGEST_SINGLE = float(np.finfo(np.float32).max)
 _BYTE = np.dtype(np.uint8)
 
@@ -124,6 +125,11 @@ class Binding:
         else:
             self.counters.append((place, slot.number))
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch that `dealt_from` shares out."""
+        return sum(-(-size // ALIGNMENT) * ALIGNMENT for _, size in self.scratch)
+
     def locate(self, slots: memoryview, buffers: dict[Value, Buffer],
                params: Sequence[Any]) -> None:
         """Write the addresses of these buffers."""
@@ -146,6 +152,19 @@ class Binding:
             slots[place] = workspace(size)
         for place, size in self.counters:
             slots[place] = zeroed(size)
+
+
+def dealt_from(start: int) -> Callable[[int], int]:
+    """Return what deals out memory from an address on, to one launch: the next may begin there."""
+    at = start
+
+    def take(size: int) -> int:
+        nonlocal at
+        place = at
+        at += -(-size // ALIGNMENT) * ALIGNMENT
+        return place
+
+    return take
 
 
 class Workspace:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.binding import Arguments, Binding, Workspace
+from tiledarray.binding import Arguments, Binding, Workspace, dealt_from
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
@@ -80,6 +80,17 @@ class HostLaunch:
         return self._zeroed.ctypes.data
 
 
+class CudaArguments(Arguments):
+    """Memory of an ``Args``, and the launch that reads it."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
+        super().__init__((), fields)
+        self.start: Callable[[], None] = function.bound(
+            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
+
+
 class CudaLaunch:
     """A kernel compiled for a CUDA device."""
 
@@ -90,25 +101,25 @@ class CudaLaunch:
         self.function = function
         self.report = report
         self.counters: Callable[[int], int] = device.counters
+        self._scratch_bytes = binding.scratch_bytes
         self._own = self.arguments()
 
     def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
                  params: Sequence[Any]) -> None:
         """Bind the kernel's arguments and launch it."""
-        workspace, slots = Workspace(executable.device), self._own.slots
+        scratch = executable.device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
+        slots = self._own.slots
         self.binding.locate(slots, buffers, params)
-        self.binding.fill(slots, params, workspace, self.counters)
-        self.start(self._own)
+        self.binding.fill(slots, params, dealt_from(scratch), self.counters)
+        self._own.start()
 
-    def arguments(self) -> Arguments:
+    def arguments(self) -> CudaArguments:
         """Return memory for the arguments of one launch."""
-        return Arguments((), self.binding.fields)
+        return CudaArguments(self.binding.fields, self.function, self.program)
 
-    def start(self, args: Arguments) -> None:
+    def start(self, args: CudaArguments) -> None:
         """Launch it with arguments that have been filled in."""
-        program = self.program
-        self.function.launch((program.blocks, 1, 1), (program.threads, 1, 1),
-                             program.shared_bytes, args.packed())
+        args.start()
 
 
 Launch = HostLaunch | CudaLaunch

@@ -6,11 +6,12 @@ GPU several launches are one CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tiledarray.binding import dealt_from
 from tiledarray.execution import Executable
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value, evaluated_terms
@@ -19,7 +20,6 @@ from tiledarray.fusion.plan import Allocate, Kernel
 from tiledarray.ops.op import Leaf
 from tiledarray.runtime.buffer import Buffer
 
-ALIGNMENT = 256
 _BYTE = np.dtype(np.uint8)
 
 
@@ -45,9 +45,11 @@ class Replay:
         bases = dict.fromkeys(self._memory[storage(value)] for value in plan.outputs)
         self._outputs = [base for base in bases if not isinstance(base.op, Leaf)]
         self._temporaries = self._take_memory()
-        self._workspace = executable.device.allocate((max(1, self._scratch()),), _BYTE)
-        self._launches: list[Any] = [executable.launches[step] for step in plan.kernels
-                          if executable.programs[step].blocks]
+        self._launches: list[Any] = [
+            executable.launches[step] for step in plan.kernels if executable.programs[step].blocks
+        ]
+        scratch = max((launch.binding.scratch_bytes for launch in self._launches), default=0)
+        self._workspace = executable.device.allocate((max(1, scratch),), _BYTE)
         self._args = [launch.arguments() for launch in self._launches]
         self._moving: list[tuple[memoryview, int, Value, int]] = []
         for launch, args in zip(self._launches, self._args, strict=True):
@@ -62,7 +64,7 @@ class Replay:
 
     def _fill(self, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
         """Write the arguments that stay, and note the addresses that do not."""
-        launch.binding.fill(slots, params, _dealt_from(self._workspace.pointer), launch.counters)
+        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), launch.counters)
         for place, base, fixed, terms in launch.binding.addresses:
             offset = fixed + evaluated_terms(terms, params)
             if base in self._temporaries:
@@ -85,10 +87,6 @@ class Replay:
             for launch, args in zip(self._launches, self._args, strict=True):
                 launch.start(args)
         return executable.outputs(buffers)
-    def _scratch(self) -> int:
-        return max((sum(-(-slot.number // ALIGNMENT) * ALIGNMENT for slot in program.slots
-                        if slot.kind == "scratch")
-                    for program in self.executable.programs.values()), default=0)
 
     def _take_memory(self) -> dict[Value, Buffer]:
         """Buffers for what lives inside the plan; what is dead makes room for what comes later."""
@@ -108,16 +106,3 @@ class Replay:
                 if base in taken and plan.last_use[base] == number:
                     free.setdefault(base.nbytes, []).append(taken[base])
         return taken
-
-
-def _dealt_from(start: int) -> Callable[[int], int]:
-    """What deals out memory from an address on: to one launch, so the next may begin there too."""
-    at = start
-
-    def take(size: int) -> int:
-        nonlocal at
-        place = at
-        at += -(-size // ALIGNMENT) * ALIGNMENT
-        return place
-
-    return take

@@ -37,6 +37,7 @@ STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
 DEVICE_TO_HOST = 2
 COUNTERS_AT_LEAST = 4096
+SCRATCH_AT_LEAST = 1 << 16
 
 
 class Binary(Protocol):
@@ -106,6 +107,7 @@ class CudaBackend:
         self._thread = _ThreadState()
         self._functions: dict[tuple[bytes, str], CudaFunction] = {}
         self._counters: dict[int, cupy.ndarray] = {}
+        self._scratch: dict[int, cupy.ndarray] = {}
         self._lock = threading.Lock()
         with translated(f"opening cuda:{index}"), self.active():
             pass
@@ -158,7 +160,12 @@ class CudaBackend:
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """Take uninitialised memory from the pool."""
-        return self._buffer(self._empty(shape, dtype))
+        try:
+            with self.active():
+                array = cupy.ndarray(shape, dtype)
+        except cupy.cuda.memory.OutOfMemoryError:
+            array = None  # out of the handler, so that its frames keep nothing alive
+        return self._buffer(self._empty(shape, dtype) if array is None else array)
 
     def wrap(self, array: Any, copy: bool = True) -> Buffer:
         """Return a dense buffer of this device with the array's values.
@@ -209,6 +216,16 @@ class CudaBackend:
                 size = max(count, COUNTERS_AT_LEAST)
                 held = self._retry(lambda: cupy.zeros(size, np.uint32), 4 * size)
                 self._counters[stream] = held
+        return held.data.ptr
+
+    def scratch(self, nbytes: int) -> int:
+        """Pointer to so many bytes that one launch at a time of the current stream may use."""
+        with self.active():
+            stream = self.stream()
+            held = self._scratch.get(stream)
+            if held is None or held.size < nbytes:
+                size = max(nbytes, SCRATCH_AT_LEAST)
+                held = self._scratch[stream] = self._empty((size,), np.dtype(np.uint8))
         return held.data.ptr
 
     def memory(self) -> tuple[int, int]:
