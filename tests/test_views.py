@@ -249,3 +249,26 @@ def test_an_index_is_not_taken_for_an_equal_one_of_other_types(keys):
                 ours[key]
         else:
             np.testing.assert_array_equal(np.asarray(ours[key]), expected)
+
+
+REINTERPRETED = {
+    "same size": lambda x: x.view("i8"),
+    "smaller": lambda x: x.view("i4"),
+    "smaller, some": lambda x: x.view("u1")[..., ::8],
+    "of a slice": lambda x: x[1:, 1:3].view("u4"),
+    "of a transpose": lambda x: x.T.view("u8"),
+    "twice": lambda x: x.view("u2").view("i8")[0],
+}
+
+
+@pytest.mark.parametrize("view", REINTERPRETED.values(), ids=REINTERPRETED)
+def test_writes_through_another_dtype_reach_the_base(view):
+    expected = np.arange(12.0).reshape(3, 4)
+    ours = from_host(expected.copy())
+    for x in (expected, ours):
+        part = view(x)
+        part += 3
+        x[2] *= 2
+        x += part.sum() / 1e300
+    np.testing.assert_array_equal(ours.numpy(), expected)
+    assert ours.view("i4").view_strides == expected.view("i4").strides

@@ -161,7 +161,7 @@ class Shaping:
         return self.diagonal(offset, axis1, axis2).sum(axis=-1, dtype=dtype, out=out)
 
     def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-        """Return a view of the same elements, or a copy: of their bytes, or a NumPy subclass."""
+        """Return a view of the same elements or bytes; of a NumPy subclass, a copy."""
         if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
             dtype, type = None, dtype
         if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):
@@ -182,7 +182,7 @@ class Shaping:
                     "size in bytes of the last axis of the array."
                 )
             shape = (*self.shape[:-1], last // wanted.itemsize)
-        return wrap(recording.library(library.reinterpret, (self.node,), None, shape, wanted))
+        return view_of(self, views.Reinterpreted(shape, wanted))
 
 
 class Copying:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray import recording
 from tiledarray.graph import Node
-from tiledarray.ops import elementwise, movement
+from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.signatures import Shape
 
 
@@ -40,11 +40,18 @@ class Part(NamedTuple):
     which: int
 
 
+class Reinterpreted(NamedTuple):
+    """The same bytes as elements of another dtype."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+
+
 class Frozen(NamedTuple):
     """No change, but what comes after is read-only, as NumPy's ``broadcast_to`` is."""
 
 
-Step = Affine | Reshaped | Part | Frozen
+Step = Affine | Reshaped | Part | Reinterpreted | Frozen
 _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
@@ -124,6 +131,8 @@ def _apply(node: Node, step: Step) -> Node:
         return recording.reshape(node, step.shape)
     if type(step) is Part:
         return recording.unary(_PARTS[step.which], node)
+    if type(step) is Reinterpreted:
+        return recording.library(indexing.reinterpret, (node,), None, *step)
     return node
 
 
@@ -153,6 +162,9 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
         other = recording.unary(_PARTS[1 - step.which], node)
         parts = (other, value) if step.which else (value, other)
         return recording.binary(_MAKE_COMPLEX, *parts)
+    if type(step) is Reinterpreted:
+        value = recording.broadcast_to(value, step.shape)
+        return recording.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
     raise ValueError("assignment destination is read-only")
 
 
@@ -187,6 +199,9 @@ def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
             array = array.reshape(step.shape)
         elif type(step) is Part:
             array = array.imag if step.which else array.real
+        elif type(step) is Reinterpreted:
+            array = indexing.reinterpret.reference(
+                np, array, attrs=None, shape=step.shape, dtype=step.dtype)
     return array
 
 
@@ -216,6 +231,10 @@ def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[in
         elif type(step) is Reshaped:
             found = reshaped_strides(shape, strides, itemsize, step.shape)
             strides = dense_strides(step.shape, itemsize) if found is None else found
+            shape = step.shape
+        elif type(step) is Reinterpreted:
+            if step.dtype.itemsize != itemsize:
+                strides, itemsize = (*strides[:-1], step.dtype.itemsize), step.dtype.itemsize
             shape = step.shape
     return strides
 

@@ -47,7 +47,7 @@ def _running(name: str) -> Any:
 
 
 def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
-    return array.view(dtype)
+    return xp.ascontiguousarray(array).view(dtype).reshape(shape)
 
 
 take = Library("take", _take)
