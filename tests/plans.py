@@ -91,7 +91,7 @@ class _Last:
 def let_compile() -> None:
     """Wait until the compiling thread has done all that was queued, by other tests too."""
     last: Any = _Last()
-    execution._compile_later(last)
+    execution.background.compile(last)
     assert last.reached.wait(200)
 
 

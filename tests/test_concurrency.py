@@ -170,3 +170,118 @@ def test_a_forked_child_goes_on(compile, busy):
     )
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.strip() == "fine"
+
+
+BUILDING = """
+import os, threading, time
+from pathlib import Path
+from tiledarray import evaluation
+from tiledarray.kernels import cache
+
+building, forking = threading.Event(), threading.Event()
+os.register_at_fork(before=forking.set)  # registered last, it is called first
+
+def build(place):
+    building.set()
+    forking.wait()
+    time.sleep(0.2)  # the forking thread waits for the evaluation's lock now
+    place.write_bytes(b"built")
+
+def evaluate():
+    with evaluation.lock:
+        cache.get_or_build(cache.key("a"), ".txt", build)
+
+thread = threading.Thread(target=evaluate)
+thread.start()
+building.wait()
+child = os.fork()
+path = cache.get_or_build(cache.key("a"), ".txt", lambda place: os._exit(2))
+other = cache.get_or_build(cache.key("b"), ".txt", lambda place: place.write_bytes(b"other"))
+good = (path.read_bytes(), other.read_bytes()) == (b"built", b"other")
+if child == 0:
+    os._exit(0 if good else 1)
+thread.join()
+_, status = os.waitpid(child, 0)
+assert status == 0 and good, status
+print("fine")
+"""
+
+HELD = """
+import os, threading
+import tiledarray as np
+from tiledarray import config, evaluation
+from tiledarray.kernels import cache, host
+from tiledarray.runtime import device
+from tiledarray.runtime.buffer import host_pool
+
+x = np.arange(1000.0)
+twice = np.jit(lambda x: x * 2)
+for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, evaluation.lock):
+    taken = threading.Event()
+
+    def hold():
+        with lock:
+            taken.set()
+            threading.Event().wait(0.1)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    child = os.fork()
+    if child == 0:
+        with config.override(compile="never"):
+            good = float((twice(x) + np.ones(1000)).sum()) == 1000 * 1000
+        free = lock.acquire(timeout=1)
+        os._exit(0 if good and free else 1)
+    thread.join()
+    _, status = os.waitpid(child, 0)
+    assert status == 0, (lock, status)
+print("fine")
+"""
+
+QUEUED = """
+import os, threading
+import tiledarray as np
+from tiledarray import evaluation
+from tiledarray.execution import Executable
+from tiledarray.fusion.trace import trace
+
+compile, begun, go_on = Executable.compile, threading.Event(), threading.Event()
+
+def slowly(executable):
+    begun.set()
+    go_on.wait()
+    compile(executable)
+
+Executable.compile = slowly
+node = (np.arange(1000.0) * 2).node
+made = evaluation.executable_for(trace([node]), node.device)
+made.compile_in_background()
+begun.wait()
+child = os.fork()
+go_on.set()
+if child == 0:
+    made.compile_in_background()  # its parent's thread was at it, and is not here
+for _ in range(600):
+    if made.ready:
+        break
+    threading.Event().wait(0.1)
+if child == 0:
+    os._exit(0 if made.ready else 1)
+_, status = os.waitpid(child, 0)
+assert status == 0 and made.ready, (status, made.ready)
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("text", [BUILDING, HELD, QUEUED])
+def test_a_fork_meets_what_other_threads_hold(text, tmp_path):
+    root = str(Path(__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text], capture_output=True,
+        text=True, timeout=60, cwd=root,
+        env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CACHE_DIR": str(tmp_path)},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.strip() == "fine"

@@ -26,6 +26,7 @@ from typing import Any
 import platformdirs
 
 from tiledarray.errors import UnknownSetting
+from tiledarray.fork import hold_at_fork
 
 PREFIX = "TILEDARRAY_"
 
@@ -158,6 +159,7 @@ SETTINGS: Mapping[str, Setting] = {
 }  # fmt: skip
 
 _lock = threading.RLock()
+hold_at_fork(_lock)
 _base: dict[str, Any] = {}
 _layers: list[dict[str, Any]] = []
 

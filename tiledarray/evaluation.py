@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tiledarray import config
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
 from tiledarray.execution import Executable, counters, spent
+from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.trace import Trace, trace
@@ -29,7 +30,6 @@ from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.op import Library, Update
 from tiledarray.runtime.buffer import Buffer
 from tiledarray.runtime.device import Device
-from tiledarray.runtime.threads import hold_at_fork
 from tiledarray.signatures import UnsupportedDtypeError
 
 _Error = TypeVar("_Error", bound=BaseException)

@@ -15,8 +15,10 @@ import hashlib
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,9 +26,13 @@ from pathlib import Path
 
 from tiledarray import config
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.runtime.threads import hold_at_fork
+from tiledarray.fork import hold_at_fork
+
+if sys.platform != "win32":
+    import fcntl
 
 LOCK_TIMEOUT = 180.0
+LOCK_POLL = 0.02  # seconds between two attempts
 KEPT_AFTER_EVICTION = 0.9
 
 _lock = threading.Lock()
@@ -142,21 +148,45 @@ def _remove_temporary(root: Path, owner: int) -> None:
 
 @contextmanager
 def _building(key: str) -> Iterator[None]:
-    """Hold the lock of the key (shared by 1/256 of all keys) across processes and threads."""
-    from filelock import FileLock, Timeout  # 30 ms to import, and only builds need it
+    """Hold the lock of the key (shared by 1/256 of all keys) across processes and threads.
 
+    The lock goes with the open file, so it excludes threads too, and it is given up explicitly: a
+    child forked meanwhile has the file open as well, and would keep it.  Nothing else survives
+    from one build to the next, and a fork waits for none.
+    """
     locks = folder() / "locks"
     locks.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     locks.mkdir(exist_ok=True, mode=0o700)
-    lock = FileLock(locks / f"{key[:2]}.lock", timeout=LOCK_TIMEOUT)
-    # A hung owner, or a file system without locks: building twice is harmless.
-    with suppress(Timeout, OSError, NotImplementedError):
-        lock.acquire()
-    try:
-        yield
-    finally:
-        if lock.is_locked:
-            lock.release()
+    with (locks / f"{key[:2]}.lock").open("ab") as file:
+        _wait_for_lock(file.fileno())
+        try:
+            yield
+        finally:
+            _give_up_lock(file.fileno())
+
+
+def _wait_for_lock(file: int) -> None:
+    """Take the lock; go on without it where that takes too long or the system has none.
+
+    A hung owner, or a file system without locks: building twice is harmless.
+    """
+    if sys.platform == "win32":
+        return
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(LOCK_POLL)
+        except OSError:
+            return
+
+
+def _give_up_lock(file: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _shard(key: str) -> Path:

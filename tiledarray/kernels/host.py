@@ -23,8 +23,9 @@ from pathlib import Path
 
 from tiledarray import config
 from tiledarray.errors import CompilerError
+from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import cache
-from tiledarray.runtime.threads import ThreadPool, available_cpus, hold_at_fork
+from tiledarray.runtime.threads import ThreadPool, available_cpus
 
 LOG_LINES_SHOWN = 12
 INSTALL = "install one ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), or set CXX"

@@ -18,6 +18,7 @@ import numpy as np
 
 from tiledarray import config
 from tiledarray.errors import OutOfMemory
+from tiledarray.fork import hold_at_fork
 
 ALIGNMENT = 64
 STEPS_PER_OCTAVE = 8  # block sizes between a power of two and the next: 12.5 % is wasted at most
@@ -150,7 +151,7 @@ class HostPool:
         self.peak = 0
         self._shelf_of: dict[int, _Shelf] = {}
         self._shelves: dict[int, _Shelf] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[np.ndarray, int]:
         """Return an array of any old content, and its address.
@@ -184,7 +185,7 @@ class HostPool:
 
     def clear(self, but: int | None = None) -> None:
         """Give the free blocks back to the system; those of ``but`` bytes stay."""
-        with self._lock:
+        with self.lock:
             for shelf in [shelf for shelf in self._shelves.values() if shelf.size != but]:
                 while shelf.free:
                     try:
@@ -203,7 +204,7 @@ class HostPool:
 
     def _find_shelf(self, nbytes: int) -> _Shelf:
         size = _rounded(nbytes)
-        with self._lock:
+        with self.lock:
             shelf = self._shelves.get(size)
             if shelf is None:
                 if size > sys.maxsize // 2:
@@ -243,3 +244,4 @@ def _out_of_memory(nbytes: int) -> OutOfMemory:
 
 
 host_pool = HostPool()
+hold_at_fork(host_pool.lock)

@@ -24,6 +24,7 @@ import numpy as np
 
 from tiledarray import config
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
+from tiledarray.fork import hold_at_fork
 from tiledarray.runtime.buffer import Buffer, host_pool
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
@@ -31,6 +32,7 @@ NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _backends: dict[str, str] = {}
 _interned: dict[str, Device] = {}
 _lock = threading.Lock()
+hold_at_fork(_lock)
 _chosen: ContextVar[Device | None] = ContextVar("tiledarray_device", default=None)
 
 

@@ -84,14 +84,6 @@ def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
     return None
 
 
-def hold_at_fork(lock: Any) -> None:
-    """Let no other thread be inside the lock when the process forks: the child has only one."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-        )
-
-
 def available_cpus() -> int:
     """Processors that the process may use: its affinity, and its control group's quota."""
     if hasattr(os, "sched_getaffinity"):
