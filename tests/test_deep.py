@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 import tiledarray as np
+from tests.plans import planned
 from tiledarray import config
 
 
@@ -81,3 +82,33 @@ def test_many_elements_joined() -> None:
     x = np.arange(600.0) * 2
     assert np.array([x[place] for place in range(600)]).tolist() == x.tolist()
     assert float(np.stack([np.ones(2) * place for place in range(300)]).sum()) == 300 * 299
+
+
+def _lines(x):
+    for _ in range(2500):
+        x = x * 0.999 + 0.001
+    return x
+
+
+def _reversed(x):
+    y = x
+    for _ in range(2500):
+        y = y[::-1] * 0.5 + x
+    return y
+
+
+def _written(x):
+    y = x * 1
+    for _ in range(1250):
+        y[1:-1] = (y[2:] + y[:-2]) * 0.5
+    return y
+
+
+@pytest.mark.parametrize("work", [_lines, _reversed, _written])
+def test_thousands_of_dependent_ops_are_one_plan(work) -> None:
+    x = numpy.linspace(0, 1, 1000)
+    with config.override(cut=10**9, compile="never"):
+        result = work(np.array(x))
+        values = len(planned(result).values)  # apart: a plan of this depth has no repr
+        assert values > 3000
+        numpy.testing.assert_allclose(result.numpy(), work(x), rtol=1e-9)

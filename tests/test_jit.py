@@ -162,3 +162,20 @@ def test_replayed_kernels_with_offsets_and_scalars():
         np.testing.assert_allclose(np.asarray(kept[-1][1]), expected)
         assert float(kept[-1][2]) == pytest.approx(total)
         np.testing.assert_allclose(np.asarray(arrays), values)
+
+
+@pytest.mark.compiler
+def test_scalar_arguments_are_told_apart_by_their_bits():
+    made = []
+
+    def work(x, scalar):
+        made.append(scalar)
+        return ta.copysign(x, scalar)
+
+    jitted = ta.jit(work)
+    x = ta.ones(3)
+    with ta.config.override(compile="wait"):
+        for scalar in (0.0, -0.0, float("nan"), float("nan"), 0.0, complex(0.0, -0.0).imag):
+            expected = np.copysign(np.ones(3), scalar)
+            np.testing.assert_array_equal(jitted(x, scalar).numpy(), expected)
+    assert len(made) == 3

@@ -27,7 +27,8 @@ _INT32, _UINT64 = Struct("=i4x"), Struct("=Q")
 
 def _write_single(memory: Any, offset: int, scalar: Any) -> None:
     if not -LARGEST_SINGLE <= scalar <= LARGEST_SINGLE:
-        scalar = float(np.float32(scalar))  # an infinity, or it is rounded to the largest
+        with np.errstate(over="ignore"):  # computing warns of nothing
+            scalar = float(np.float32(scalar))  # an infinity, or it is rounded to the largest
     _SINGLE.pack_into(memory, offset, scalar)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,7 +38,28 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
         return (type(tree), *[_flatten(part, arrays) for part in tree])
     if isinstance(tree, dict):
         return (dict, *[(name, _flatten(part, arrays)) for name, part in tree.items()])
-    return (type(tree), tree) if isinstance(tree, (bool, int, float, complex)) else tree
+    if isinstance(tree, (bool, int, float, complex)):
+        return (type(tree), _Scalar(tree))
+    return tree
+
+
+class _Scalar:
+    """A Python scalar as part of a key: equal to what has its very bits.
+
+    ``0.0 == -0.0``, though a plan tells them apart, and a NaN equals not even itself.
+    """
+
+    __slots__ = ("value", "_text")
+
+    def __init__(self, value: bool | int | float | complex) -> None:
+        self.value = value
+        self._text = repr(value)  # tells signs of zeros apart
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Scalar) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
 
 
 def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
@@ -51,7 +71,7 @@ def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
         if kind is dict:
             return {name: _unflatten(part, arrays) for name, part in parts}
         if kind in (bool, int, float, complex):
-            return parts[0]
+            return parts[0].value
         made = [_unflatten(part, arrays) for part in parts]
         return kind(*made) if hasattr(kind, "_fields") else kind(made)
     return shape
@@ -84,7 +104,6 @@ class _Call:
             for x in results
         ]
         self.written = [(k, *self._place(node, inputs)) for k, node in written.items()]
-        self.lock = threading.Lock()
         self.run: Callable[[dict[Value, Buffer]], list[Buffer]]
         self.step_by_step: Callable[[dict[Value, Buffer]], list[Buffer]]
         self.leaves: list[tuple[Value, int | Buffer]] = []
@@ -103,7 +122,8 @@ class _Call:
         traced = trace(self.targets)
         device = self.targets[0].device
         try:
-            executable = evaluation.executable_for(traced, device)
+            with evaluation.lock:
+                executable = evaluation.executable_for(traced, device)
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
                             "have: bool, integers, floats and complex numbers") from error
@@ -126,7 +146,7 @@ class _Call:
         leaves = {value: buffers[known] if isinstance(known, int) else known
                   for value, known in self.leaves}
         device = executable.device
-        with self.lock, device.active() if device.kind == "cuda" else _NOTHING:
+        with evaluation.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = (self.step_by_step if observers else self.run)(leaves)
         for buffer in outputs:
             buffer.plan = executable
