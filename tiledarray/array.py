@@ -247,8 +247,9 @@ class TiledArray(Methods, Handle):
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, tuple):
             key = (key,)
-        node = self._node if self._base is None else self.node
-        step = indexing.step_of(key, node.form.kind.shape)
+        # The kind only: who holds the value itself while it is written makes it a copy.
+        kind = (self._node if self._base is None else self.node).form.kind
+        step = indexing.step_of(key, kind.shape)
         if step is None:
             self._put(key, value)
             return
@@ -257,7 +258,7 @@ class TiledArray(Methods, Handle):
         if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
             return  # the second half of `a[key] += b`: written already
         try:
-            new = fitting(value, step.shape, node.dtype, node.device)
+            new = fitting(value, step.shape, kind.dtype, kind.device)
         except UnsupportedDtypeError:
             self._put_by_numpy(key, value)
             return

@@ -38,6 +38,7 @@ cache_bytes: int
 pool_bytes: int
 contract: bool | str
 verify: bool
+at_once: int
 cut: int
 
 
@@ -153,6 +154,9 @@ SETTINGS: Mapping[str, Setting] = {
                 "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
+        Setting("at_once", _whole(0), lambda: 1,
+                "Elements up to which an array on the host is computed when it is recorded, if "
+                "its operands have been evaluated; with 0 everything is recorded."),
         Setting("cut", _whole(1), lambda: 400,
                 "Operations recorded before a long recording is cut and evaluated."),
     )

@@ -47,8 +47,14 @@ _NONE: frozenset[int] = frozenset()
 _warned: set[str] = set()
 
 
-def evaluate(targets: Sequence[Node]) -> None:
+def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     """Compute the targets together: their buffers are set, their inputs forgotten.
+
+    Parameters
+    ----------
+    targets : sequence of Node
+    small : bool
+        Nearly all of it is small: if it takes no time op by op, no plan is worth making.
 
     Raises
     ------
@@ -65,11 +71,16 @@ def evaluate(targets: Sequence[Node]) -> None:
                 with device.active():
                     _evaluate(nodes, device)
             else:
-                _evaluate(nodes, device)
+                _evaluate(nodes, device, small)
 
 
-def _evaluate(targets: list[Node], device: Device) -> None:
+def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
     traced = trace(targets)
+    if small and config.compile != "wait":
+        parts = parts_of(traced.nodes, targets)
+        if cost(parts, host_threads())[0] < SMALL_SECONDS:
+            _run_parts(parts, targets, _given(traced))
+            return
     try:
         executable = executable_for(traced, device)
     except UnsupportedDtypeError:
@@ -78,7 +89,7 @@ def _evaluate(targets: list[Node], device: Device) -> None:
     if executable.ready:
         _run(executable, traced, targets)
         return
-    given = {traced.nodes[k] for k in _donatable(traced)} if traced.updates else ()
+    given = _given(traced)
     parts = parts_of(traced.nodes, targets)
     if _decide(executable, parts):
         _run(executable, traced, targets)
@@ -161,6 +172,11 @@ def _donatable(traced: Trace) -> frozenset[int]:
         if held <= inside + 2 and traced.nodes[number].buffer.exclusive():
             found.append(number)
     return frozenset(found)
+
+
+def _given(traced: Trace) -> Collection[Node]:
+    """Leaves that an update of this trace may write in."""
+    return {traced.nodes[k] for k in _donatable(traced)} if traced.updates else ()
 
 
 # ---- tiers ---------------------------------------------------------------------------------

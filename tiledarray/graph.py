@@ -28,14 +28,20 @@ INTERNED = 1 << 15  # kinds and forms remembered; forgetting one only costs a pl
 
 
 class Kind:
-    """Shape, dtype and device of a value.  Interned: compared by identity."""
+    """Shape, dtype and device of a value.  Interned: compared by identity.
 
-    __slots__ = ("shape", "dtype", "device")
+    ``size`` is the number of elements where it is on the host, at least 1; elsewhere no number is
+    larger.
+    """
+
+    __slots__ = ("shape", "dtype", "device", "size")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device
+        on_host = device is not None and device.kind == "cpu"
+        self.size = max(1, math.prod(shape)) if on_host else sys.maxsize
 
 
 class Form:
@@ -53,15 +59,18 @@ class Form:
         Of the result.
     arity : int
         Number of inputs.
+    call : callable or None
+        How it is computed at once, if it has been (see `immediate`).
     """
 
-    __slots__ = ("op", "attrs", "kind", "arity")
+    __slots__ = ("op", "attrs", "kind", "arity", "call")
 
     def __init__(self, op: Op, attrs: Any, kind: Kind, arity: int) -> None:
         self.op = op
         self.attrs = attrs
         self.kind = kind
         self.arity = arity
+        self.call: Any = None
 
 
 _kinds: dict[Any, Kind] = {}

@@ -11,7 +11,7 @@ from weakref import ref
 
 import numpy as np
 
-from tiledarray import recording, views
+from tiledarray import config, immediate, recording, views
 from tiledarray.graph import Node
 from tiledarray.recorder import local, look
 from tiledarray.signatures import UnsupportedDtypeError, is_numeric, shape_text
@@ -70,13 +70,25 @@ class Handle:
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
         root = self.origin()
-        new = views.write(root._node, self.steps, value)
-        rebind(root, new)
+        self._root = None  # what it last read would count as a reader of the old value
+        if not _write_at_once(root, self.steps, value):
+            rebind(root, views.write(root._node, self.steps, value))
 
     def store(self, value: Any) -> None:
         """Give the array a new value as ``a[...] = value`` does."""
         node = self.node
         self.assign(fitting(value, node.shape, node.dtype, node.device))
+
+
+def _write_at_once(root: Handle, steps: tuple[Step, ...], value: Node) -> bool:
+    """Overwrite a few elements of an evaluated array that nothing else refers to."""
+    if value.form.kind.size > config.at_once or not views.is_part(steps, root._node.form.kind.shape):
+        return False
+    array, written = immediate.own_array(root), immediate.array_of(value)
+    if array is None or written is None:
+        return False
+    views.on_array(array, steps)[...] = written
+    return True
 
 
 _handle_class: type[Handle] = Handle

@@ -227,4 +227,4 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def _buffer(array: TiledArray) -> Buffer:
     """The array's value, dense."""
     found = array.evaluated()
-    return found if type(found) is Buffer else array.copy().evaluated()
+    return found if isinstance(found, Buffer) else array.copy().evaluated()

@@ -22,6 +22,7 @@ from tiledarray.graph import Node, Site
 _PACKAGE = "tiledarray"
 _INTERNAL = f"{_PACKAGE}."
 _PATH_LENGTH = 16
+MANY_SMALL = 64  # planning and running them takes some ms, and they may be the first of thousands
 
 
 class Recorder:
@@ -37,9 +38,14 @@ class Recorder:
         Nodes recorded since the last flush.
     limit : int
         The count from which every new handle asks `consider`.
+    small : int
+        How many of those nodes could have been computed at once, had their operands been there.
     """
 
-    __slots__ = ("handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting")
+    __slots__ = (
+        "handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting", "small",
+    )
+    immediate = True  # whether what is small may be computed at once
 
     def __init__(self) -> None:
         self.handles: list[Any] = []
@@ -55,10 +61,28 @@ class Recorder:
         self.anchor: Site | None = None
         self.anchor_path: tuple[Any, ...] = ()
         self.waiting = False
+        self.small = 0
+
+    def note_small(self) -> None:
+        """Count a small operation that had to be recorded, for what it reads is pending.
+
+        Where there are many, and little else, they had better be computed at once: the next handle
+        has what is pending evaluated.
+        """
+        self.small += 1
+        if self._is_small():
+            self.limit = 0
+
+    def _is_small(self) -> bool:
+        return self.small >= MANY_SMALL and 2 * self.small >= len(self.sites)
 
     def consider(self, node: Node) -> None:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
-        if not self.sites:
+        if self._is_small():
+            targets = [*self.pending(), node]
+            self.reset()
+            _evaluate_apart(targets, small=True)
+        elif not self.sites:
             self._begin_at(node)
         elif self.count >= 4 * self.cut or self._comes_round(node):
             self.flush(node)
@@ -98,6 +122,7 @@ class _Tracing(Recorder):
     """A recorder that never evaluates: what it records is planned as a whole."""
 
     __slots__ = ()
+    immediate = False
 
     def consider(self, node: Node) -> None:
         """Never cut."""
@@ -160,7 +185,7 @@ def look(nodes: list[Node]) -> None:
     evaluation.evaluate(wanted)
 
 
-def _evaluate_apart(targets: list[Node]) -> None:
+def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
 
     A failure is raised where nothing at all can be computed.
@@ -168,7 +193,7 @@ def _evaluate_apart(targets: list[Node]) -> None:
     if not targets:
         return
     try:
-        evaluation.evaluate(targets)
+        evaluation.evaluate(targets, small)
         return
     except Exception:
         if len(targets) == 1:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config, immediate
 from tiledarray.graph import INTERNED, Form, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
@@ -48,9 +49,14 @@ _allocate = object.__new__
 
 def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    local.recorder.count += 1
     node = _allocate(Node)  # what the constructor would do, without the call
     node.form = form
+    if form.kind.size <= config.at_once and (value := immediate.compute(form, inputs)) is not None:
+        node.inputs = ()
+        node.buffer = value
+        node.site = None
+        return node
+    local.recorder.count += 1
     node.inputs = inputs
     node.buffer = None
     node.site = None
@@ -294,6 +300,8 @@ def update(
     """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
     if new.form.kind.device is not old.form.kind.device:
         _one_device((old, new))
+    if new.form.kind.size <= config.at_once:
+        local.recorder.note_small()
     return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
 
 

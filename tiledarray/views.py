@@ -185,6 +185,11 @@ def _region(step: Affine, shape: Shape) -> str:
     return "everything" if step == identity(shape) else "part"
 
 
+def is_part(steps: tuple[Step, ...], shape: Shape) -> bool:
+    """Whether the steps are one, to a part of an array of this shape that may be written."""
+    return len(steps) == 1 and type(steps[0]) is Affine and _region(steps[0], shape) == "part"
+
+
 def is_frozen(steps: tuple[Step, ...]) -> bool:
     """Whether writing through the steps is refused."""
     return Frozen in map(type, steps)

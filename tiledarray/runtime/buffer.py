@@ -79,6 +79,32 @@ class Buffer:
         return f"<Buffer {self.array.dtype}{list(self.array.shape)} on {self.device}>"
 
 
+class HostValue(Buffer):
+    """A buffer on the host of an array that nothing else refers to.
+
+    Most that are made have a few elements and are never handed to a kernel: the address, which
+    takes longer to find than all the rest, is looked up where it is asked for.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, array: np.ndarray, device: Any) -> None:
+        self.array = array
+        self.device = device
+        self.shared = False
+        self.plan = None
+
+    @property
+    def pointer(self) -> int:  # type: ignore[override]
+        """Address of the first element."""
+        return address_of(self.array)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Address of the first element of a host array."""
+    return int(array.__array_interface__["data"][0])
+
+
 def _reference_counts(buffer: Buffer) -> list[int]:
     """Count references to the buffer's array, and to each thing down the chain of its bases."""
     counts = [sys.getrefcount(buffer.array)]

@@ -25,7 +25,7 @@ import numpy as np
 from tiledarray import config
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
 from tiledarray.fork import hold_at_fork
-from tiledarray.runtime.buffer import Buffer, host_pool
+from tiledarray.runtime.buffer import Buffer, address_of, host_pool
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
@@ -131,10 +131,10 @@ class HostBackend:
         dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         if array.dtype.hasobject:
             dense = np.array(array, order="C", copy=copy or None)
-            return Buffer(dense, _address(dense), self.device, shared=not copy)
+            return Buffer(dense, address_of(dense), self.device, shared=not copy)
         flags = array.flags
         if not copy and flags.c_contiguous and flags.aligned and dtype is array.dtype:
-            return Buffer(array.view(np.ndarray), _address(array), self.device, shared=True)
+            return Buffer(array.view(np.ndarray), address_of(array), self.device, shared=True)
         buffer = self.allocate(array.shape, dtype)
         buffer.array[...] = array
         return buffer
@@ -282,10 +282,6 @@ def _load_backend(device: Device) -> None:
     device.wrap = backend.wrap
     device.to_host = backend.to_host
     device.synchronize = backend.synchronize
-
-
-def _address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 register_backend("cpu", f"{__name__}:HostBackend")
