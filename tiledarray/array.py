@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, indexing, operators, protocols, recording, views
+from tiledarray import fallback, immediate, indexing, operators, protocols, recording, views
 from tiledarray.flags import Flags
 from tiledarray.flat import FlatIterator
 from tiledarray.handle import (
@@ -234,17 +234,26 @@ class TiledArray(Methods, Handle):
     # Reading and writing -----------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        node = self._node if self._base is None else self.node
+        if node.buffer is not None and (element := immediate.element(node, key)) is not None:
+            return wrap(element)
         if not isinstance(key, tuple):
             key = (key,)
-        shape = (self._node if self._base is None else self.node).form.kind.shape
+        shape = node.form.kind.shape
         step = indexing.step_of(key, shape)
         if step is None:
             return self._take(key)
         if not step.shape and indexing.is_full_integer(key, len(shape)):
-            return wrap(recording.view(self.node, *step))
+            return wrap(recording.view(node, *step))
         return view_of(self, step)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if self._base is None and self._node.buffer is not None:
+            plain = type(value) in SCALARS
+            if (plain or isinstance(value, Handle)) and immediate.set_element(
+                self, key, value if plain else value.node
+            ):
+                return
         if not isinstance(key, tuple):
             key = (key,)
         # The kind only: who holds the value itself while it is written makes it a copy.

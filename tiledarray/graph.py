@@ -31,17 +31,17 @@ class Kind:
     """Shape, dtype and device of a value.  Interned: compared by identity.
 
     ``size`` is the number of elements where it is on the host, at least 1; elsewhere no number is
-    larger.
+    larger.  ``element`` is the form of one of its elements, once asked for.
     """
 
-    __slots__ = ("shape", "dtype", "device", "size")
+    __slots__ = ("shape", "dtype", "device", "size", "element")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device
-        on_host = device is not None and device.kind == "cpu"
-        self.size = max(1, math.prod(shape)) if on_host else sys.maxsize
+        self.size = max(1, math.prod(shape)) if device.kind == "cpu" else sys.maxsize
+        self.element: Form | None = None
 
 
 class Form:

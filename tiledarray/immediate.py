@@ -12,22 +12,24 @@ import contextvars
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tiledarray import config
-from tiledarray.graph import Form, Node
+from tiledarray.graph import Form, Node, form_of, kind_of
+from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import AxisView, Elementwise, Source
 from tiledarray.recorder import local
 from tiledarray.runtime.buffer import HostValue
 
 _references = sys.getrefcount
+_INTS = {int}
 _Call = Callable[..., np.ndarray]
-# With `out=...` (since NumPy 2.3) a ufunc returns an array where it would return a scalar.
-_AN_ARRAY: dict[str, Any] = (
-    {"out": ...} if np.lib.NumpyVersion(np.__version__) >= "2.3.0" else {})
+# With `out=...` a ufunc returns an array where it would return a scalar.
+_KNOWS_OUT = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 
 
 class _Quiet(threading.local):
@@ -57,11 +59,12 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
     recorder = local.recorder
     if not recorder.immediate or type(form.op) is Source:  # a constant is better seen by a plan
         return None
+    limit = sys.maxsize if type(form.op) is AxisView else config.at_once
     values = []
     for x in inputs:
         if type(x) is Node:
             buffer = x.buffer
-            if x.form.kind.size > config.at_once and type(form.op) is not AxisView:
+            if x.form.kind.size > limit:
                 return None
             if buffer is None:
                 buffer = _constant(x)
@@ -101,7 +104,7 @@ def _call_of(form: Form) -> _Call:
         op: Any = form.op
         if type(op) is AxisView and not form.kind.shape:
             form.call = _element
-        elif type(op) is Elementwise and op.ufunc is not None and op.ufunc.nout == 1:
+        elif type(op) is Elementwise and _loop_gives(op.ufunc, form):
             form.call = _of_ufunc(op.ufunc, form)
         elif getattr(op, "outputs", 1) > 1:
             form.call = _refuse
@@ -118,15 +121,17 @@ def _element(array: np.ndarray, *starts: int) -> np.ndarray:
     return array[(*starts, ...)].copy()
 
 
+def _loop_gives(ufunc: np.ufunc | None, form: Form) -> bool:
+    """Whether the ufunc's loop returns the form's result."""
+    return (
+        ufunc is not None and ufunc.nout == 1
+        and ufunc.resolve_dtypes((*form.attrs, None))[-1] is form.kind.dtype
+    )
+
+
 def _of_ufunc(ufunc: np.ufunc, form: Form) -> _Call:
     """Call the ufunc itself: operands of these dtypes lead it to the form's loop."""
-    dtype = form.kind.dtype
-
-    def call(*operands: Any) -> np.ndarray:
-        array = ufunc(*operands, **_AN_ARRAY)
-        return array if array.dtype is dtype else np.asarray(array, dtype)
-
-    return call
+    return partial(ufunc, out=...) if _KNOWS_OUT else lambda *operands: np.asarray(ufunc(*operands))
 
 
 def _of_reference(reference: Callable[..., Any], form: Form) -> _Call:
@@ -140,13 +145,75 @@ def _of_reference(reference: Callable[..., Any], form: Form) -> _Call:
     return call
 
 
-# Writing ----------------------------------------------------------------------------------------
+# Elements ---------------------------------------------------------------------------------------
+
+
+def element(node: Node, key: Any) -> Node | None:
+    """Return the element of an evaluated array that an int, or an int for each axis, names.
+
+    ``None`` if the index is another one, or the array is not on the host.
+
+    Raises
+    ------
+    IndexError
+        NumPy's.
+    """
+    kind, buffer = node.form.kind, node.buffer
+    if not (
+        _is_element(key, len(kind.shape)) and type(buffer) is not tuple
+        and kind.device.kind == "cpu" and config.at_once and local.recorder.immediate
+    ):
+        return None
+    array = buffer.array
+    value = array[key, ...] if type(key) is int else array[(*key, ...)]
+    form = kind.element
+    if form is None:
+        form = kind.element = form_of(leaf, None, kind_of((), kind.dtype, kind.device), 0)
+    return Node(form, (), None, HostValue(value.copy(), kind.device))
+
+
+def set_element(holder: Any, key: Any, value: Any) -> bool:
+    """Write the element that ints name, if nothing else refers to the array's value.
+
+    Parameters
+    ----------
+    holder : Handle
+        It is no view.
+    key : int or tuple
+    value : Node or Python scalar
+
+    Raises
+    ------
+    IndexError, OverflowError, TypeError, ValueError
+        NumPy's.
+    """
+    kind = holder._node.form.kind
+    if not _is_element(key, len(kind.shape)):
+        return False
+    if type(value) is Node:
+        if value.form.kind.shape or value.form.kind.dtype is not kind.dtype:
+            return False
+        value = array_of(value)
+    array = own_array(holder)
+    if array is None or value is None:
+        return False
+    array[key] = value
+    return True
+
+
+def _is_element(key: Any, ndim: int) -> bool:
+    if type(key) is int:
+        return ndim == 1
+    return type(key) is tuple and len(key) == ndim and {*map(type, key)} == _INTS
 
 
 def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
     """Return the evaluated host array of a handle if nothing else refers to its value."""
     node = holder._node
-    if node.buffer is None or node.form.kind.device.kind != "cpu" or not local.recorder.immediate:
+    if (
+        node.buffer is None or node.form.kind.device.kind != "cpu" or not config.at_once
+        or not local.recorder.immediate
+    ):
         return None
     del node
     if _references_to_value(holder) != _ALONE or not holder._node.buffer.exclusive():
