@@ -9,9 +9,10 @@ compiles.  Under `jit` everything is recorded.
 from __future__ import annotations
 
 import contextvars
+import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +23,15 @@ from tiledarray import config
 from tiledarray.graph import Form, Node, form_of, kind_of
 from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import AxisView, Elementwise, Source
-from tiledarray.recorder import local
+from tiledarray.recorder import local, look
 from tiledarray.runtime.buffer import HostValue
 
 _references = sys.getrefcount
 _INTS = {int}
+
+MANY_PARTS = 32
+PART_OF_MANY = 1 << 12  # elements
+ALL_OF_FEW = 1 << 10
 _Call = Callable[..., np.ndarray]
 # With `out=...` a ufunc returns an array where it would return a scalar.
 _KNOWS_OUT = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
@@ -233,3 +238,36 @@ def _references_when_alone() -> tuple[int, int]:
 
 
 _ALONE = _references_when_alone()
+
+
+# Joining ----------------------------------------------------------------------------------------
+
+
+def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: Any) -> Node | None:
+    """Join small arrays at once; ``None`` where a kernel had better store them.
+
+    Many parts are evaluated first: an operation for each would take longer to plan than all to
+    compute.  A few are joined if they have been.
+
+    Parameters
+    ----------
+    parts : sequence of Node
+        On one device.
+    join : callable
+        Makes an array of the module ``xp`` and the parts' arrays.
+    dtype : numpy.dtype
+        Of the result.
+    """
+    sizes = [math.prod(part.form.kind.shape) for part in parts]
+    most = PART_OF_MANY if len(parts) >= MANY_PARTS else ALL_OF_FEW // len(parts)
+    if max(sizes) > most or not config.at_once or not local.recorder.immediate:
+        return None
+    if len(parts) >= MANY_PARTS:
+        look([part for part in parts if part.buffer is None])
+    elif any(part.form.kind.size == sys.maxsize or array_of(part) is None for part in parts):
+        return None
+    device = parts[0].form.kind.device
+    array = _quiet.run(join, device.xp, [part.buffer.array for part in parts])
+    buffer = device.wrap(array.astype(dtype, copy=False))
+    buffer.shared = False  # nobody else has seen it
+    return Node(form_of(leaf, None, kind_of(array.shape, dtype, device), 0), (), None, buffer)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import recording
+from tiledarray import immediate, recording
 from tiledarray.graph import Node
 
 # Beyond this many regions an array is better gathered by an index.
@@ -103,6 +103,11 @@ def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
 
 def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
     """Record a concatenation; the shapes have been checked."""
+    made = immediate.joined(parts, lambda xp, arrays: xp.concatenate(arrays, axis), dtype)
+    return _recorded_join(parts, axis, dtype, device) if made is None else made
+
+
+def _recorded_join(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
     if len(parts) == 1:
         return recording.cast(parts[0], dtype)
     shape = list(parts[0].shape)
@@ -123,4 +128,8 @@ def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> No
             f"shape after 1 dimensions. The detected shape was ({len(parts)},) + inhomogeneous "
             "part."
         )
-    return join_nodes([recording.expand_dims(part, (axis,)) for part in parts], axis, dtype, device)
+    made = immediate.joined(parts, lambda xp, arrays: xp.stack(arrays, axis), dtype)
+    if made is not None:
+        return made
+    rows = [recording.expand_dims(part, (axis,)) for part in parts]
+    return _recorded_join(rows, axis, dtype, device)
