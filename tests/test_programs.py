@@ -66,6 +66,11 @@ def test_op_by_op_in_blocks(first, monkeypatch):
     check_chunk(3000 + first, compile="never", threads=2)
 
 
+@pytest.mark.parametrize("first", chunks(100))
+def test_small_arrays_at_once(first):
+    check_chunk(4000 + first, compile="never", at_once=30)
+
+
 @pytest.mark.parametrize("first", chunks(60))
 def test_compiled(first):
     check_chunk(first, longest=25, compile="wait")

@@ -82,7 +82,8 @@ class Handle:
 
 def _write_at_once(root: Handle, steps: tuple[Step, ...], value: Node) -> bool:
     """Overwrite a few elements of an evaluated array that nothing else refers to."""
-    if value.form.kind.size > config.at_once or not views.is_part(steps, root._node.form.kind.shape):
+    shape = root._node.form.kind.shape
+    if value.form.kind.size > config.at_once or not views.is_part(steps, shape):
         return False
     array, written = immediate.own_array(root), immediate.array_of(value)
     if array is None or written is None:

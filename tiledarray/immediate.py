@@ -65,6 +65,7 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
     if not recorder.immediate or type(form.op) is Source:  # a constant is better seen by a plan
         return None
     limit = sys.maxsize if type(form.op) is AxisView else config.at_once
+    weak = False
     values = []
     for x in inputs:
         if type(x) is Node:
@@ -80,7 +81,13 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
                 return None
             values.append(buffer.array)
         else:
+            weak = True
             values.append(x)
+    if weak and type(form.op) is Elementwise:  # the scalar is the loop's, not the other operand's
+        values = [
+            x.astype(loop) if type(x) is np.ndarray and x.dtype is not loop else x
+            for x, loop in zip(values, form.attrs, strict=True)
+        ]
     try:
         array = _quiet.run(form.call or _call_of(form), *values)
     except Exception:
@@ -110,7 +117,7 @@ def _call_of(form: Form) -> _Call:
         if type(op) is AxisView and not form.kind.shape:
             form.call = _element
         elif type(op) is Elementwise and _loop_gives(op.ufunc, form):
-            form.call = _of_ufunc(op.ufunc, form)
+            form.call = _of_ufunc(op.ufunc)
         elif getattr(op, "outputs", 1) > 1:
             form.call = _refuse
         else:
@@ -122,11 +129,12 @@ def _refuse(*operands: Any) -> np.ndarray:
     raise NotImplementedError("an operation with several results")
 
 
-def _element(array: np.ndarray, *starts: int) -> np.ndarray:
-    return array[(*starts, ...)].copy()
+def _element(array: Any, *starts: int) -> np.ndarray:
+    element: np.ndarray = array[(*starts, ...)].copy()
+    return element
 
 
-def _loop_gives(ufunc: np.ufunc | None, form: Form) -> bool:
+def _loop_gives(ufunc: Any, form: Form) -> bool:
     """Whether the ufunc's loop returns the form's result."""
     return (
         ufunc is not None and ufunc.nout == 1
@@ -134,7 +142,7 @@ def _loop_gives(ufunc: np.ufunc | None, form: Form) -> bool:
     )
 
 
-def _of_ufunc(ufunc: np.ufunc, form: Form) -> _Call:
+def _of_ufunc(ufunc: Any) -> _Call:
     """Call the ufunc itself: operands of these dtypes lead it to the form's loop."""
     return partial(ufunc, out=...) if _KNOWS_OUT else lambda *operands: np.asarray(ufunc(*operands))
 
