@@ -171,13 +171,13 @@ def element(node: Node, key: Any) -> Node | None:
     IndexError
         NumPy's.
     """
-    kind, buffer = node.form.kind, node.buffer
+    kind = node.form.kind
     if not (
-        _is_element(key, len(kind.shape)) and type(buffer) is not tuple
-        and kind.device.kind == "cpu" and config.at_once and local.recorder.immediate
+        _is_element(key, len(kind.shape)) and kind.size < sys.maxsize
+        and config.at_once and local.recorder.immediate
     ):
         return None
-    array = buffer.array
+    array: Any = node.buffer.array
     value = array[key, ...] if type(key) is int else array[(*key, ...)]
     form = kind.element
     if form is None:
@@ -224,8 +224,8 @@ def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
     """Return the evaluated host array of a handle if nothing else refers to its value."""
     node = holder._node
     if (
-        node.buffer is None or node.form.kind.device.kind != "cpu" or not config.at_once
-        or not local.recorder.immediate
+        node.buffer is None or node.form.kind.size == sys.maxsize
+        or not config.at_once or not local.recorder.immediate
     ):
         return None
     del node
