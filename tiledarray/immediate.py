@@ -13,6 +13,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -275,7 +276,9 @@ def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: 
     elif any(part.form.kind.size == sys.maxsize or array_of(part) is None for part in parts):
         return None
     device = parts[0].form.kind.device
-    array = _quiet.run(join, device.xp, [part.buffer.array for part in parts])
-    buffer = device.wrap(array.astype(dtype, copy=False))
+    arrays = [part.buffer.array for part in parts]
+    with device.active() if device.kind == "cuda" else nullcontext():
+        array = _quiet.run(join, device.xp, arrays)
+        buffer = device.wrap(array.astype(dtype, copy=False))
     buffer.shared = False  # nobody else has seen it
     return Node(form_of(leaf, None, kind_of(array.shape, dtype, device), 0), (), None, buffer)
