@@ -79,7 +79,7 @@ def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
     if small and config.compile != "wait":
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < SMALL_SECONDS:
-            _run_parts(parts, targets, _given(traced))
+            _op_by_op(parts, targets, _given(traced))
             return
     try:
         executable = executable_for(traced, device)
@@ -94,10 +94,7 @@ def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
     if _decide(executable, parts):
         _run(executable, traced, targets)
     else:
-        counters["op by op"] += 1
-        started = perf_counter()
-        _run_parts(parts, targets, given)
-        spent["op by op"] += perf_counter() - started
+        _op_by_op(parts, targets, given)
         if executable.wanted:
             executable.compile_in_background()  # not before: the compiler would take a processor
         for node in targets:
@@ -280,6 +277,15 @@ def _told_where(error: _Error, node: Node) -> _Error:
 def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     """Compute the targets op by op; ``nodes`` is everything below them, inputs first."""
     _run_parts(parts_of(nodes, targets), targets)
+
+
+def _op_by_op(
+    parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node]
+) -> None:
+    counters["op by op"] += 1
+    started = perf_counter()
+    _run_parts(parts, targets, given)
+    spent["op by op"] += perf_counter() - started
 
 
 def _run_parts(

@@ -2,8 +2,8 @@
 
 To record such an operation, find its plan and run that costs more than the operation.  So where
 the operands of a small one have been evaluated and lie on the host, NumPy computes it at once.  A
-loop over elements then costs a small multiple of what it costs in NumPy, and neither plans nor
-compiles.  Under `jit` everything is recorded.
+loop over elements then costs a few Python calls an operation, and neither plans nor compiles.
+Under `jit` everything is recorded.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tiledarray.ops.op import AxisView, Elementwise, Source
 from tiledarray.recorder import local, look
 from tiledarray.runtime.buffer import HostValue
 
+MANY_PARTS = 32
+PART_OF_MANY = 1 << 12  # elements; longer parts are stored by the kernels that compute them
+ALL_OF_FEW = 1 << 10  # elements, of fewer parts than that
+
 _references = sys.getrefcount
 _INTS = {int}
-
-MANY_PARTS = 32
-PART_OF_MANY = 1 << 12  # elements
-ALL_OF_FEW = 1 << 10
 _Call = Callable[..., np.ndarray]
 # With `out=...` a ufunc returns an array where it would return a scalar.
 _KNOWS_OUT = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
