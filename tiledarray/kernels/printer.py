@@ -6,7 +6,8 @@ A form (`printer_rows`, `printer_columns`, and the plain map) adds what it does 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tiledarray.ops.op import Elementwise, Reduction, Update
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
+INT32_MAX = 2**31 - 1
 UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
@@ -427,8 +429,18 @@ class Printer:
         """Condition under which row ``u`` of those computed together is stored."""
         return ""
 
+    def _each(self) -> AbstractContextManager[None]:
+        """Write a loop over the lanes of a chunk.
+
+        On the host its body is a function: what a simd loop itself declares lies in memory if it
+        is a struct (a complex number), and the loop does not vectorise.
+        """
+        if self.device:
+            return self.block("TA_EACH(v, w)")
+        return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
+
     def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
-        with self.block("TA_EACH(v, w)"):
+        with self._each():
             self._lane_cells(cells, number)
             for k, store in stores:
                 for u in self._copies(access=store.access):
@@ -466,7 +478,11 @@ class Printer:
     def _reducer(self, cell: Cell) -> str:
         op = cell.value.op
         assert isinstance(op, Reduction)
-        return f"{op.accumulator}<{ctype(self._accumulate(cell))}>"
+        place = ""
+        if not self.device and cell in self.kernel.positions:
+            places = prod(self.kernel.positions[cell].value.shape)
+            place = ", i32" if places <= INT32_MAX else ""  # half the vectors of i64
+        return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
 
     def _position(self, cell: Cell, u: int) -> str:
         if cell not in self.kernel.positions:

@@ -65,7 +65,7 @@ class ColumnPrinter(Printer):
             self.put(f"r{cell.number}.template finish<TX, TY>();")
         if self.schedule.splits > 1 and sinks:
             self._merge_columns(sinks)
-        with self.block("TA_EACH(v, w)"):
+        with self._each():
             for cell in sinks:
                 self.put(f"x{cell.number}[v] = {self._reducer(cell)}::template "
                          f"value<{ctype(cell.dtype)}>(r{cell.number}.total[v]);")

@@ -62,6 +62,7 @@ template <class R, int V> struct LaneArray {
   TA_MEMBER void reset(int v) { lane[v] = R::lane(); }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
   TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
+  TA_MEMBER void merge(int v, int other) { R::merge(lane[v], lane[other]); }
 };
 
 template <class T> struct Sum {
@@ -103,12 +104,16 @@ template <class T, class Order> struct Extreme {
 struct Upward {
   template <class T> TA_MEMBER static T worst() { return lowest<T>(); }
   template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_maximum(x, y); }
-  template <class T> TA_MEMBER static bool better(const T& x, const T& y) { return m_less(y, x); }
+  template <class T> TA_MEMBER static bool behind(const T& x, const T& y) {
+    return m_less_equal(x, y);
+  }
 };
 struct Downward {
   template <class T> TA_MEMBER static T worst() { return highest<T>(); }
   template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_minimum(x, y); }
-  template <class T> TA_MEMBER static bool better(const T& x, const T& y) { return m_less(x, y); }
+  template <class T> TA_MEMBER static bool behind(const T& x, const T& y) {
+    return m_less_equal(y, x);
+  }
 };
 template <class T> using Max = Extreme<T, Upward>;
 template <class T> using Min = Extreme<T, Downward>;
@@ -134,55 +139,63 @@ template <class T> struct Any {
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
 };
 
-// The index of the first extreme element; a NaN is more extreme than anything.
-template <class T> struct Found {
+// The index of the first extreme element; a NaN is more extreme than anything.  Where no element is
+// ahead of the worst there is, all are that, and the first is at 0: so a lane begins there.
+template <class T, class At> struct Found {
   T x;
-  i64 at;  // -1: nothing yet
+  At at;
 };
-template <class T, class Order> struct ArgExtreme {
+template <class T, class Order, class At> struct ArgExtreme {
   using X = typename LaneOf<T>::type;
-  using Lane = Found<X>;
-  using Total = Found<X>;
-  TA_MEMBER static Lane lane() { return Lane{Order::template worst<X>(), -1}; }
+  using Lane = Found<X, At>;
+  using Total = Lane;
+  TA_MEMBER static Lane lane() { return Lane{Order::template worst<X>(), 0}; }
   TA_MEMBER static Total total() { return lane(); }
   TA_MEMBER static bool ahead(const X& x, const X& best) {
-    return Order::better(x, best) | (is_nan(x) & !is_nan(best));
+    return !Order::behind(x, best) & !is_nan(best);
   }
   TA_MEMBER static void add(Lane& lane, const T& value, idx at) {
     const X x = cast<X>(value);
-    const bool better = lane.at < 0 || ahead(x, lane.x);
+    const bool better = ahead(x, lane.x);
     lane.x = better ? x : lane.x;
-    lane.at = better ? i64(at) : lane.at;
+    lane.at = better ? At(at) : lane.at;
   }
   TA_MEMBER static void absorb(Total& total, const Lane& lane) { merge(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) {
-    if (other.at < 0) return;
-    const bool tie = !ahead(other.x, total.x) && !ahead(total.x, other.x);
-    if (total.at < 0 || ahead(other.x, total.x) || (tie && other.at < total.at)) total = other;
+    const bool tie = !ahead(total.x, other.x) & (other.at < total.at);
+    const bool better = ahead(other.x, total.x) | tie;
+    total.x = better ? other.x : total.x;
+    total.at = better ? other.at : total.at;
   }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.at); }
 };
 #ifndef __CUDACC__
 // On the host lanes lie field by field, so that loops over them are vector loops.
-template <class T, class Order, int V> struct LaneArray<ArgExtreme<T, Order>, V> {
-  using R = ArgExtreme<T, Order>;
+template <class T, class Order, class At, int V> struct LaneArray<ArgExtreme<T, Order, At>, V> {
+  using R = ArgExtreme<T, Order, At>;
   typename R::X x[V];
-  i64 at[V];
-  TA_MEMBER void reset(int v) {
-    x[v] = R::lane().x;
-    at[v] = -1;
+  At at[V];
+  TA_MEMBER void set(int v, const typename R::Lane& lane) {
+    x[v] = lane.x;
+    at[v] = lane.at;
   }
+  TA_MEMBER void reset(int v) { set(v, R::lane()); }
   TA_MEMBER void add(int v, const T& value, idx place) {
     const typename R::X y = cast<typename R::X>(value);
-    const bool better = (at[v] < 0) | R::ahead(y, x[v]);
+    const bool better = R::ahead(y, x[v]);
     x[v] = better ? y : x[v];
-    at[v] = better ? i64(place) : at[v];
+    at[v] = better ? At(place) : at[v];
   }
   TA_MEMBER typename R::Lane get(int v) const { return {x[v], at[v]}; }
+  TA_MEMBER void merge(int v, int other) {
+    typename R::Lane lane = get(v);
+    R::merge(lane, get(other));
+    set(v, lane);
+  }
 };
 #endif
-template <class T> using ArgMax = ArgExtreme<T, Upward>;
-template <class T> using ArgMin = ArgExtreme<T, Downward>;
+template <class T, class At = i64> using ArgMax = ArgExtreme<T, Upward, At>;
+template <class T, class At = i64> using ArgMin = ArgExtreme<T, Downward, At>;
 
 // Sum of squared deviations from the mean in one pass.  A lane sums a leaf of at most LEAF
 // elements shifted by the leaf's first one (so that cancellation costs at most LEAF ulp), leaves

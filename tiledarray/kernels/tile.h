@@ -558,6 +558,9 @@ TA_FN void staged_steps(Range range, Fetch, Body body, Flush flush) {
   steps<TX, TY, 1>(range, [&](const idx k) TA_LAMBDA { body(k, 0); }, flush);
 }
 
+// Where a lane holds all that a total does, it goes on from leaf to leaf.
+template <class R> constexpr bool leafless = is_same<typename R::Lane, typename R::Total>;
+
 template <class R, int V> struct RowAccumulator {
   LaneArray<R, V> lane;
   typename R::Total total;
@@ -567,22 +570,29 @@ template <class R, int V> struct RowAccumulator {
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {  // lanes pairwise: vector work, and the accuracy of a tree
-    typename R::Total part[V];
-    _Pragma("omp simd") for (int v = 0; v < V; ++v) {
-      part[v] = R::total();
-      R::absorb(part[v], lane.get(v));
-      lane.reset(v);
+    if constexpr (!leafless<R>) {
+      typename R::Total part[V];
+      _Pragma("omp simd") for (int v = 0; v < V; ++v) {
+        part[v] = R::total();
+        R::absorb(part[v], lane.get(v));
+        lane.reset(v);
+      }
+      fold<V / 2>([&](int v, int other) TA_LAMBDA { R::merge(part[v], part[other]); });
+      R::merge(total, part[0]);
     }
-    fold<V / 2>(part);
-    R::merge(total, part[0]);
   }
-  template <int N> TA_MEMBER void fold(typename R::Total* part) {
+  template <int N, class Merge> TA_MEMBER void fold(Merge merge) {
     if constexpr (N > 0) {
-      _Pragma("omp simd") for (int v = 0; v < N; ++v) R::merge(part[v], part[v + N]);
-      fold<N / 2>(part);
+      _Pragma("omp simd") for (int v = 0; v < N; ++v) merge(v, v + N);
+      fold<N / 2>(merge);
     }
   }
-  template <int TX> TA_MEMBER typename R::Total finish() { return total; }
+  template <int TX> TA_MEMBER typename R::Total finish() {
+    if constexpr (leafless<R>) {
+      fold<V / 2>([&](int v, int other) TA_LAMBDA { lane.merge(v, other); });
+      return lane.get(0);
+    } else return total;
+  }
 };
 template <class R, int V> struct ColumnAccumulator {
   LaneArray<R, V> lane;
@@ -594,13 +604,18 @@ template <class R, int V> struct ColumnAccumulator {
     }
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
-  TA_MEMBER void flush() {
+  TA_MEMBER void absorb() {
     _Pragma("omp simd") for (int v = 0; v < V; ++v) {
       R::absorb(total[v], lane.get(v));
       lane.reset(v);
     }
   }
-  template <int TX, int TY> TA_MEMBER void finish() {}
+  TA_MEMBER void flush() {
+    if (!leafless<R>) absorb();
+  }
+  template <int TX, int TY> TA_MEMBER void finish() {
+    if (leafless<R>) absorb();
+  }
   template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
                                                    idx count, int w) {
     for (int v = 0; v < w; ++v) total[v] = R::total();

@@ -31,7 +31,17 @@ using f32 = float;
 using f64 = double;
 enum class f16 : u16 {};   // scalars, not structs: a struct declared in a simd loop stops
 enum class bf16 : u16 {};  // its vectorisation
-template <class R> struct alignas(sizeof(R)) Complex { R re, im; };
+template <class R> struct alignas(sizeof(R)) Complex {
+    R re, im;
+#if !TA_DEVICE
+    // Part by part: loops that assign the whole do not vectorise.
+    inline __attribute__((always_inline)) Complex& operator=(const Complex& x) {
+        re = x.re;
+        im = x.im;
+        return *this;
+    }
+#endif
+};
 using c64 = Complex<f32>;
 using c128 = Complex<f64>;
 
