@@ -94,6 +94,8 @@ class Schedule:
         Rows and lanes of a block.
     splits : int
         Blocks that share a reduction.
+    streamed : bool
+        Whether the host stores results past the cache.
     phase : (int, linear form) or None
         Tiles are shifted along the lanes by the form modulo the number, to stand on whole lines.
     ragged : bool
@@ -119,6 +121,7 @@ class Schedule:
     row_tile: int = 1
     lane_tile: int = 1
     splits: int = 1
+    streamed: bool = False
     blocks: int = 1
     scratch_bytes: int = 0
     phase: tuple[int, Terms] | None = None

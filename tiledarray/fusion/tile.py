@@ -19,9 +19,13 @@ from tiledarray.fusion.windows import (
     map_width,
     phase,
 )
+from tiledarray.ops.op import Update
 
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
+STREAMED_CHUNK = 1 << 8  # lanes collected before they are stored
+STREAMED_BYTES = 1 << 24  # of results, from which on they are not expected to stay in the cache
+STREAMED_LANES = 1 << 9
 DEVICE_TILE = 1 << 12
 HELD_ELEMENTS = 32  # of a row, by one thread
 HELD_ELEMENT_BYTES = 128
@@ -291,6 +295,8 @@ def _tile_host(kernel: Kernel, target: Target) -> None:
         if side:
             schedule.width = schedule.lane_tile = schedule.row_tile = side
         else:
+            if lane >= STREAMED_LANES and _streamed(kernel):
+                schedule.streamed, schedule.width = True, STREAMED_CHUNK
             schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
     elif schedule.form == "row":
         schedule.width = 64 if lane >= 256 else 16
@@ -305,6 +311,13 @@ def _tile_host(kernel: Kernel, target: Target) -> None:
         blocks = max(1, rows * -(-lane // schedule.lane_tile))
         _split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
     _count_blocks(kernel)
+
+
+def _streamed(kernel: Kernel) -> bool:
+    """Whether results are stored past the cache: large ones that are not updates in place."""
+    stored = [store.access.value for store in kernel.stores]
+    return (sum(value.nbytes for value in stored) >= STREAMED_BYTES
+            and not any(isinstance(value.op, Update) for value in stored))
 
 
 def _column_widths(kernel: Kernel) -> tuple[int, ...]:

@@ -410,7 +410,7 @@ class Printer:
                 offset = self._chunk_offset(f"q{k}", store.access)
                 for u in self._copies(access=store.access):
                     name = f"{k}{self._suffix(u)}"
-                    self.put(f"auto y{name} = storing<{self.lanes}>(q{name} + {offset});")
+                    self._begin_storing(store, name, f"q{name} + {offset}")
         if self.schedule.quick:
             self.put("bool rare = false;")
             self.quick = True
@@ -424,6 +424,10 @@ class Printer:
             if store.access.strides[-1] == 1:
                 for u in self._copies(access=store.access):
                     self.put(f"{self._guard(u)}y{k}{self._suffix(u)}.flush(w);")
+
+    def _begin_storing(self, store: Store, name: str, place: str) -> None:
+        """Declare where the lanes of a chunk are stored."""
+        self.put(f"auto y{name} = storing<{self.lanes}>({place});")
 
     def _guard(self, u: int) -> str:
         """Condition under which row ``u`` of those computed together is stored."""

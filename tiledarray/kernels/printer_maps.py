@@ -6,7 +6,7 @@ On the device loads come as windows: the lines of memory that rows computed toge
 from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.plan import Kernel, Window
+from tiledarray.fusion.plan import Kernel, Store, Window
 from tiledarray.kernels.expression import ctype
 from tiledarray.kernels.layout import Slot
 from tiledarray.kernels.printer import Printer
@@ -27,7 +27,8 @@ class MapPrinter(Printer):
         for cell in self.kernel.cells:
             if self._is_inner(cell):
                 self.needed[cell].add(1)
-        call = "ragged_lanes" if self.schedule.ragged else "lanes"
+        call = ("ragged_lanes" if self.schedule.ragged
+                else "streamed_lanes" if self.schedule.streamed else "lanes")
         with self.block(f"{call}<TX, V, C>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
             if self.schedule.ragged:
                 self.put("enum { W = decltype(w)::value };")
@@ -35,6 +36,13 @@ class MapPrinter(Printer):
                 period = self.size("period", self.schedule.lane.period)
                 self.put(f"const auto at = joined_rows<{self.lanes}>(j, {period});")
             self._lane_body(1, guarded=False)
+
+    def _begin_storing(self, store: Store, name: str, place: str) -> None:
+        if not self.schedule.streamed:
+            super()._begin_storing(store, name, place)
+            return
+        self.put(f"alignas(64) {ctype(store.access.value.dtype)} b{name}[V];")
+        self.put(f"auto y{name} = collecting({place}, b{name});")
 
     # ---- turned tiles ------------------------------------------------------------------------
 

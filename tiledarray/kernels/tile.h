@@ -476,6 +476,7 @@ TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range
                                                               idx end, char* scratch) {           \
     for (idx block = begin; block < end; ++block)                                                 \
       NAME##_block(*static_cast<const ARGS*>(args), block, scratch);                              \
+    TA_STREAM_FENCE();                                                                            \
   }                                                                                               \
   static inline void NAME##_block(const ARGS& a, const idx ta_block, char* scratch)
 #define TA_BLOCKS(b) const idx b = ta_block;
@@ -505,6 +506,7 @@ template <class T> struct Storing {
   TA_MEMBER void flush(int) const {}
 };
 template <int N, class T> TA_FN Storing<T> storing(T* to) { return Storing<T>{to}; }
+#include "stream.h"
 
 #define TA_TILE(T, name, ROWS, LANES) T name[ROWS][LANES]
 #define TA_TURNED
@@ -517,6 +519,11 @@ TA_FN void turn(T (&tile)[ROWS][LANES], const T* from, Range rows, Range js, idx
 
 template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
   for (idx j = range.begin; j < range.end; j += V) body(j, min_idx(V, range.end - j));
+}
+template <int TX, int V, int C, class Body> TA_FN void streamed_lanes(Range range, Body body) {
+  idx j = range.begin;
+  for (; j + V <= range.end; j += V) body(j, Count<V>());
+  if (j < range.end) body(j, int(range.end - j));
 }
 template <int TX, int V, int U, class Body, class Flush>
 TA_FN void lanes(Range range, Body body, Flush flush) {
