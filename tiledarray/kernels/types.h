@@ -6,9 +6,9 @@
 #pragma once
 
 // g++ would move a const call that only one arm of a select needs into a branch, and the loop
-// around it would stay scalar.
+// around it would stay scalar; and it would make two loops of a select on a scalar, with branches.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
-#pragma GCC optimize("no-tree-sink")
+#pragma GCC optimize("no-tree-sink", "no-unswitch-loops")
 #endif
 
 #ifdef __CUDACC_RTC__
