@@ -1,0 +1,136 @@
+"""The host's own texts: streamed stores, vectorised complex loops and divisions, extreme places."""
+
+import re
+import subprocess
+from collections import OrderedDict
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tiledarray as np
+from tests.plans import planned
+from tiledarray import config, evaluation, execution
+from tiledarray.fusion import tile
+from tiledarray.kernels import host
+from tiledarray.kernels.program import print_kernel
+from tiledarray.ops.op import Update
+from tiledarray.recorder import local
+
+pytestmark = pytest.mark.skipif(host.available() is not None, reason="needs a C++ compiler")
+EDGES = [0, 1, -1, 2, -2, 7, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63)]
+
+WORDS = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1))
+SHIFTS = st.integers(0, 62)
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    """Nothing pending from elsewhere; kernels are waited for."""
+    local.recorder.reset()
+    with config.override(compile="wait"):
+        yield
+    local.recorder.reset()
+
+
+@pytest.fixture
+def streaming(monkeypatch):
+    """Everything that a map stores is streamed; nothing has been planned before."""
+    monkeypatch.setattr(tile, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(tile, "STREAMED_LANES", 1)
+    monkeypatch.setattr(evaluation, "_executables", OrderedDict())
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("shape", [(1,), (63,), (3001,), (5, 257), (7, 1000), (40, 3, 131)])
+def test_streamed_stores_equal_numpy(streaming, shape, dtype):
+    """Rows that begin anywhere in a line, chunks that are not full."""
+    x = (numpy.arange(numpy.prod(shape)) % 91).reshape(shape).astype(dtype)
+    ours = np.asarray(x)
+    result = np.where(ours[..., ::-1] == ours, ours, ours[..., ::-1])
+    assert planned(result).kernels[0].schedule.streamed
+    expected = numpy.where(x[..., ::-1] == x, x, x[..., ::-1])
+    numpy.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_large_results_are_streamed_and_updates_are_not():
+    side = 2048  # 32 MiB of float64
+    x = np.asarray(numpy.ones((side, side)))
+    assert planned(x + 1).kernels[0].schedule.streamed
+    assert not planned(x[:64] + 1).kernels[0].schedule.streamed
+    assert not planned((x + 1).sum()).kernels[0].schedule.streamed
+    x[1:-1, 1:-1] *= 2.0
+    updates = [kernel for kernel in planned(x).kernels
+               if any(isinstance(store.sink.value.op, Update) for store in kernel.stores)]
+    assert updates
+    assert not any(kernel.schedule.streamed for kernel in updates)
+
+
+@pytest.mark.parametrize("line", [
+    "np.abs(z)", "z * z", "np.exp(z)", "z / (z + 1)",
+    "i // i[::-1]", "i // 7", "i % i[::-1]", "i % 7",
+])  # fmt: skip
+def test_lanes_vectorise(line, tmp_path):
+    """Complex numbers and 64-bit divisions included."""
+    if "i" in line and "avx512dq" not in host._processor():
+        pytest.skip("64-bit integers become floats one by one on this processor")
+    if host.compiler().clang:
+        pytest.skip("reads the notes of g++")
+    z = np.asarray(numpy.ones(2**12, complex))
+    i = np.asarray(numpy.ones(2**12, int))
+    kernel = planned(eval(line, {"np": np, "z": z, "i": i})).kernels[0]
+    source = execution.source_of(kernel, print_kernel(kernel, device=False))
+    (tmp_path / "kernel.cpp").write_text(source)
+    command = [*host.compiler().command, *host.flags(), "-iquote", str(host._FOLDER),
+               str(tmp_path / "kernel.cpp"), "-o", str(tmp_path / "kernel.so"), "-fopt-info-vec"]
+    notes = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    assert re.search(r"kernel\.cpp:.*loop vectorized", notes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(WORDS, WORDS, SHIFTS, SHIFTS), min_size=1, max_size=200))
+def test_divisions_of_int64_equal_numpys(pairs):
+    x = numpy.array([a >> k for a, _, k, _ in pairs])
+    y = numpy.array([b >> k for _, b, _, k in pairs])
+    near = numpy.where(numpy.arange(len(x)) % 2, x, x * y - 1)
+    for values in (x, near):
+        ours, by = np.asarray(values), np.asarray(y)
+        with numpy.errstate(all="ignore"):
+            for function in (numpy.floor_divide, numpy.remainder, numpy.fmod):
+                numpy.testing.assert_array_equal(
+                    getattr(np, function.__name__)(ours, by).numpy(), function(values, y))
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "i4", "i8", "f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("shape", [(1,), (5000,), (3, 700), (700, 3), (130, 200)])
+@pytest.mark.parametrize("worst", [False, True])
+def test_places_of_extremes_are_numpys(shape, dtype, worst):
+    """The first of equal ones; also where every element is the worst there is."""
+    random = numpy.random.default_rng(0)
+    x = random.integers(0, 2 if dtype == "?" else 40, shape).astype(dtype)
+    for name in ("argmax", "argmin"):
+        if worst:
+            x = numpy.full(shape, _worst(x.dtype, name))
+        for axis in (None, 0, -1):
+            expected = getattr(numpy, name)(x, axis=axis)
+            numpy.testing.assert_array_equal(getattr(np, name)(np.asarray(x), axis=axis), expected)
+
+
+def _worst(dtype, name):
+    """The element that every other is ahead of."""
+    if dtype.kind == "b":
+        return name == "argmin"
+    if dtype.kind in "iu":
+        limits = numpy.iinfo(dtype)
+        return dtype.type(limits.min if name == "argmax" else limits.max)
+    size = -numpy.inf if name == "argmax" else numpy.inf
+    return dtype.type(complex(size, size) if dtype.kind == "c" else size)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("place", [0, 1, 63, 64, 4095, 4096, 4999])
+def test_the_first_nan_is_most_extreme(place, dtype):
+    x = numpy.linspace(-1, 1, 5000).astype(dtype)
+    x[place] = x[4999] = numpy.nan
+    assert int(np.argmax(np.asarray(x))) == place == int(np.argmin(np.asarray(x)))
