@@ -33,7 +33,7 @@ enum class f16 : u16 {};   // scalars, not structs: a struct declared in a simd 
 enum class bf16 : u16 {};  // its vectorisation
 template <class R> struct alignas(sizeof(R)) Complex {
     R re, im;
-#if !TA_DEVICE
+#ifndef __CUDACC__
     // Part by part: loops that assign the whole do not vectorise.
     inline __attribute__((always_inline)) Complex& operator=(const Complex& x) {
         re = x.re;
