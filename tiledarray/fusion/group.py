@@ -222,7 +222,7 @@ class Grouper:
 
     def _home(self, value: Value, group: Group) -> Group | None:
         """An earlier kernel that has the value in hand, where reading it back is less work."""
-        if self.reads[value] < 2 or not value.shape:
+        if self.reads[value] < 2 * value.size or not value.shape:
             return None
         for home in self.homes[value]:
             if (home is not group and self._place_in(value, home) is not None
@@ -256,7 +256,7 @@ class Grouper:
                 raise Refusal(f"kernel {number}, which it needs, needs this kernel")
         passes = max([group.phases, *(_last_phase(s, group) for s in [*group.sinks, sink])])
         if passes > 1 and group.sinks:
-            reason = self.target.refuse_row(group.shape, group.reduced, group.cells)
+            reason = self.target.refuse_passes(group.shape, group.reduced, group.cells)
             if reason:
                 raise Refusal(reason)
         group.phases = passes
@@ -575,13 +575,16 @@ def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
 
 
 def reads_below(values: list[Value], stored: set[Value]) -> dict[Value, int]:
-    """How many stored arrays it takes to compute a virtual value again (at most)."""
+    """How many stored elements it takes to compute a virtual value again (at most)."""
     reads: dict[Value, int] = {}
     for value in values:
         if value in stored or not isinstance(value.op, (Elementwise, AxisView)):
-            reads[value] = int(bool(value.shape) and not isinstance(value.op, Source))
-        else:
-            reads[value] = min(10**6, sum(reads[arg] for arg in elementwise_args(value)))
+            reads[value] = value.size if value.shape and not isinstance(value.op, Source) else 0
+            continue
+        below = sum(reads[arg] for arg in elementwise_args(value))
+        if isinstance(value.op, AxisView) and value.size < value.args[0].size:
+            below = below * value.size // value.args[0].size
+        reads[value] = min(1 << 62, below)
     return reads
 
 

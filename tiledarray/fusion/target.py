@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +13,8 @@ from tiledarray.fusion.ir import Cell
 HOST_ROW_BYTES = 1 << 20
 DEVICE_ROW_ELEMENTS = 16384
 DEVICE_ROW_BYTES = 1 << 19  # of rows that each pass reads again, from the L2 cache mostly
+DEVICE_COLUMN_BYTES = 512  # of a step, read by one block
+DEVICE_COLUMN_BLOCKS = 2  # for each multiprocessor, to keep memory busy
 
 # Nominal rates: a copy and the arithmetic of each multiprocessor or thread (an H200's 132 copy
 # 4.3 TB/s); a launch is what two kernels cost beyond one.
@@ -67,24 +70,41 @@ class Target:
             return length <= DEVICE_ROW_ELEMENTS
         return length * itemsize <= HOST_ROW_BYTES
 
-    def refuse_row(
+    def refuse_passes(
         self, shape: tuple[int, ...], reduced: frozenset[int], cells: Iterable[Cell]
     ) -> str | None:
-        """Say why passes over rows of this domain cannot share a kernel, if they cannot."""
+        """Say why several passes over this domain cannot share a kernel, if they cannot."""
         length = prod(shape[axis] for axis in reduced if axis >= 0)
+        kept = prod(shape) // max(length, 1)
         loads = [cell for cell in cells if cell.kind == "load" and cell.axes & reduced]
-        if self.kind == "cuda":
-            width = max(1, sum(cell.dtype.itemsize for cell in loads if cell.axes - reduced))
-            rows = prod(shape) // max(length, 1)
-            longest = DEVICE_ROW_ELEMENTS
-            if rows >= 2 * self.workers and len(shape) - 1 in reduced:
-                longest = max(longest, DEVICE_ROW_BYTES // width)
-            if length > longest:
-                return (f"a row of {length} elements is too long for one block of threads "
-                        f"(at most {longest} where there are {rows} rows)")
+        if self.kind == "cpu":
+            width = max(1, sum(cell.dtype.itemsize for cell in loads))
+            if length * width > HOST_ROW_BYTES:
+                return (f"a row of {length * width} bytes does not stay in a core's cache "
+                        f"(at most {HOST_ROW_BYTES})")
             return None
-        width = max(1, sum(cell.dtype.itemsize for cell in loads))
-        if length * width > HOST_ROW_BYTES:
-            return (f"a row of {length * width} bytes does not stay in a core's cache "
-                    f"(at most {HOST_ROW_BYTES})")
-        return None
+        lane = max((axis for axis, n in enumerate(shape) if n != 1), default=0)
+        width = max(1, sum(cell.dtype.itemsize for cell in loads if cell.axes - reduced))
+        if lane in reduced:
+            return self._refuse_rows(length, kept, width)
+        widest = max((cell.dtype.itemsize for cell in loads), default=1)
+        return self._refuse_columns(length, kept, width, widest)
+
+    def _refuse_rows(self, length: int, rows: int, width: int) -> str | None:
+        longest = DEVICE_ROW_ELEMENTS
+        if rows >= 2 * self.workers:
+            longest = max(longest, DEVICE_ROW_BYTES // width)
+        if length <= longest:
+            return None
+        return (f"a row of {length} elements is too long for one block of threads "
+                f"(at most {longest} where there are {rows} rows)")
+
+    def _refuse_columns(self, length: int, columns: int, width: int, widest: int) -> str | None:
+        """Say whether blocks that share the columns of one pass would save more than they cost."""
+        blocks = columns * widest / DEVICE_COLUMN_BYTES
+        wanted = DEVICE_COLUMN_BLOCKS * self.workers
+        seconds = length * columns * width / self.bytes_per_second
+        if blocks >= wanted or seconds * (wanted / blocks - 1) < 2 * self.launch_seconds:
+            return None
+        return (f"{columns} columns of {length} elements give work to {math.ceil(blocks)} blocks "
+                f"of threads, and the device takes {wanted}")

@@ -333,8 +333,7 @@ def _column_widths(kernel: Kernel) -> tuple[int, ...]:
 def _split(kernel: Kernel, piece: int, most: int) -> None:
     """Share a long reduction between at most ``most`` blocks, each with at least ``piece``."""
     schedule = kernel.schedule
-    full = any(store.sink.level == "full" for store in kernel.stores)
-    if kernel.group.phases != 1 or (full and schedule.form == "column"):
+    if kernel.group.phases != 1:
         return
     axis = _split_axis(schedule)
     rest = prod(a.size for a in schedule.axes if a.reduced and a is not axis)
