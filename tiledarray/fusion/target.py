@@ -11,6 +11,7 @@ from typing import Literal
 from tiledarray.fusion.ir import Cell
 
 HOST_ROW_BYTES = 1 << 20
+HOST_COLUMNS = 1024  # that a thread walks over side by side
 DEVICE_ROW_ELEMENTS = 16384
 DEVICE_ROW_BYTES = 1 << 19  # of rows that each pass reads again, from the L2 cache mostly
 DEVICE_COLUMN_BYTES = 512  # of a step, read by one block
@@ -64,6 +65,11 @@ class Target:
         """What a launch costs beyond the work in it."""
         return DEVICE_LAUNCH_SECONDS if self.kind == "cuda" else HOST_LAUNCH_SECONDS
 
+    @property
+    def bound_by_memory(self) -> bool:
+        """Whether a kernel that takes an exponential of every element still waits for memory."""
+        return self.kind == "cuda"
+
     def holds_row(self, length: int, itemsize: int) -> bool:
         """Whether a row of that many elements stays on chip between passes."""
         if self.kind == "cuda":
@@ -76,16 +82,12 @@ class Target:
         """Say why several passes over this domain cannot share a kernel, if they cannot."""
         length = prod(shape[axis] for axis in reduced if axis >= 0)
         kept = prod(shape) // max(length, 1)
+        lanes = prod(shape[max(reduced) + 1:])
         loads = [cell for cell in cells if cell.kind == "load" and cell.axes & reduced]
         if self.kind == "cpu":
-            width = max(1, sum(cell.dtype.itemsize for cell in loads))
-            if length * width > HOST_ROW_BYTES:
-                return (f"a row of {length * width} bytes does not stay in a core's cache "
-                        f"(at most {HOST_ROW_BYTES})")
-            return None
-        lane = max((axis for axis, n in enumerate(shape) if n != 1), default=0)
+            return _refuse_walk(length, lanes, sum(cell.dtype.itemsize for cell in loads))
         width = max(1, sum(cell.dtype.itemsize for cell in loads if cell.axes - reduced))
-        if lane in reduced:
+        if lanes == 1:
             return self._refuse_rows(length, kept, width)
         widest = max((cell.dtype.itemsize for cell in loads), default=1)
         return self._refuse_columns(length, kept, width, widest)
@@ -108,3 +110,13 @@ class Target:
             return None
         return (f"{columns} columns of {length} elements give work to {math.ceil(blocks)} blocks "
                 f"of threads, and the device takes {wanted}")
+
+
+def _refuse_walk(length: int, lanes: int, width: int) -> str | None:
+    """Say whether what a thread walks over in every pass is too much for its core's cache."""
+    columns = min(lanes, HOST_COLUMNS)
+    if columns * length * width <= HOST_ROW_BYTES:
+        return None
+    rows = f"a row of {length * width} bytes does" if lanes == 1 else (
+        f"{columns} columns of {length * width} bytes do")
+    return f"{rows} not stay in a core's cache (at most {HOST_ROW_BYTES})"

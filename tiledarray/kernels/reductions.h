@@ -303,4 +303,51 @@ template <class T, int V> struct LaneArray<Deviation<T>, V> {
   TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], counted(v)}; }
 };
 
+// Sum of exp(x - top), top being the greatest of all x: where a greater one comes, what was summed
+// is scaled down (M. Milakov and N. Gimelshein, 2018).  Starting from a finite top, x of -infinity
+// add nothing; if there is nothing else, or an infinite top, NumPy subtracts infinity from itself.
+template <class T> struct Exponentials {
+  struct Lane {
+    T top, sum;
+  };
+  struct Total {
+    T top;
+    f64 sum;
+  };
+  TA_MEMBER static T bottom() {
+    if constexpr (sizeof(T) == 4) return -0x1.fffffep127f;
+    else return -0x1.fffffffffffffp1023;
+  }
+  TA_MEMBER static Lane lane() { return Lane{bottom(), T(0)}; }
+  TA_MEMBER static Total total() { return Total{bottom(), 0.0}; }
+  TA_MEMBER static void add(T& top, T& sum, T x) {
+    const T gap = x - top, power = m_exp(-m_abs(gap));
+    sum = gap > T(0) ? sum * power + T(1) : sum + power;
+    top = gap > T(0) ? x : top;
+  }
+  TA_MEMBER static void add(Lane& lane, const T& x, idx) { add(lane.top, lane.sum, x); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+    merge(total, Total{lane.top, f64(lane.sum)});
+  }
+  TA_MEMBER static void merge(Total& total, const Total& other) {
+    const f64 gap = f64(other.top) - f64(total.top), power = m_exp(-m_abs(gap));
+    total.sum = gap > 0.0 ? total.sum * power + other.sum : total.sum + other.sum * power;
+    total.top = gap > 0.0 ? other.top : total.top;
+  }
+  template <class R> TA_MEMBER static R value(const Total& total) {
+    const f64 nothing = f64(total.top) - f64(total.top);
+    return cast<R>(total.sum == 0.0 ? nothing / total.sum : total.sum + nothing);
+  }
+};
+template <class T, int V> struct LaneArray<Exponentials<T>, V> {
+  using R = Exponentials<T>;
+  T top[V], sum[V];
+  TA_MEMBER void reset(int v) {
+    top[v] = R::bottom();
+    sum[v] = T(0);
+  }
+  TA_MEMBER void add(int v, const T& x, idx) { R::add(top[v], sum[v], x); }
+  TA_MEMBER typename R::Lane get(int v) const { return {top[v], sum[v]}; }
+};
+
 enum { LEAF = 64 };  // chunks a lane sums before it is merged into the total

@@ -55,3 +55,13 @@ def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
     centred *= centred
     total = xp.sum(centred, axis=axes)
     return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
+
+
+def _exponentials(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axes, _ = attrs
+    powers = xp.exp(array - xp.max(array, axis=axes, keepdims=True))
+    return xp.asarray(xp.sum(powers, axis=axes)).astype(dtype, copy=False).reshape(shape)
+
+
+# Sum of exp(x - max(x)), the maximum carried along (Milakov and Gimelshein 2018).
+exponentials = Reduction("exponentials", _exponentials, "Exponentials")
