@@ -252,6 +252,16 @@ def softmax_of_columns():
     return softmax(matrix(), axis=0)
 
 
+@case
+def softmax_of_tall_columns():
+    return [softmax(matrix(dtype, rows=20_000, columns=64), axis=0) for dtype in "fd"]
+
+
+@case
+def softmax_of_very_long_rows():
+    return softmax(matrix("f4", rows=3, columns=50_000))
+
+
 def layer_norm(x):
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)

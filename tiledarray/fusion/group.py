@@ -541,14 +541,12 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
     stored |= {
         value.args[0] for value in values
         if isinstance(value.op, Update) and value.args[0].op is full
-        and not (is_straight(value) and users[value.args[0]] == [value])
-    }
+        and not (is_straight(value) and users[value.args[0]] == [value])}
     return stored | {
         value for value in values
         if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
         and ((cost[value] >= EXPENSIVE and _computed_often(value, users))
-             or _spread_far(value, users))
-    }
+             or _spread_far(value, users))}
 
 
 def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:
@@ -563,9 +561,8 @@ def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:
 def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
     readers = users[value]
     if len(readers) > 1 and any(isinstance(user.op, AxisView) for user in readers):
-        return prod(value.shape) > 1 and any(
-            isinstance(user.op, AxisView) and not _is_placement(user) for user in readers
-        )
+        return value.size > 1 and any(
+            isinstance(user.op, AxisView) and not _is_placement(user) for user in readers)
     for user in readers:
         largest = max([user, *users[user]] if isinstance(user.op, AxisView) else [user],
                       key=lambda v: v.size)
@@ -580,11 +577,10 @@ def reads_below(values: list[Value], stored: set[Value]) -> dict[Value, int]:
     for value in values:
         if value in stored or not isinstance(value.op, (Elementwise, AxisView)):
             reads[value] = value.size if value.shape and not isinstance(value.op, Source) else 0
-            continue
-        below = sum(reads[arg] for arg in elementwise_args(value))
-        if isinstance(value.op, AxisView) and value.size < value.args[0].size:
-            below = below * value.size // value.args[0].size
-        reads[value] = min(1 << 62, below)
+        else:  # a view may need a part of what its input needs
+            reads[value] = min(1 << 62, sum(
+                reads[arg] * min(arg.size, value.size) // max(arg.size, 1)
+                for arg in elementwise_args(value)))
     return reads
 
 
