@@ -49,7 +49,7 @@ def test_tall_columns_are_split_on_a_device(name, shape, dtype):
     assert any("columns of" in refusal for refusal in plan.refusals)
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (100, 100), (50, 4096), (64, 1 << 17)])
+@pytest.mark.parametrize("shape", [(64, 64), (100, 100), (200, 8), (50, 4096), (64, 1 << 17)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_short_or_many_columns_stay_in_one_kernel(name, shape):
     x = zeros(shape)
@@ -58,6 +58,12 @@ def test_short_or_many_columns_stay_in_one_kernel(name, shape):
     assert kinds(plan) == ["column"]
     assert moved(plan) == nbytes(x, y)
     assert plan.kernels[0].schedule.splits == 1
+
+
+@pytest.mark.parametrize("target", [HOST, DEVICE])
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 5), (1, 1)])
+def test_arrays_of_no_or_one_row_are_planned(shape, target):
+    assert planned(PROGRAMS["share"](np, zeros(shape)), target=target).steps
 
 
 def test_the_refusal_says_how_many_blocks_would_have_work():

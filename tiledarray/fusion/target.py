@@ -14,7 +14,8 @@ HOST_ROW_BYTES = 1 << 20
 HOST_COLUMNS = 1024  # that a thread walks over side by side
 DEVICE_ROW_ELEMENTS = 16384
 DEVICE_ROW_BYTES = 1 << 19  # of rows that each pass reads again, from the L2 cache mostly
-DEVICE_COLUMN_BYTES = 512  # of a step, read by one block
+DEVICE_COLUMN_BYTES = 512  # of a step, read by one block of threads
+DEVICE_COLUMN_LEAST = 128  # where fewer columns still leave it as many steps to read
 DEVICE_COLUMN_BLOCKS = 2  # for each multiprocessor, to keep memory busy
 
 # Nominal rates: a copy and the arithmetic of each multiprocessor or thread (an H200's 132 copy
@@ -103,10 +104,10 @@ class Target:
 
     def _refuse_columns(self, length: int, columns: int, width: int, widest: int) -> str | None:
         """Say whether blocks that share the columns of one pass would save more than they cost."""
-        blocks = columns * widest / DEVICE_COLUMN_BYTES
+        blocks = max(columns * widest, DEVICE_COLUMN_LEAST) / DEVICE_COLUMN_BYTES
         wanted = DEVICE_COLUMN_BLOCKS * self.workers
         seconds = length * columns * width / self.bytes_per_second
-        if blocks >= wanted or seconds * (wanted / blocks - 1) < 2 * self.launch_seconds:
+        if seconds * (wanted / blocks - 1) < 2 * self.launch_seconds:  # a launch, and the merge
             return None
         return (f"{columns} columns of {length} elements give work to {math.ceil(blocks)} blocks "
                 f"of threads, and the device takes {wanted}")
