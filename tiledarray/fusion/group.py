@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Literal
 
 from tiledarray.fusion.ir import (
