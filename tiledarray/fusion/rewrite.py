@@ -223,9 +223,10 @@ def maximum_carried_along(builder, op, attrs, args, shape, dtype):
     return builder.make(reduction.exponentials, attrs, (x,), shape, dtype)
 
 
-def _less_own_maximum(value: Value, axes: tuple[int, ...]) -> Value | None:
+def _less_own_maximum(value: Any, axes: tuple[int, ...]) -> Value | None:
     """The array of which this is the difference from its own maximum along the axes, if it is."""
-    if value.op is not arithmetic.subtract or not all(isinstance(x, Value) for x in value.args):
+    if not isinstance(value, Value) or value.op is not arithmetic.subtract or not all(
+            isinstance(x, Value) for x in value.args):
         return None
     x, top = value.args
     kept = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
