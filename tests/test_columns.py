@@ -61,7 +61,7 @@ def test_short_or_many_columns_stay_in_one_kernel(name, shape):
 
 
 @pytest.mark.parametrize("target", [HOST, DEVICE])
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 5), (1, 1)])
+@pytest.mark.parametrize("shape", [(0, 5), (1, 5), (1, 3000)])
 def test_arrays_of_no_or_one_row_are_planned(shape, target):
     assert planned(PROGRAMS["share"](np, zeros(shape)), target=target).steps
 
