@@ -1,0 +1,429 @@
+// Tile primitives of the device: a block of TX x TY threads works on a tile; included by tile.h.
+#ifdef TA_BLOCKS_RESIDENT
+#define TA_BOUNDS __launch_bounds__(TX* TY, TA_BLOCKS_RESIDENT)
+#elif defined(TA_RESIDENT)
+#define TA_BOUNDS __launch_bounds__(TX* TY, TA_RESIDENT)
+#else
+#define TA_BOUNDS __launch_bounds__(TX* TY)
+#endif
+#define TA_KERNEL(NAME, ARGS) \
+  extern "C" __global__ void TA_BOUNDS NAME(const __grid_constant__ ARGS a)
+#define TA_BLOCKS(b) \
+  const idx b = blockIdx.x; \
+  TA_THREADS
+#define TA_THREADS \
+  const int tx = TY == 1 ? threadIdx.x : threadIdx.x % TX, ty = TY == 1 ? 0 : threadIdx.x / TX; \
+  (void)tx; (void)ty;
+#define TA_LAMBDA
+#define TA_EACH(v, w) _Pragma("unroll") for (int v = 0; v < V; ++v) if (v < w)
+#define TA_ROWS(row, range) for (idx row = range.begin + ty; row < range.end; row += TY)
+#define TA_ONCE if (tx == 0)
+#define TA_FIRST if (ty == 0)
+#define TA_SCRATCH
+#define TA_HELD(T, name, length) T name[C * V]
+#define TA_SLOT(j, c, v) ((c) * V + (v))
+#define TA_STAGED_ROW(T, name, offset) const Staged<T, V> name(offset, ty * (C * TX * V))
+#define TA_STAGED_STEPS(T, name, offset) const Staged<T, V> name(offset, threadIdx.x * V)
+
+template <class T, int N> struct alignas(sizeof(T) * N) Vector {
+  T at[N];
+};
+template <class T, int N> struct Loaded {
+  Vector<T, N> data;
+  TA_MEMBER const T& operator[](int v) const { return data.at[v]; }
+};
+template <int N, class T> TA_FN Loaded<T, N> load(const T* from) {
+  return Loaded<T, N>{*reinterpret_cast<const Vector<T, N>*>(from)};
+}
+
+// Memory that nothing writes while the kernel runs: its loads may go ahead of any store.
+template <int BYTES> struct Word;
+template <> struct Word<1> { using type = unsigned char; };
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<4> { using type = unsigned int; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<16> { using type = uint4; };
+template <class T> TA_FN T fetched(const void* from) {
+  return __builtin_bit_cast(T, __ldg(static_cast<const typename Word<sizeof(T)>::type*>(from)));
+}
+template <class T> struct Constant {
+  const T* at;
+  TA_MEMBER Constant(const T* at) : at(at) {}
+  TA_MEMBER Constant operator+(idx offset) const { return at + offset; }
+  TA_MEMBER T operator[](idx offset) const { return fetched<T>(at + offset); }
+};
+template <int N, class T> TA_FN Loaded<T, N> load(Constant<T> from) {
+  return Loaded<T, N>{fetched<Vector<T, N>>(from.at)};
+}
+
+template <int N, class From> TA_FN auto load(From from, int count) -> decltype(load<N>(from)) {
+  decltype(load<N>(from)) loaded;
+  if (count == N) loaded = load<N>(from);
+  return loaded;
+}
+// Lanes LO to N + HI of a line, where lane 0 is aligned: in vectors but for the ends.
+template <class T, int N, int LO, int HI> struct Window {
+  T at[N + HI - LO];
+  TA_MEMBER T operator[](int v) const { return at[v - LO]; }
+};
+template <int N, int LO, int HI, class T, class From> TA_FN Window<T, N, LO, HI> windowed(From from) {
+  enum { FIRST = (LO < 0 ? LO - N + 1 : LO) / N * N, END = N + HI };
+  Window<T, N, LO, HI> window;
+  _Pragma("unroll") for (int k = FIRST; k < END; k += N) {
+    if (k >= LO && k + N <= END) {
+      const auto vector = load<N>(from + k);
+      _Pragma("unroll") for (int v = 0; v < N; ++v) window.at[k + v - LO] = vector[v];
+    } else {
+      _Pragma("unroll") for (int v = 0; v < N; ++v)
+        if (k + v >= LO && k + v < END) window.at[k + v - LO] = from[k + v];
+    }
+  }
+  return window;
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(Constant<T> from) {
+  return windowed<N, LO, HI, T>(from);
+}
+template <int N, int LO, int HI, class T> TA_FN auto window(const T* from) {
+  return windowed<N, LO, HI, T>(from);
+}
+template <class T, int N> struct Storing {
+  T* to;
+  Vector<T, N> data;
+  TA_MEMBER T& operator[](int v) { return data.at[v]; }
+  TA_MEMBER void flush(int count) {
+    if (count == N) *reinterpret_cast<Vector<T, N>*>(to) = data;
+  }
+};
+template <int N, class T> TA_FN Storing<T, N> storing(T* to) { return Storing<T, N>{to}; }
+
+// body(j, w) for every chunk of V lanes; V divides the range when it is not 1.  A range has C
+// chunks a thread, or less at the end.
+template <int TX, int V, int C, class Body> TA_FN void lanes(Range range, Body body) {
+  const idx first = range.begin + idx(threadIdx.x % TX) * V;
+  if (C > 1 && first + (C - 1) * TX * V < range.end) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
+  } else {
+    _Pragma("unroll 1") for (idx j = first; j < range.end; j += TX * V) body(j, Count<V>());
+  }
+}
+// The same where a row may begin before 0 or end within a chunk: lanes that are no whole chunk go
+// to a thread each.
+template <int TX, int V, int C, class Body> TA_FN void ragged_lanes(Range range, Body body) {
+  const idx first = range.begin + idx(threadIdx.x % TX) * V;
+  if (C > 1 && first >= 0 && first + ((C - 1) * TX + 1) * V <= range.end) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c) body(first + c * (TX * V), Count<V>());
+  } else {
+    _Pragma("unroll 1") for (int c = 0; c < C; ++c) {
+      const idx j = first + c * (TX * V);
+      if (j >= 0 && j + V <= range.end) body(j, Count<V>());
+    }
+  }
+  if (V == 1) return;
+  const idx begin = max_idx(range.begin, 0);
+  const idx from = min_idx(range.begin + (begin - range.begin + V - 1) / V * V, range.end);
+  const idx to = max_idx(range.begin + (range.end - range.begin) / V * V, from);
+  const idx ahead = from - begin, loose = ahead + range.end - to;
+  _Pragma("unroll 1") for (idx k = threadIdx.x % TX; k < loose; k += TX)
+    body(k < ahead ? begin + k : to + k - ahead, Count<1>());
+}
+// N lanes from lane j of short rows that are joined: the row of each, and its place there.
+template <int N> struct JoinedRows {
+  idx row[N], place[N];
+};
+template <int N> TA_FN JoinedRows<N> joined_rows(idx j, idx period) {
+  JoinedRows<N> at;
+  idx row = j / period, place = j - row * period;
+  _Pragma("unroll") for (int v = 0; v < N; ++v) {
+    at.row[v] = row;
+    at.place[v] = place;
+    const bool last = ++place == period;
+    row += last;
+    place = last ? 0 : place;
+  }
+  return at;
+}
+// A block's tile of an array that runs along the rows in memory: copied as it lies, read along
+// the lanes once every thread has come to TA_TURNED.
+#define TA_TILE(T, name, ROWS, LANES) __shared__ T name[ROWS][LANES + 1]
+#define TA_TURNED __syncthreads();
+template <int TX, int TY, class T, int ROWS, int PITCH, class From>
+TA_FN void turn(T (&tile)[ROWS][PITCH], From from, Range rows, Range js, idx stride) {
+  const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+  const int height = rows.end - rows.begin, width = js.end - js.begin;
+  From at = from + (js.begin + ty) * stride + (rows.begin + tx);
+  if (height == ROWS && width == PITCH - 1) {  // no guards: all loads are under way at once
+    _Pragma("unroll") for (int lane = 0; lane < PITCH - 1; lane += TY)
+      _Pragma("unroll") for (int row = 0; row < ROWS; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
+  } else {
+    _Pragma("unroll 1") for (int lane = 0; lane < width - ty; lane += TY)
+      _Pragma("unroll 1") for (int row = 0; row < height - tx; row += TX)
+        tile[row + tx][lane + ty] = at[lane * stride + row];
+  }
+}
+// U chunks side by side, so that as many loads are under way.
+template <int TX, int V, int U, class Body, class Flush>
+TA_FN void lanes(Range range, Body body, Flush flush) {
+  int chunks = 0;
+  idx j = range.begin + idx(threadIdx.x % TX) * V;
+  _Pragma("unroll 1") for (; j + (U - 1) * TX * V < range.end; j += U * TX * V) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(j + u * (TX * V), Count<V>());
+    chunks += U;
+    if (chunks == LEAF) {
+      flush();
+      chunks = 0;
+    }
+  }
+  if (U > 1) {
+    _Pragma("unroll 1") for (; j < range.end; j += TX * V) body(j, Count<V>());
+  }
+  flush();
+}
+// The row is held in registers: C chunks a thread, each at a compile-time place.
+template <int TX, int V, int C, class Body, class Flush>
+TA_FN void held_lanes(Range range, Body body, Flush flush) {
+  _Pragma("unroll") for (int c = 0; c < C; ++c) {
+    const idx j = range.begin + idx(c * TX + threadIdx.x % TX) * V;
+    body(j, j < range.end ? V : 0, c);
+  }
+  flush();
+}
+// Every thread takes part, with w == 0 past the end (the body holds barriers).
+template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) {
+  const idx j = range.begin + idx(threadIdx.x % TX) * V;
+  body(j, j < range.end ? V : 0);
+}
+template <int TX, int TY, int U, class Body, class Flush>
+TA_FN void steps(Range range, Body body, Flush flush) {
+  int count = 0;
+  idx k = range.begin + threadIdx.x / TX;
+  _Pragma("unroll 1") for (; k + (U - 1) * TY < range.end; k += U * TY) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + u * TY);
+    count += U;
+    if (count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  if (U > 1) {
+    _Pragma("unroll 1") for (; k < range.end; k += TY) body(k);
+  }
+  flush();
+}
+
+// Copies that go on while the thread works: from memory into shared memory, where a thread reads
+// only what it asked for itself.  So no register holds what is under way, and no barrier is needed.
+// Places are aligned as memory is: a sector that lay across two would be read twice from L2.
+struct alignas(128) Line {
+  char bytes[128];
+};
+extern __shared__ Line shared_memory[];
+template <int BYTES> TA_FN void copy_async(void* to, const void* from) {
+  const unsigned place = unsigned(__cvta_generic_to_shared(to));
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES)
+                 : "memory");
+}
+TA_FN void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+TA_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> TA_FN void await_copies_before() {  // all but those of the last LATER commits
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
+template <class T, int V> struct Staged {  // chunks of an array, each at a place
+  T* places;
+  TA_MEMBER Staged(int offset, int first)
+      : places(reinterpret_cast<T*>(reinterpret_cast<char*>(shared_memory) + offset) + first) {}
+  TA_MEMBER void fetch(idx place, Constant<T> from, int count) const {
+    if (count == V) copy_async<sizeof(T) * V>(places + place, from.at);
+  }
+  template <class From> TA_MEMBER Loaded<T, V> load(idx place, From) const {
+    return ::load<V>(const_cast<const T*>(places) + place);
+  }
+};
+// body(k, place) for every TY-th step, S - 1 steps after fetch(k, place) has asked for its chunk.
+template <int TX, int TY, int V, int S, class Fetch, class Body, class Flush>
+TA_FN void staged_steps(Range range, Fetch fetch, Body body, Flush flush) {
+  enum { TURN = TX * TY * V };
+  idx k = range.begin + (TY == 1 ? 0 : threadIdx.x / TX), ahead = k;
+  _Pragma("unroll") for (int turn = 0; turn < S - 1; ++turn, ahead += TY) {
+    if (ahead < range.end) fetch(ahead, turn * TURN);
+    commit_copies();
+  }
+  int turn = 0, count = 0;
+  _Pragma("unroll 1") for (; k < range.end; k += TY, ahead += TY) {
+    if (ahead < range.end) fetch(ahead, turn == 0 ? (S - 1) * TURN : (turn - 1) * TURN);
+    commit_copies();
+    await_copies_before<S - 1>();
+    body(k, turn * TURN);
+    turn = turn == S - 1 ? 0 : turn + 1;
+    if (++count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  flush();
+}
+
+template <class T> TA_FN T shuffled(const T& x, int mask) {
+  union Words {
+    T value;
+    unsigned word[(sizeof(T) + 3) / 4];
+    __device__ Words() {}
+  } words;
+  words.value = x;
+  _Pragma("unroll") for (unsigned k = 0; k < sizeof(words.word) / 4; ++k)
+    words.word[k] = __shfl_xor_sync(0xffffffffu, words.word[k], mask);
+  return words.value;
+}
+// Merge the totals of N neighbouring threads of a warp, each pair in the same order on both sides.
+template <int N, class R> TA_FN void butterfly(typename R::Total& total) {
+  using Total = typename R::Total;
+  _Pragma("unroll") for (int mask = 1; mask < N; mask *= 2) {
+    const Total other = shuffled(total, mask);
+    const bool upper = threadIdx.x & mask;
+    const Total right = upper ? total : other;
+    total = upper ? other : total;
+    R::merge(total, right);
+  }
+}
+// Merge the totals of TX neighbouring threads; every one of them gets the result.
+template <int TX, class R> TA_FN typename R::Total across(typename R::Total total) {
+  using Total = typename R::Total;
+  enum { WARPS = TX > 32 ? TX / 32 : 1 };
+  butterfly<TX / WARPS, R>(total);
+  if (WARPS > 1) {
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * WARPS];
+    Total* parts = reinterpret_cast<Total*>(memory);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = parts[threadIdx.x % WARPS];
+    butterfly<WARPS, R>(total);
+  }
+  return total;
+}
+
+template <class R, int V> struct RowAccumulator {
+  LaneArray<R, V> lane;
+  typename R::Total total;
+  TA_MEMBER RowAccumulator() {
+    total = R::total();
+    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  TA_MEMBER void flush() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total, lane.get(v));
+    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+  }
+  template <int TX> TA_MEMBER typename R::Total finish() { return across<TX, R>(total); }
+};
+
+template <class R, int V> struct ColumnAccumulator {
+  LaneArray<R, V> lane;
+  typename R::Total total[V];
+  TA_MEMBER ColumnAccumulator() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      lane.reset(v);
+      total[v] = R::total();
+    }
+  }
+  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  TA_MEMBER void flush() {
+    _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
+    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+  }
+  // Merge over ty; every thread of a column gets the result.
+  template <int TX, int TY> TA_MEMBER void finish() {
+    if (TY == 1) return;
+    using Total = typename R::Total;
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * TX * (TY > 1 ? TY : 1)];
+    Total* parts = reinterpret_cast<Total*>(memory);
+    const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      __syncthreads();
+      parts[ty * TX + tx] = total[v];
+      __syncthreads();
+      Total sum = parts[tx];
+      _Pragma("unroll 1") for (int k = 1; k < TY; ++k) R::merge(sum, parts[k * TX + tx]);
+      total[v] = sum;
+    }
+  }
+  // Merge what other blocks left, one part every `stride` elements; a part of it per ty.
+  template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
+                                                   idx count, int w) {
+    const int ty = threadIdx.x / TX;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = R::total();
+    for (idx k = ty; k < count; k += TY) {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) {
+        if (v < w) R::merge(total[v], parts[k * stride + v]);
+      }
+    }
+  }
+};
+
+// True in every thread of the last of `count` blocks to arrive; leaves the counter at zero.  One
+// thread's atomic operation releases what its block wrote and acquires what the others did.
+TA_FN bool last_to_arrive(unsigned* counter, idx count) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    last = before + 1 == unsigned(count);
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  return last;
+}
+template <int TX, class R> TA_FN typename R::Total merged(const typename R::Total* parts, idx count) {
+  typename R::Total total = R::total();
+  for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
+  return across<TX, R>(total);
+}
+// Division of a whole row by one float.  With the correctly rounded inverse one correction gives the
+// correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34, 1990); next to zero, infinities and
+// denormals the uncorrected one is taken, which is right or an ulp off.
+struct Divisor {
+  f32 scale, value, inverse;
+};
+TA_FN Divisor divisor(f32 x) {
+  const f32 size = m_abs(x);
+  const f32 scale = size < 0x1p-100f ? 0x1p100f : size > 0x1p100f ? 0x1p-100f : 1.f;
+  return Divisor{scale, x * scale, 1.f / (x * scale)};
+}
+TA_FN f32 divided(f32 x, const Divisor& by) {
+  const f32 over = x * by.scale, near = over * by.inverse;
+  const f32 quotient = m_fma(m_fma(-near, by.value, over), by.inverse, near);
+  return bits_of(near) * 2 - 1 < 0xfeffffffu ? quotient : near;
+}
+
+template <class T, class From>
+TA_FN void copy_lanes(T* to, From from, Range range, int first, int by) {
+  _Pragma("unroll 4") for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
+}
+// Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
+// it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
+// one thread does it, so that many rows go side by side.
+template <int THREADS, class T, class From, class Inside>
+TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
+                       Range right, Inside inside) {
+  enum { NARROW = 16 };
+  const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
+                    (right.end > right.begin ? right.end - right.begin : 0);
+  const bool narrow = width <= NARROW;
+  if (narrow && width > 0) {
+    for (idx row = rows.begin + threadIdx.x; row < rows.end; row += THREADS) {
+      if (!inside(row)) continue;
+      copy_lanes(to + row * length, from + row * length, left, 0, 1);
+      copy_lanes(to + row * length, from + row * length, right, 0, 1);
+    }
+  }
+  for (idx row = rows.begin; row < rows.end; ++row) {
+    const bool within = inside(row);
+    if (within && narrow) continue;
+    copy_lanes(to + row * length, from + row * length, within ? left : js, threadIdx.x, THREADS);
+    if (within) copy_lanes(to + row * length, from + row * length, right, threadIdx.x, THREADS);
+  }
+}
