@@ -40,6 +40,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(tile, "STREAMED_BYTES", 0)
     monkeypatch.setattr(tile, "STREAMED_LANES", 1)
     monkeypatch.setattr(evaluation, "_executables", OrderedDict())
+    monkeypatch.setattr(config, "at_once", 0)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "f4", "f8", "c8", "c16"])
