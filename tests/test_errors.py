@@ -270,3 +270,33 @@ def test_an_unknown_setting_lists_those_there_are():
     done = subprocess.run([sys.executable, "-c", "import tiledarray"], capture_output=True,
                           text=True, env=environment, check=False)
     assert "TILEDARRAY_DEVISE" in done.stderr and "TILEDARRAY_DEVICE" in done.stderr
+
+
+@pytest.mark.compiler
+def test_a_failure_after_a_write_in_place_keeps_what_was_made_of_the_old_value(monkeypatch):
+    start = numpy.arange(4900.0).reshape(70, 70)
+    with config.override(compile="wait", at_once=0):
+        x = np.array(start)
+        np.evaluate(x)
+        before = x.sum(axis=0)
+        table = before[:, None] * x[0]  # stored, for a library's product
+        x[1:] += 1
+        product = table @ x
+        call = execution.Executable._call
+        with monkeypatch.context() as patch:
+            patch.setattr(execution.Executable, "_call", failing(MemoryError("no room")))
+            with pytest.raises(MemoryError):
+                np.evaluate(product, before, x)
+        assert execution.Executable._call is call
+        changed = start + (numpy.arange(70) > 0)[:, None]
+        numpy.testing.assert_array_equal(x.numpy(), changed)
+        numpy.testing.assert_array_equal(before.numpy(), start.sum(axis=0))
+        expected = (start.sum(axis=0)[:, None] * start[0]) @ changed
+        numpy.testing.assert_allclose(product.numpy(), expected)
+
+
+def failing(error):
+    def fail(*arguments, **named):
+        raise error
+
+    return fail

@@ -229,11 +229,11 @@ def _warn(message: str, once: str = "") -> None:
 
 
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
-    nodes, origin = traced.nodes, executable.plan.origin
+    nodes, entry = traced.nodes, executable.plan.entry
     leaves = {value: nodes[number].buffer for value, number in executable.leaves}
 
     def done(value: Any, buffer: Buffer) -> None:
-        node = nodes[origin[value]]
+        node = nodes[entry[value]]
         node.buffer = buffer
         node.inputs = ()
 

@@ -17,6 +17,7 @@ from tiledarray import config
 from tiledarray.binding import Arguments, Binding, Workspace, dealt_from
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
+from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph import Site
 from tiledarray.kernels import cuda, host
@@ -273,20 +274,36 @@ class Executable:
         """Run the steps; return the outputs' buffers.  ``leaves`` is used up.
 
         ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
-        has run, so that nothing is applied twice should a later step fail.
+        has run, so that nothing is applied twice should a later step fail; and then for whatever
+        is in memory, since what it was made of may have been overwritten.
         """
         buffers: dict[Value, Any] = leaves
-        for number, (action, releases) in enumerate(self._steps):
-            if observers:
-                started = perf_counter()
-                action(buffers, params, done)
-                self._report(self.plan.steps[number], started)
-            else:
-                action(buffers, params, done)
-            for value in releases:
-                buffers.pop(value, None)
+        number = 0
+        try:
+            for number, (action, releases) in enumerate(self._steps):
+                if observers:
+                    started = perf_counter()
+                    action(buffers, params, done)
+                    self._report(self.plan.steps[number], started)
+                else:
+                    action(buffers, params, done)
+                for value in releases:
+                    buffers.pop(value, None)
+        except BaseException:
+            self._keep(number, buffers, done)
+            raise
         counters["launches"] += len(self.launches)
         return self.outputs(buffers)
+
+    def _keep(self, steps: int, buffers: dict[Value, Any], done: Done) -> None:
+        """Tell of the values that the first so many steps have left in memory."""
+        memory = self.plan.memory
+        held = {memory[value]: value for step in self.plan.steps[:steps] for value in written(step)}
+        for base, value in held.items():
+            buffer = buffers.get(base)
+            if isinstance(buffer, Buffer) and not isinstance(base.op, Leaf) and (
+                    value in self.plan.entry):
+                done(value, buffer.reshaped(value.shape))
 
     def outputs(self, buffers: dict[Value, Any]) -> list[Any]:
         """Return the outputs' buffers, from the memory of the values."""

@@ -21,7 +21,7 @@ UpdateChoice = dict[Value, tuple[str, str]]
 
 
 def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: Regions,
-          fired: dict[str, int], origin: dict[Value, int]) -> Plan:
+          fired: dict[str, int], origin: dict[Value, int], entry: dict[Value, int]) -> Plan:
     """Return the plan of the grouped values."""
     groups = grouper.groups
     readers = _readers(groups)
@@ -42,8 +42,8 @@ def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: 
     steps = share(steps, memory, regions, target, refusals)
     return Plan(
         steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
-        last_use=_last_use(steps, memory), fired=fired, origin=origin, updates=choices,
-        refusals=refusals, assumed=tuple(regions.assumed),
+        last_use=_last_use(steps, memory), fired=fired, origin=origin, entry=entry,
+        updates=choices, refusals=refusals, assumed=tuple(regions.assumed),
     )
 
 
@@ -246,6 +246,13 @@ def touched(step: Step) -> list[Value]:
     if isinstance(step, Copy):
         return [step.source, step.target]
     return [step.value]
+
+
+def written(step: Step) -> list[Value]:
+    """Values that are in memory once a step has run."""
+    if isinstance(step, Kernel):
+        return [store.access.value for part in step.parts for store in part.stores]
+    return [step.value] if isinstance(step, Call) else []
 
 
 def _last_use(steps: list[Step], memory: dict[Value, Value]) -> dict[Value, int]:

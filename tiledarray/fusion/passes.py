@@ -44,7 +44,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
             grouper.run()
             regions = Regions(params, dict(covered.assumed))
             result = order(grouper, donatable, target, regions, dict(builder.fired),
-                           builder.origin)
+                           builder.origin, builder.entry)
             break
         except TooLarge as too_large:
             forced.add(_largest_below(too_large.value, grouper.stored))

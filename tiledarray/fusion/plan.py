@@ -263,6 +263,8 @@ class Plan:
         Rewrite rules that fired, and how often.
     origin : dict
         For each value, the number of the entry in the signature that it was made for.
+    entry : dict
+        For some values, the number of the entry in the signature that they are the value of.
     refusals : list of str
         Why sinks did not share a kernel.
     updates : dict
@@ -278,6 +280,7 @@ class Plan:
     last_use: dict[Value, int]
     fired: dict[str, int]
     origin: dict[Value, int]
+    entry: dict[Value, int]
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
     assumed: tuple[Assumption, ...] = ()
