@@ -246,7 +246,7 @@ class Copy:
 Step = Kernel | Call | Allocate | Copy
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)  # thousands of values deep
 class Plan:
     """Steps in order, and what memory each stored value uses.
 
