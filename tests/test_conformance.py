@@ -159,6 +159,11 @@ def test_strides_stay_inside_what_numpy_gets(steps) -> None:
     numpy.testing.assert_array_equal(spread, numpy.asarray(array))
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 6, 4), (4, 0, 6), (3, 0)])
+def test_strides_of_what_is_empty(shape) -> None:
+    assert np.zeros(shape).strides == numpy.zeros(shape).strides
+
+
 def test_bytes_and_fields() -> None:
     ours, plain = np.arange(3, dtype="i4"), numpy.arange(3, dtype="i4")
     assert ours.byteswap().tolist() == plain.byteswap().tolist()

@@ -110,6 +110,8 @@ class TiledArray(Methods, Handle):
         That is a dense copy, of a view too: who hands these strides to `as_strided` with the
         array must not reach outside it.
         """
+        if not self.size:
+            return np.empty(self.shape, self.dtype).strides
         return views.dense_strides(self.shape, self.itemsize)
 
     @property
