@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tiledarray.kernels import host
+from tiledarray.kernels.compile import host
 
 
 def pytest_addoption(parser):

@@ -17,17 +17,17 @@ import numpy
 
 import tiledarray as ta
 from tests.plans import DEVICE
-from tiledarray import evaluation, execution
-from tiledarray.binding import Arguments, Binding, Workspace
-from tiledarray.execution import Executable, program_name, source_of
+from tiledarray.devices import device
+from tiledarray.execution import evaluate
+from tiledarray.execution.arguments import Arguments, Binding, Workspace
+from tiledarray.execution.executable import Executable, program_name, source_of
 from tiledarray.fusion import passes
 from tiledarray.fusion.plan import Kernel, Plan
-from tiledarray.fusion.trace import trace
-from tiledarray.kernels.program import Program, print_kernel
+from tiledarray.graph.program import trace
+from tiledarray.kernels import HEADERS
+from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.op import Leaf
-from tiledarray.runtime import device
 
-HEADERS = Path(execution.__file__).parent / "kernels"
 OPTIONS = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w",
            "-fno-strict-aliasing", "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
 
@@ -125,7 +125,7 @@ def emulated(program: Callable[..., Any], *inputs: numpy.ndarray, folder: Path) 
     result = program(ta, *(ta.array(x) for x in inputs))
     outputs = result if isinstance(result, tuple) else (result,)
     traced = trace([array.origin().node for array in outputs])
-    plan = passes.plan(traced.signature, evaluation._donatable(traced), DEVICE, check=True)
+    plan = passes.plan(traced.signature, evaluate._donatable(traced), DEVICE, check=True)
     executable = Executable(plan, device.resolve("cpu"))
     launches: Any = executable.launches
     for kernel in plan.kernels:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy
 
 import tiledarray as ta
-from tiledarray import evaluation, execution
+from tiledarray.execution import evaluate, executable
 from tiledarray.fusion import passes
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.trace import trace
-from tiledarray.graph import Node
-from tiledarray.recorder import live_pending
+from tiledarray.graph.node import Node
+from tiledarray.graph.program import trace
+from tiledarray.recording.stretch import live_pending
 
 HOST = Target("cpu", 2)
 DEVICE = Target("cuda", 132, contract=True)
@@ -38,7 +38,7 @@ def planned(*arrays: Any, target: Target = HOST) -> Plan:
     nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
     traced = trace([node for node in nodes if node.buffer is None])
     del nodes
-    return passes.plan(traced.signature, evaluation._donatable(traced), target,
+    return passes.plan(traced.signature, evaluate._donatable(traced), target,
                        params=traced.params, check=True)
 
 
@@ -91,7 +91,7 @@ class _Last:
 def let_compile() -> None:
     """Wait until the compiling thread has done all that was queued, by other tests too."""
     last: Any = _Last()
-    execution.background.compile(last)
+    executable.background.compile(last)
     assert last.reached.wait(200)
 
 
@@ -99,12 +99,12 @@ def let_compile() -> None:
 def counted() -> Iterator[Counter[str]]:
     """What evaluation counts inside the block: plans made, kernels compiled, launches."""
     let_compile()
-    before = execution.counters.copy()
+    before = executable.counters.copy()
     inside: Counter[str] = Counter()
     try:
         yield inside
     finally:
-        inside.update(execution.counters)
+        inside.update(executable.counters)
         inside.subtract(before)
 
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tiledarray.array import TiledArray, from_host
+from tiledarray.arrays.tiledarray import TiledArray, from_host
 
 X = np.arange(24.0).reshape(2, 3, 4) - 7
 DTYPES = ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16"]

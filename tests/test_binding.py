@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiledarray.binding import Arguments, Binding
+from tiledarray.devices.device import resolve
+from tiledarray.execution.arguments import Arguments, Binding
 from tiledarray.fusion.ir import ONE, Value
-from tiledarray.kernels.program import Slot
+from tiledarray.kernels.text.program import Slot
 from tiledarray.ops.movement import leaf
-from tiledarray.runtime.device import resolve
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tiledarray import config
+from tiledarray.devices import buffer as buffer_module
+from tiledarray.devices.buffer import ALIGNMENT, Buffer, HostPool
 from tiledarray.errors import OutOfMemory
-from tiledarray.runtime import buffer as buffer_module
-from tiledarray.runtime.buffer import ALIGNMENT, Buffer, HostPool
 
 F4 = np.dtype(np.float32)
 
@@ -186,7 +186,7 @@ def test_threads_never_get_the_same_block(pool):
 
 def test_arrays_alive_at_exit_are_no_trouble():
     code = (
-        "import numpy as np; from tiledarray.runtime.buffer import host_pool;"
+        "import numpy as np; from tiledarray.devices.buffer import host_pool;"
         "a = [host_pool.array((10, 10), np.dtype('f4')) for _ in range(5)]; a.append(a)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

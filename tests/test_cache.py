@@ -12,7 +12,7 @@ import pytest
 
 from tiledarray import config
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.kernels import cache
+from tiledarray.kernels.compile import cache
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_the_newest_entry_survives_any_limit():
 RACE = """
 import sys, time
 from pathlib import Path
-from tiledarray.kernels import cache
+from tiledarray.kernels.compile import cache
 log = Path(sys.argv[1])
 def build(place):
     with log.open("a") as file:

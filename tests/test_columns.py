@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, moved, nbytes, plan_of, planned
 from tests.test_staging import by_device_plan, softmax
-from tiledarray import evaluation
+from tiledarray.execution import evaluate
 from tiledarray.fusion.target import DEVICE_COLUMN_BLOCKS, Target
-from tiledarray.kernels.program import print_kernel
+from tiledarray.kernels.text.program import print_kernel
 
 PROGRAMS = {
     "standardised": lambda xp, x: (x - x.mean(axis=0)) / x.std(axis=0),
@@ -134,7 +134,7 @@ def carried_along_on_the_host():
     """Plan for the host as for a device that waits for memory; what was planned is forgotten."""
     with pytest.MonkeyPatch.context() as patch, np.config.override(compile="wait"):
         patch.setattr(Target, "bound_by_memory", True)
-        patch.setattr(evaluation, "_executables", type(evaluation._executables)())
+        patch.setattr(evaluate, "_executables", type(evaluate._executables)())
         yield
 
 

@@ -15,7 +15,9 @@ import pytest
 import tiledarray as np
 from tests.plans import filled
 from tests.programs import difference, run, write_program
-from tiledarray import config, evaluation, recorder
+from tiledarray import config
+from tiledarray.execution import evaluate
+from tiledarray.recording import stretch
 
 THREADS = 6
 
@@ -110,10 +112,10 @@ def test_an_array_that_another_thread_updates_is_one_of_its_values():
 def test_recorders_are_apart():
     x = filled(10)
     y = x + 1
-    pending = in_threads(lambda k: len(recorder.live_pending()), 2)
+    pending = in_threads(lambda k: len(stretch.live_pending()), 2)
     assert pending == [0, 0]
     assert y.origin().node.pending
-    assert not evaluation.lock._is_owned()
+    assert not evaluate.lock._is_owned()
 
 
 # ---- forks -------------------------------------------------------------------------------------
@@ -175,8 +177,8 @@ def test_a_forked_child_goes_on(compile, busy):
 BUILDING = """
 import os, threading, time
 from pathlib import Path
-from tiledarray import evaluation
-from tiledarray.kernels import cache
+from tiledarray.execution import evaluate
+from tiledarray.kernels.compile import cache
 
 building, forking = threading.Event(), threading.Event()
 os.register_at_fork(before=forking.set)  # registered last, it is called first
@@ -187,11 +189,11 @@ def build(place):
     time.sleep(0.2)  # the forking thread waits for the evaluation's lock now
     place.write_bytes(b"built")
 
-def evaluate():
-    with evaluation.lock:
+def work():
+    with evaluate.lock:
         cache.get_or_build(cache.key("a"), ".txt", build)
 
-thread = threading.Thread(target=evaluate)
+thread = threading.Thread(target=work)
 thread.start()
 building.wait()
 child = os.fork()
@@ -209,14 +211,15 @@ print("fine")
 HELD = """
 import os, threading
 import tiledarray as np
-from tiledarray import config, evaluation
-from tiledarray.kernels import cache, host
-from tiledarray.runtime import device
-from tiledarray.runtime.buffer import host_pool
+from tiledarray import config
+from tiledarray.execution import evaluate
+from tiledarray.kernels.compile import cache, host
+from tiledarray.devices import device
+from tiledarray.devices.buffer import host_pool
 
 x = np.arange(1000.0)
 twice = np.jit(lambda x: x * 2)
-for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, evaluation.lock):
+for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, evaluate.lock):
     taken = threading.Event()
 
     def hold():
@@ -242,9 +245,9 @@ print("fine")
 QUEUED = """
 import os, threading
 import tiledarray as np
-from tiledarray import evaluation
-from tiledarray.execution import Executable
-from tiledarray.fusion.trace import trace
+from tiledarray.execution import evaluate
+from tiledarray.execution.executable import Executable
+from tiledarray.graph.program import trace
 
 compile, begun, go_on = Executable.compile, threading.Event(), threading.Event()
 
@@ -255,7 +258,7 @@ def slowly(executable):
 
 Executable.compile = slowly
 node = (np.arange(1000.0) * 2).node
-made = evaluation.executable_for(trace([node]), node.device)
+made = evaluate.executable_for(trace([node]), node.device)
 made.compile_in_background()
 begun.wait()
 child = os.fork()

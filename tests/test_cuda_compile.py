@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tiledarray import config, errors
-from tiledarray.kernels import cuda
+from tiledarray.kernels.compile import cuda
 
 pytestmark = pytest.mark.skipif(
     cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tiledarray import config
+from tiledarray.devices import device as devices
+from tiledarray.devices.device import Device, current, device, resolve
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
-from tiledarray.runtime import device as devices
-from tiledarray.runtime.device import Device, current, device, resolve
 
 
 @pytest.fixture

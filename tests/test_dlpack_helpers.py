@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tiledarray.runtime import dlpack
+from tiledarray.devices import dlpack
 
 
 class Foreign:

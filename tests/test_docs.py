@@ -16,7 +16,7 @@ import tiledarray
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NEEDS_MORE = ("tiledarray.runtime.cuda", "tiledarray.ipython", "tiledarray.__main__")
+NEEDS_MORE = ("tiledarray.devices.cuda", "tiledarray.command.ipython", "tiledarray.__main__")
 
 
 def blocks(language):

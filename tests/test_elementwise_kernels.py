@@ -12,14 +12,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tiledarray import kernels
-from tiledarray.kernels.expression import ctype, render
+from tiledarray.kernels import HEADERS
+from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.ops import arithmetic, bitwise, comparison, selection, transcendental
 from tiledarray.ops.elementwise import (
     BY_NAME,
@@ -134,7 +133,6 @@ def family_loops(family: str) -> list[Loop]:
 
 # One rounding of a product and a sum: made by the planner, for floats only.
 FUSED = ("multiply_add", "multiply_subtract", "subtract_product")
-HEADERS = Path(kernels.__file__).parent
 FLAGS = [
     "-O3", "-march=native", "-std=c++17", "-fopenmp-simd", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",

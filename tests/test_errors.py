@@ -10,7 +10,9 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray import config, evaluation, execution
+from tiledarray import config
+from tiledarray.devices import device as devices
+from tiledarray.devices.buffer import host_pool
 from tiledarray.errors import (
     CompilerError,
     DeviceNotFound,
@@ -18,10 +20,10 @@ from tiledarray.errors import (
     TiledArrayWarning,
     UnknownSetting,
 )
-from tiledarray.kernels import host
-from tiledarray.recorder import local
-from tiledarray.runtime import device as devices
-from tiledarray.runtime.buffer import host_pool
+from tiledarray.execution import evaluate
+from tiledarray.execution import executable as execution
+from tiledarray.kernels.compile import host
+from tiledarray.recording.stretch import local
 
 TIERS = ["wait", "never"]
 
@@ -29,8 +31,8 @@ TIERS = ["wait", "never"]
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     local.recorder.reset()
-    monkeypatch.setattr(evaluation, "_warned", set())
-    monkeypatch.setattr(evaluation, "_executables", type(evaluation._executables)())
+    monkeypatch.setattr(evaluate, "_warned", set())
+    monkeypatch.setattr(evaluate, "_executables", type(evaluate._executables)())
     with config.override(device="cpu"):
         yield
     local.recorder.reset()
@@ -114,7 +116,7 @@ def refuse(sources, **_):
 def test_a_failing_compiler_is_told_once_and_done_without(monkeypatch, tier):
     monkeypatch.setattr(host, "compile_many", refuse)
     monkeypatch.setattr(execution, "_compiled", {})
-    monkeypatch.setattr(evaluation, "COMPILE_SECONDS", -1.0)
+    monkeypatch.setattr(evaluate, "COMPILE_SECONDS", -1.0)
     x = data(20, 30)
     expected = numpy.exp(x.numpy()).sum(axis=1)
     with config.override(compile=tier):

@@ -9,10 +9,10 @@ import pytest
 
 import tiledarray as np
 from tiledarray import config
-from tiledarray.explain import Explanation, explain
-from tiledarray.measure import Profile, copy_bandwidth
-from tiledarray.recorder import fallbacks, local
-from tiledarray.runtime.device import Device
+from tiledarray.devices.device import Device
+from tiledarray.insight.explain import Explanation, explain
+from tiledarray.insight.measure import Profile, copy_bandwidth
+from tiledarray.recording.stretch import fallbacks, local
 
 HERE = os.path.relpath(__file__)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import tiledarray
 from tests.strategies import agree, agree_on, arrays
-from tiledarray.recorder import fallbacks
+from tiledarray.recording.stretch import fallbacks
 
 VALUES = {
     "a": numpy.arange(6.0).reshape(2, 3),

@@ -11,7 +11,7 @@ import pytest
 
 from tiledarray import config
 from tiledarray.errors import CompilerError
-from tiledarray.kernels import host
+from tiledarray.kernels.compile import host
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 
@@ -139,7 +139,7 @@ def test_vector_functions_are_those_of_the_macro():
 
 def test_headers_are_found_and_part_of_the_key(tmp_path, monkeypatch):
     (tmp_path / "tile.h").write_text("constexpr long number = 5;")
-    monkeypatch.setattr(host, "_FOLDER", tmp_path)
+    monkeypatch.setattr(host, "HEADERS", tmp_path)
     host._header_text.cache_clear()
     source = '#include <math.h>\n#include "tile.h"\nextern "C" long k() { return number; }'
     try:

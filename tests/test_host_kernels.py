@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 import tiledarray as np
 from tests.plans import planned
-from tiledarray import config, evaluation, execution
-from tiledarray.fusion import tile
-from tiledarray.kernels import host
-from tiledarray.kernels.program import print_kernel
+from tiledarray import config
+from tiledarray.execution import evaluate, executable
+from tiledarray.fusion.schedule import tile
+from tiledarray.kernels.compile import host
+from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Update
-from tiledarray.recorder import local
+from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="needs a C++ compiler")
 EDGES = [0, 1, -1, 2, -2, 7, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63)]
@@ -39,7 +40,7 @@ def streaming(monkeypatch):
     """Everything that a map stores is streamed; nothing has been planned before."""
     monkeypatch.setattr(tile, "STREAMED_BYTES", 0)
     monkeypatch.setattr(tile, "STREAMED_LANES", 1)
-    monkeypatch.setattr(evaluation, "_executables", OrderedDict())
+    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
     monkeypatch.setattr(config, "at_once", 0)
 
 
@@ -81,9 +82,9 @@ def test_lanes_vectorise(line, tmp_path):
     z = np.asarray(numpy.ones(2**12, complex))
     i = np.asarray(numpy.ones(2**12, int))
     kernel = planned(eval(line, {"np": np, "z": z, "i": i})).kernels[0]
-    source = execution.source_of(kernel, print_kernel(kernel, device=False))
+    source = executable.source_of(kernel, print_kernel(kernel, device=False))
     (tmp_path / "kernel.cpp").write_text(source)
-    command = [*host.compiler().command, *host.flags(), "-iquote", str(host._FOLDER),
+    command = [*host.compiler().command, *host.flags(), "-iquote", str(host.HEADERS),
                str(tmp_path / "kernel.cpp"), "-o", str(tmp_path / "kernel.so"), "-fopt-info-vec"]
     notes = subprocess.run(command, check=True, capture_output=True, text=True).stderr
     assert re.search(r"kernel\.cpp:.*loop vectorized", notes)

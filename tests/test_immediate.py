@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiledarray as ta
-from tiledarray import config, evaluation
-from tiledarray.execution import counters
-from tiledarray.recorder import local
-from tiledarray.runtime.buffer import host_pool
+from tiledarray import config
+from tiledarray.devices.buffer import host_pool
+from tiledarray.execution import evaluate as evaluation
+from tiledarray.execution.executable import counters
+from tiledarray.recording.stretch import local
 
 
 @pytest.fixture

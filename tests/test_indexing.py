@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tiledarray.array import from_host
+from tiledarray.arrays.tiledarray import from_host
 
 X = np.arange(24.0).reshape(2, 3, 4)
 INTEGERS = np.array([[1, 0], [-1, 1]])

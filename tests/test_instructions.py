@@ -4,10 +4,11 @@ import pytest
 
 import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, planned
-from tiledarray import config, evaluation, execution
-from tiledarray.kernels import cuda
-from tiledarray.kernels.program import print_kernel
-from tiledarray.recorder import local
+from tiledarray import config
+from tiledarray.execution import evaluate, executable
+from tiledarray.kernels.compile import cuda
+from tiledarray.kernels.text.program import print_kernel
+from tiledarray.recording.stretch import local
 
 FUSED = {"multiply_add", "multiply_subtract", "subtract_product"}
 
@@ -100,7 +101,7 @@ def test_the_setting_decides():
     for setting, planner, compiler in [("auto", True, False), (True, True, True),
                                        (False, False, False)]:
         with config.override(contract=setting):
-            assert evaluation.target_of(Device).contract is planner
+            assert evaluate.target_of(Device).contract is planner
             assert ("--fmad=true" in cuda._options("", "sm_90", config.contract is True)) \
                 is compiler
 
@@ -160,7 +161,7 @@ def test_steps_of_pairs_have_no_branch():
 def test_nothing_spills(arch):
     for function, inputs in [(divisions, arrays(3)), (pairs, arrays(2, shape=(4096,)))]:
         kernel = kernel_of(function, *inputs)
-        name = execution.program_name(kernel)
-        source = execution.source_of(kernel, print_kernel(kernel, device=True))
+        name = executable.program_name(kernel)
+        source = executable.source_of(kernel, print_kernel(kernel, device=True))
         report = cuda.compile_source(source, name, arch).reports[name]
         assert report.clean, report

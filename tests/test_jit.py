@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tiledarray as ta
-from tiledarray.execution import counters, observers
+from tiledarray.execution.executable import counters, observers
 
 
 @pytest.fixture(autouse=True)

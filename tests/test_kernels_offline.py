@@ -14,10 +14,11 @@ import pytest
 
 import tiledarray as np
 from tests.plans import DEVICE, filled, planned
-from tiledarray import config, execution
-from tiledarray.kernels import cuda
-from tiledarray.kernels.program import print_kernel
-from tiledarray.recorder import local
+from tiledarray import config
+from tiledarray.execution import executable
+from tiledarray.kernels.compile import cuda
+from tiledarray.kernels.text.program import print_kernel
+from tiledarray.recording.stretch import local
 
 ARCHITECTURES = ("sm_80", "sm_90")
 GOLDEN = Path(__file__).parent / "golden"
@@ -320,7 +321,7 @@ def kernels_of(name):
         plan = planned(*recorded(name), target=DEVICE)
     local.recorder.reset()
     programs = [(kernel, print_kernel(kernel, device=True)) for kernel in plan.kernels]
-    return [(execution.program_name(kernel), execution.source_of(kernel, program))
+    return [(executable.program_name(kernel), executable.source_of(kernel, program))
             for kernel, program in programs]
 
 

@@ -10,9 +10,9 @@ from tests.plans import DEVICE, HOST, TARGETS, counted, filled, kinds, moved, nb
 from tiledarray import config
 from tiledarray.fusion.ir import Affine
 from tiledarray.fusion.regions import Regions, region_of
-from tiledarray.kernels import cuda
-from tiledarray.kernels.program import print_kernel
-from tiledarray.recorder import local
+from tiledarray.kernels.compile import cuda
+from tiledarray.kernels.text.program import print_kernel
+from tiledarray.recording.stretch import local
 
 MATRIX = (96, 160)
 

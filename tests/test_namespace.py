@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ import numpy
 import pytest
 
 import tiledarray
-from tiledarray.api.fallback import kind_of
+from tiledarray.api.namespace import kind_of
 
 KINDS = {"native", "library", "host", "fallback", "constant"}
 
@@ -71,6 +73,21 @@ def test_names_and_documents_are_numpys() -> None:
     assert callable(tiledarray.array)
     assert tiledarray.permute_dims is tiledarray.transpose
     assert tiledarray.concat is tiledarray.concatenate
+
+
+OWN = {"TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit",
+       "load_ipython_extension", "unload_ipython_extension"}
+
+
+def test_nothing_but_numpys_names_and_a_few_of_our_own() -> None:
+    for _, name, _ in pkgutil.iter_modules(tiledarray.__path__):
+        if not name.startswith("_"):
+            importlib.import_module(f"tiledarray.{name}")  # as whoever comes first does
+    own = {name for name in vars(tiledarray) if not name.startswith("_")} - set(dir(numpy))
+    assert own <= OWN
+    for name in ("graph", "fork", "arrays", "kernels", "command"):
+        with pytest.raises(AttributeError):
+            getattr(tiledarray, name)
 
 
 def test_own_names() -> None:

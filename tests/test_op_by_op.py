@@ -6,12 +6,15 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray import config, evaluation
+from tiledarray import config
+from tiledarray.devices import threads
+from tiledarray.devices.buffer import host_pool
 from tiledarray.errors import NodeFailed
-from tiledarray.fusion.trace import trace
-from tiledarray.kernels import chain, parts
-from tiledarray.runtime import threads
-from tiledarray.runtime.buffer import host_pool
+from tiledarray.execution import evaluate
+from tiledarray.execution.executable import Executable
+from tiledarray.execution.op_by_op import chain, parts
+from tiledarray.execution.op_by_op import run as steps
+from tiledarray.graph.program import trace
 
 SHAPE = (700, 333)  # four blocks, the last one shorter
 MANY = 3 * chain.BLOCK + 17
@@ -146,7 +149,7 @@ def test_small_writes_do_not_copy_the_array(monkeypatch):
     for k in range(20):
         expected[k] = k
         expected[k, 3] += 1
-    monkeypatch.setattr("tiledarray.kernels.reference.updated", refuse)
+    monkeypatch.setattr(steps, "updated", refuse)
     numpy.testing.assert_array_equal(x.numpy(), expected)
 
 
@@ -267,12 +270,11 @@ def test_threads_wait_for_each_other_and_tell_the_first_error():
 
 def test_the_compiler_starts_when_the_answer_is_there(monkeypatch):
     events = []
-    run = evaluation._run_parts
-    monkeypatch.setattr(evaluation, "_run_parts",
+    run = evaluate._run_parts
+    monkeypatch.setattr(evaluate, "_run_parts",
                         lambda *args: (run(*args), events.append("answer")))
-    monkeypatch.setattr("tiledarray.execution.Executable.compile_in_background",
-                        lambda self: events.append("compile"))
-    monkeypatch.setattr(evaluation, "compiler_problem", lambda device: None)
+    monkeypatch.setattr(Executable, "compile_in_background", lambda self: events.append("compile"))
+    monkeypatch.setattr(evaluate, "compiler_problem", lambda device: None)
     with config.override(compile="background"):
         np.tanh(np.array(data(10 * MANY)) * 1.2345).numpy()
     assert events == ["answer", "compile"]

@@ -23,9 +23,10 @@ from tests.plans import (
     plan_of,
     planned,
 )
-from tiledarray import config, evaluation, execution
-from tiledarray.recorder import local
-from tiledarray.runtime.buffer import host_pool
+from tiledarray import config
+from tiledarray.devices.buffer import host_pool
+from tiledarray.execution import evaluate, executable
+from tiledarray.recording.stretch import local
 
 GOLDEN = Path(__file__).parent / "golden"
 WORD = 8
@@ -43,8 +44,8 @@ def clean():
 @pytest.fixture
 def fresh(monkeypatch):
     """A process that has planned and compiled nothing yet (the disk still remembers)."""
-    monkeypatch.setattr(evaluation, "_executables", OrderedDict())
-    monkeypatch.setattr(execution, "_compiled", {})
+    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(executable, "_compiled", {})
 
 
 def peak_of(function):

@@ -5,9 +5,12 @@ import operator
 import numpy as np
 import pytest
 
-from tiledarray import config, evaluation, graph, recording
-from tiledarray.array import from_host
-from tiledarray.recorder import local
+from tiledarray import config
+from tiledarray.arrays.tiledarray import from_host
+from tiledarray.execution import evaluate as evaluation
+from tiledarray.graph import node as graph
+from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 OPERATORS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
@@ -227,18 +230,18 @@ def test_what_nobody_holds_is_not_evaluated():
     a = from_host(np.ones(3))
     kept = a + 1
     a + 2
-    assert recording.live_pending() == [kept.node]
+    assert record.live_pending() == [kept.node]
     alias = kept[1:]
-    assert recording.live_pending() == [kept.node] and alias.base is kept
+    assert record.live_pending() == [kept.node] and alias.base is kept
     float(kept.sum())
-    assert not kept.node.pending and recording.live_pending() == []
+    assert not kept.node.pending and record.live_pending() == []
 
 
 def test_fallbacks_are_counted():
-    recording.fallbacks.clear()
+    record.fallbacks.clear()
     a = from_host(np.ones(3))
     np.add.reduceat(a, [0, 2])
-    ((name, site),) = recording.fallbacks
+    ((name, site),) = record.fallbacks
     assert name == "add.reduceat" and graph.location(site)[0] == __file__
 
 

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 import tiledarray
-from tiledarray import script
-from tiledarray.kernels import host
+from tiledarray.command import script
+from tiledarray.kernels.compile import host
 
 ROOT = Path(tiledarray.__file__).resolve().parent.parent
 

@@ -9,15 +9,15 @@ import pytest
 
 import tiledarray as np
 from tests.plans import DEVICE, filled, planned
-from tiledarray import evaluation
-from tiledarray.execution import Executable
+from tiledarray.devices import device
+from tiledarray.execution import evaluate
+from tiledarray.execution.executable import Executable
 from tiledarray.fusion import passes
-from tiledarray.fusion.stage import AHEAD_ROOM, COPY_BYTES, LINE_BYTES
-from tiledarray.fusion.trace import trace
-from tiledarray.kernels.program import print_kernel
+from tiledarray.fusion.schedule.stage import AHEAD_ROOM, COPY_BYTES, LINE_BYTES
+from tiledarray.graph.program import trace
+from tiledarray.insight.facts import Reporter
+from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Leaf
-from tiledarray.report import Reporter
-from tiledarray.runtime import device
 
 
 def layer_norm(xp, x):
@@ -45,7 +45,7 @@ def by_device_plan(array):
     executable.compile()
     leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
               if isinstance(value.op, Leaf)}
-    with evaluation.lock:
+    with evaluate.lock:
         (buffer,) = executable.run(leaves, traced.params, lambda value, buffer: None)
     return plan, numpy.array(buffer.array)
 

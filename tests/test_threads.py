@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tiledarray import config
+from tiledarray.devices.threads import available_cpus
 from tiledarray.errors import OutOfMemory
-from tiledarray.kernels import host
-from tiledarray.runtime.threads import available_cpus
+from tiledarray.kernels.compile import host
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 
@@ -170,7 +170,8 @@ def test_fork_while_another_thread_launches():
 
 
 def test_a_process_ends_while_workers_sleep():
-    code = "from tiledarray.kernels import host; import test_threads as t; t.Launch(50).run()"
+    code = ("from tiledarray.kernels.compile import host; "
+            "import test_threads as t; t.Launch(50).run()")
     environment = {**os.environ, "TILEDARRAY_THREADS": "4",
                    "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
     result = subprocess.run([sys.executable, "-c", code], env=environment, timeout=20,

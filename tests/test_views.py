@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiledarray.array import TiledArray, from_host
+from tiledarray.arrays.tiledarray import TiledArray, from_host
 
 
 def same(ours, numpys):

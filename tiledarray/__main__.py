@@ -1,8 +1,8 @@
-"""``python -m tiledarray script.py``: see `tiledarray.script`."""
+"""``python -m tiledarray script.py``: see `tiledarray.command.script`."""
 
 import sys
 
-from tiledarray.script import main
+from tiledarray.command.script import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tiledarray import errors
-from tiledarray.kernels import cuda as compiler
-from tiledarray.runtime import dlpack
-from tiledarray.runtime.device import Device
+from tiledarray.devices import dlpack
+from tiledarray.devices.device import Device
+from tiledarray.kernels.compile import cuda as compiler
 
 pytestmark = pytest.mark.gpu
 
@@ -44,7 +44,7 @@ extern "C" __global__ void count(const Args args) {
 def runtime():
     """The CUDA half of the runtime, which imports CuPy."""
     pytest.importorskip("cupy")
-    from tiledarray.runtime import cuda
+    from tiledarray.devices import cuda
 
     if cuda.device_count() == 0:
         pytest.skip("no CUDA device")
@@ -236,7 +236,7 @@ def test_counters_are_left_at_zero(backend):
 
 
 def test_graph_replays_with_new_arguments(backend):
-    from tiledarray.runtime.cuda_launch import Launch, LaunchGraph
+    from tiledarray.devices.cuda_launch import Launch, LaunchGraph
 
     function = load(backend, SCALE, "scale")
     buffer, other = backend.wrap(np.ones(1000)), backend.wrap(np.ones(1000))

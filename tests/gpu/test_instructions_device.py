@@ -8,7 +8,7 @@ import pytest
 import tiledarray as np
 from tests.test_elementwise_kernels import random_values, special_values, ulps_apart
 from tiledarray import config
-from tiledarray.recorder import local
+from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.gpu
 

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray.execution import observers
+from tiledarray.execution.executable import observers
 
 pytestmark = pytest.mark.gpu
 

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray.runtime.device import cuda_count
+from tiledarray.devices.device import cuda_count
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,7 +8,7 @@ from tests import programs, test_plans
 from tests.plans import counted, filled
 from tests.test_programs import check, chunks
 from tiledarray import config
-from tiledarray.recorder import local
+from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.gpu
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from tiledarray import fallback
 from tiledarray.api.blocks import stack_nodes
 from tiledarray.api.registry import Function, NotNative
-from tiledarray.graph import Node
-from tiledarray.handle import Handle, as_node, host_array, wrap
-from tiledarray.runtime.device import resolve
-from tiledarray.signatures import Shape, is_numeric
+from tiledarray.arrays import by_numpy
+from tiledarray.arrays.handle import Handle, as_node, host_array, wrap
+from tiledarray.devices.device import resolve
+from tiledarray.graph.dtypes import Shape, is_numeric
+from tiledarray.graph.node import Node
 
 if TYPE_CHECKING:
     TiledArray = Any  # its operators come from a table, which a type checker cannot read
 else:
-    from tiledarray.array import TiledArray
+    from tiledarray.arrays.tiledarray import TiledArray
 
 __all__ = [
     "TiledArray", "arrays_of", "check_with_numpy", "common_dtype", "default_device",
@@ -35,7 +35,7 @@ def default_device() -> Any:
 
 def device_of(*values: Any) -> Any:
     """Return the device of the first array of ours among nested arguments, or the default."""
-    found = fallback.first_handle(values)
+    found = by_numpy.first_handle(values)
     return default_device() if found is None else found.node.device
 
 
@@ -65,10 +65,10 @@ def handle_of(value: Any, device: Any = None) -> TiledArray:
 
 def node_of(value: Any, device: Any) -> Node:
     """Return an argument as a node; lists of arrays of ours are stacked."""
-    if isinstance(value, (list, tuple)) and fallback.first_handle(value) is not None:
+    if isinstance(value, (list, tuple)) and by_numpy.first_handle(value) is not None:
         parts = [node_of(part, device) for part in value]
         return stack_nodes(parts, 0, common_dtype(parts), device)
-    if fallback.is_foreign(type(value)):
+    if by_numpy.is_foreign(type(value)):
         raise NotNative
     return as_node(value, device)
 
@@ -88,8 +88,8 @@ def host(value: Any) -> Any:
     """Return an argument with NumPy arrays in place of arrays of ours: their values are needed."""
     if isinstance(value, Handle):
         return host_array(value)
-    if fallback.first_handle(value) is not None:
-        return fallback.to_host(value)
+    if by_numpy.first_handle(value) is not None:
+        return by_numpy.to_host(value)
     return value
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import immediate, recording
-from tiledarray.graph import Node
+from tiledarray.graph.node import Node
+from tiledarray.recording import at_once, record
 
 # Beyond this many regions an array is better gathered by an index.
 MOST_REGIONS = 64
@@ -81,7 +81,7 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
         axes = tuple(-1 if run.step == 0 else axis for axis, run in enumerate(regions))
         size = tuple(run.length for run in regions)
         steps = tuple(run.step for run in regions)
-        part = recording.view(node, axes, steps, tuple(run.start for run in regions), size)
+        part = record.view(node, axes, steps, tuple(run.start for run in regions), size)
         result = put_block(result, part, tuple(run.at for run in regions))
     return result
 
@@ -89,8 +89,8 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
 def _unfilled(shape: tuple[int, ...], dtype: Any, device: Any) -> Node:
     """Record what blocks that cover it all are put into."""
     if 0 in shape:
-        return recording.full(shape, 0, dtype, device)
-    return recording.empty(shape, dtype, device)
+        return record.full(shape, 0, dtype, device)
+    return record.empty(shape, dtype, device)
 
 
 def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
@@ -98,24 +98,24 @@ def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
     if 0 in new.shape:
         return old
     ndim = len(old.shape)
-    return recording.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
+    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
 
 
 def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
     """Record a concatenation; the shapes have been checked."""
-    made = immediate.joined(parts, lambda xp, arrays: xp.concatenate(arrays, axis), dtype)
+    made = at_once.joined(parts, lambda xp, arrays: xp.concatenate(arrays, axis), dtype)
     return _recorded_join(parts, axis, dtype, device) if made is None else made
 
 
 def _recorded_join(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
     if len(parts) == 1:
-        return recording.cast(parts[0], dtype)
+        return record.cast(parts[0], dtype)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    result = recording.empty(tuple(shape), dtype, device)
+    result = record.empty(tuple(shape), dtype, device)
     starts = [0] * len(shape)
     for part in parts:
-        result = put_block(result, recording.cast(part, dtype), starts)
+        result = put_block(result, record.cast(part, dtype), starts)
         starts[axis] += part.shape[axis]
     return result
 
@@ -128,8 +128,8 @@ def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> No
             f"shape after 1 dimensions. The detected shape was ({len(parts)},) + inhomogeneous "
             "part."
         )
-    made = immediate.joined(parts, lambda xp, arrays: xp.stack(arrays, axis), dtype)
+    made = at_once.joined(parts, lambda xp, arrays: xp.stack(arrays, axis), dtype)
     if made is not None:
         return made
-    rows = [recording.expand_dims(part, (axis,)) for part in parts]
+    rows = [record.expand_dims(part, (axis,)) for part in parts]
     return _recorded_join(rows, axis, dtype, device)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, recording
 from tiledarray.api.arguments import (
     TiledArray,
     device_of,
@@ -22,11 +21,13 @@ from tiledarray.api.arguments import (
     shape_of,
 )
 from tiledarray.api.registry import implements
-from tiledarray.graph import Node
-from tiledarray.handle import Handle, wrap
+from tiledarray.arrays import by_numpy
+from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.devices.device import resolve
+from tiledarray.devices.dlpack import device_name, import_array
+from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.runtime.device import resolve
-from tiledarray.runtime.dlpack import device_name, import_array
+from tiledarray.recording import record
 
 __all__ = [
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy",
@@ -57,7 +58,7 @@ def _numeric(dtype: Any) -> np.dtype[Any]:
 
 def filled(shape: Any, value: Any, dtype: Any, device: Any) -> TiledArray:
     """Return an array of one Python scalar."""
-    return wrap(recording.full(shape_of(shape), value, _numeric(dtype), device))
+    return wrap(record.full(shape_of(shape), value, _numeric(dtype), device))
 
 
 # From data --------------------------------------------------------------------------------------
@@ -84,8 +85,8 @@ def _from(
     wanted = _numeric(dtype)
     if _is_imported(value):
         return _imported(value, copy, device).astype(wanted, copy=False)
-    if fallback.first_handle(value) is not None:
-        return wrap(recording.cast(node_of(value, target), wanted))
+    if by_numpy.first_handle(value) is not None:
+        return wrap(record.cast(node_of(value, target), wanted))
     return wrap(node_of(np.array(value, wanted), target))
 
 
@@ -116,7 +117,7 @@ def _imported(value: Any, copy: bool | None, wanted: Any = None) -> TiledArray:
     device = resolve("cpu") if isinstance(array, np.ndarray) else resolve(
         f"cuda:{array.device.id}"
     )
-    result = wrap(recording.leaf(device.wrap(array, copy=True)))
+    result = wrap(record.leaf(device.wrap(array, copy=True)))
     return result if wanted is None else result.to(wanted)
 
 
@@ -241,8 +242,8 @@ def _full(shape: Any, value: Any, dtype: np.dtype[Any], device: Any) -> TiledArr
         with np.errstate(all="ignore"):
             sample = np.empty((), dtype)
             np.copyto(sample, value, casting="unsafe")
-        return wrap(recording.full(shape, sample.item(), dtype, device))
-    result = wrap(recording.full(shape, 0, dtype, device))
+        return wrap(record.full(shape, sample.item(), dtype, device))
+    result = wrap(record.full(shape, 0, dtype, device))
     result[...] = handle_of(value, device).astype(dtype)
     return result
 
@@ -267,14 +268,14 @@ def _where_index(
     if min(shape) < 0:
         raise ValueError("negative dimensions are not allowed")
     row, column = _grid(shape, device)
-    shifted = recording.binary(BY_NAME["add"], row, offset)
-    return wrap(recording.cast(recording.binary(BY_NAME[relation], column, shifted), dtype))
+    shifted = record.binary(BY_NAME["add"], row, offset)
+    return wrap(record.cast(record.binary(BY_NAME[relation], column, shifted), dtype))
 
 
 def _grid(shape: tuple[int, int], device: Any) -> tuple[Node, Node]:
-    rows = recording.iota(shape[0], 0, 1, np.int64, np.int64, device)
-    columns = recording.iota(shape[1], 0, 1, np.int64, np.int64, device)
-    return recording.expand_dims(rows, (1,)), recording.expand_dims(columns, (0,))
+    rows = record.iota(shape[0], 0, 1, np.int64, np.int64, device)
+    columns = record.iota(shape[1], 0, 1, np.int64, np.int64, device)
+    return record.expand_dims(rows, (1,)), record.expand_dims(columns, (0,))
 
 
 @implements(np.identity)
@@ -300,8 +301,8 @@ def _triangle(original: Callable[..., Any], relation: str, shift: int) -> Callab
         shape = source.shape[-2:] if source.ndim > 1 else source.shape * 2
         mask = _where_index(shape, operator.index(k) + shift, relation, np.dtype(bool),
                             source.device)
-        zero = recording.full((), 0, source.dtype, source.device)
-        return wrap(recording.elementwise(_WHERE, mask.node, source.node, zero))
+        zero = record.full((), 0, source.dtype, source.device)
+        return wrap(record.elementwise(_WHERE, mask.node, source.node, zero))
 
     return implements(original)(ours)
 
@@ -327,11 +328,11 @@ def diagflat(v: Any, k: int = 0) -> TiledArray:
 
 def _on_diagonal(source: TiledArray, k: int) -> TiledArray:
     size = source.shape[0] + abs(k)
-    zeros_node = recording.full((size, size), 0, source.dtype, source.device)
+    zeros_node = record.full((size, size), 0, source.dtype, source.device)
     if source.shape[0] == 0:
         return wrap(zeros_node)
     starts = (max(-k, 0), max(k, 0))
-    return wrap(recording.update(zeros_node, source.node, (0, 0), (1, 1), starts, source.shape))
+    return wrap(record.update(zeros_node, source.node, (0, 0), (1, 1), starts, source.shape))
 
 
 @implements(np.diagonal)
@@ -404,7 +405,7 @@ def _arange(
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
     refuse(dtype.kind == "u" and max(begin, by) > _INT64.max)
-    return wrap(recording.iota(count, begin, by, loop, dtype, device))
+    return wrap(record.iota(count, begin, by, loop, dtype, device))
 
 
 @implements(np.linspace)
@@ -442,16 +443,16 @@ def _linspace(
     refuse(intervals > 0 and step == 0 and distance != 0)  # underflow
     by = step.item() if intervals > 0 else distance.item()
     begin = loop.type(start).item()
-    node = recording.iota(count, begin, by, loop, loop, device)
+    node = record.iota(count, begin, by, loop, loop, device)
     if endpoint and count > 1:
         # The last element is `stop` itself; said so that it fuses with what reads it.
-        place = recording.iota(count, 0, 1, np.int64, np.int64, device)
-        last = recording.binary(BY_NAME["equal"], place, count - 1)
-        end = recording.full((), loop.type(stop).item(), loop, device)
-        node = recording.elementwise(_WHERE, last, end, node)
+        place = record.iota(count, 0, 1, np.int64, np.int64, device)
+        last = record.binary(BY_NAME["equal"], place, count - 1)
+        end = record.full((), loop.type(stop).item(), loop, device)
+        node = record.elementwise(_WHERE, last, end, node)
     if wanted.kind in "iu":
-        node = recording.unary(BY_NAME["floor"], node)
-    return wrap(recording.cast(node, wanted)), step
+        node = record.unary(BY_NAME["floor"], node)
+    return wrap(record.cast(node, wanted)), step
 
 
 def _by_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -498,8 +499,8 @@ def meshgrid(
     grids = []
     for axis, place in zip(axes, places, strict=True):
         others = tuple(other for other in range(len(axes)) if other != place)
-        node = recording.expand_dims(axis.node, others)
-        grids.append(wrap(node if sparse else recording.broadcast_to(node, tuple(shape))))
+        node = record.expand_dims(axis.node, others)
+        grids.append(wrap(node if sparse else record.broadcast_to(node, tuple(shape))))
     return tuple(grids)
 
 
@@ -513,7 +514,7 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
         return grids
     if not grids:
         return filled((0,), 0, wanted, resolve())
-    result = wrap(recording.full((len(shape), *shape), 0, wanted, resolve()))
+    result = wrap(record.full((len(shape), *shape), 0, wanted, resolve()))
     for place, grid in enumerate(grids):
         result[place] = grid
     return result
@@ -548,7 +549,7 @@ class _OpenGrid:
         if self.sparse:
             return grids
         shape = (len(grids), *grids[0].shape)
-        result = wrap(recording.full(shape, 0, dtype, grids[0].device))
+        result = wrap(record.full(shape, 0, dtype, grids[0].device))
         for place, grid in enumerate(grids):
             result[place] = grid
         return result

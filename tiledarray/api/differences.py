@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -19,10 +18,12 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.joining import concatenate, moved_to
 from tiledarray.api.registry import implements
-from tiledarray.handle import wrap
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import wrap
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
+from tiledarray.recording import record
 
 __all__ = [
     "diff", "ediff1d", "gradient", "trapezoid", "cross", "unwrap", "interp", "convolve",
@@ -62,7 +63,7 @@ def _end(end: Any, array: TiledArray, axis: int) -> Any:
     part = handle_of(end, array.device)
     if part.ndim == 0:
         shape = (*array.shape[:axis], 1, *array.shape[axis + 1:])
-        part = wrap(recording.broadcast_to(part.node, shape))
+        part = wrap(record.broadcast_to(part.node, shape))
     return part
 
 
@@ -142,7 +143,7 @@ def _gradient_along(array: TiledArray, axis: int, spacing: Any, edge_order: int)
     def values(start: Any, stop: Any = None) -> TiledArray:
         return array[at(slice(start, stop))]
 
-    out = wrap(recording.full(array.shape, 0, array.dtype, array.device))
+    out = wrap(record.full(array.shape, 0, array.dtype, array.device))
     uniform = np.ndim(spacing) == 0
     if uniform:
         out[at(slice(1, -1))] = (values(2) - values(None, -2)) / (2.0 * spacing)
@@ -214,7 +215,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> TiledArra
             step = diff(places, axis=axis)
     before = (slice(None),) * axis
     later, earlier = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]
-    return reductions.sum(step * (later + earlier) / 2.0, axis=axis)
+    return reducing.sum(step * (later + earlier) / 2.0, axis=axis)
 
 
 @implements(np.cross)
@@ -233,7 +234,7 @@ def cross(
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
     shape = parts[0].shape
     axisc = normalize_axis_index(axisc, len(shape) + 1, "axisc")
-    out = wrap(recording.full((*shape, 3), 0, parts[0].dtype, parts[0].device))
+    out = wrap(record.full((*shape, 3), 0, parts[0].dtype, parts[0].device))
     for place, part in enumerate(parts):
         out[..., place] = part
     return moved_to(out, len(shape), axisc)
@@ -251,12 +252,12 @@ def unwrap(
     half = period / 2
     wrapped = _U["remainder"](steps + half, period) - half
     edge = ((wrapped == -half) & (steps > 0)).node
-    wrapped = wrap(recording.elementwise(BY_NAME["where"], edge, half, wrapped.node))
+    wrapped = wrap(record.elementwise(BY_NAME["where"], edge, half, wrapped.node))
     small = (abs(steps) < limit).node
-    change = wrap(recording.elementwise(BY_NAME["where"], small, 0.0, (wrapped - steps).node))
+    change = wrap(record.elementwise(BY_NAME["where"], small, 0.0, (wrapped - steps).node))
     result = array.astype(np.result_type(array.dtype, period))
     later = (*(slice(None),) * axis, slice(1, None))
-    result[later] = array[later] + reductions.cumsum(change, axis=axis)
+    result[later] = array[later] + reducing.cumsum(change, axis=axis)
     return result
 
 
@@ -275,7 +276,7 @@ def interp(
     dtype = np.dtype(complex if values.dtype.kind == "c" else float)
     inputs = [part.node for part in (at, places, values)]
     attrs = options(left=left, right=right, period=period)
-    return wrap(recording.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
+    return wrap(record.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
 
 
 def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:
@@ -287,7 +288,7 @@ def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:
     size = {"full": long + short - 1, "same": long, "valid": long - short + 1}[mode]
     dtype = np.result_type(left.dtype, right.dtype)
     nodes = (left.node, right.node)
-    return wrap(recording.library(LIBRARY[name], nodes, options(mode=mode), (size,), dtype))
+    return wrap(record.library(LIBRARY[name], nodes, options(mode=mode), (size,), dtype))
 
 
 @implements(np.convolve, "library")

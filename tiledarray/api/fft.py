@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording
 from tiledarray.api.arguments import (
     TiledArray,
     check_with_numpy,
@@ -19,14 +18,15 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.creation import arange, filled
-from tiledarray.api.fallback import namespace_getattr
 from tiledarray.api.manipulation import roll
+from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import implements
-from tiledarray.handle import wrap
+from tiledarray.arrays.handle import wrap
+from tiledarray.devices.device import resolve
+from tiledarray.graph.dtypes import Shape
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
-from tiledarray.runtime.device import resolve
-from tiledarray.signatures import Shape
+from tiledarray.recording import record
 
 _numpy = np.fft
 __getattr__ = namespace_getattr(np.fft, __name__)
@@ -53,7 +53,7 @@ def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
 
 def _record(name: str, array: TiledArray, shape: Shape, **keywords: Any) -> TiledArray:
     dtype = _dtype(name, array.dtype)
-    node = recording.library(
+    node = record.library(
         LIBRARY[f"fft.{name}"], (array.node,), options(**keywords), shape, dtype
     )
     return wrap(node)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback, recording
-from tiledarray.handle import wrap
-from tiledarray.signatures import is_numeric
+from tiledarray.arrays import by_numpy
+from tiledarray.arrays.handle import wrap
+from tiledarray.graph.dtypes import is_numeric
+from tiledarray.recording import record
 
 
 def wrapped(values: Any, device: Any) -> Any:
@@ -18,7 +19,7 @@ def wrapped(values: Any, device: Any) -> Any:
         if not is_numeric(values.dtype):
             return values
         fresh = values.base is None and values.flags.c_contiguous and values.flags.writeable
-        return wrap(recording.leaf(device.wrap(values, copy=not fresh)))
+        return wrap(record.leaf(device.wrap(values, copy=not fresh)))
     if type(values) in (tuple, list):
         return type(values)(wrapped(part, device) for part in values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):
@@ -28,4 +29,4 @@ def wrapped(values: Any, device: Any) -> Any:
 
 def written_back(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call NumPy's function on host copies; what it changes in them is stored in the arrays."""
-    return fallback.call(name, function, args, kwargs, convert=wrapped)
+    return by_numpy.call(name, function, args, kwargs, convert=wrapped)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -26,12 +25,13 @@ from tiledarray.api.creation import arange
 from tiledarray.api.host import written_back
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
-from tiledarray.handle import Handle, as_operand, view_of, wrap
+from tiledarray.arrays.handle import Handle, as_operand, view_of, wrap
+from tiledarray.arrays.views import Affine
+from tiledarray.devices.device import resolve
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
-from tiledarray.runtime.device import resolve
-from tiledarray.views import Affine
+from tiledarray.recording import record
 
 __all__ = [
     "tril_indices_from", "triu_indices_from",
@@ -59,7 +59,7 @@ def where(condition: Any, *choices: Any) -> Any:
     device = condition.node.device if is_ours(condition) else device_of(condition, choices)
     mask = handle_of(condition, device).node
     first, second = (_operand(value, device) for value in choices)
-    return wrap(recording.elementwise(_WHERE, mask, first, second))
+    return wrap(record.elementwise(_WHERE, mask, first, second))
 
 
 @implements(np.nonzero)
@@ -71,7 +71,7 @@ def nonzero(a: Any) -> tuple[TiledArray, ...]:
     values = getattr(found, "array", found)
     device = array.device
     return tuple(
-        wrap(recording.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(values)
+        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(values)
     )
 
 
@@ -106,7 +106,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     result = handle_of(values[-1] if not is_ours(default) else default, device)
     result = result.astype(dtype)
     for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
-        result = wrap(recording.elementwise(_WHERE, mask.node, value, result.node))
+        result = wrap(record.elementwise(_WHERE, mask.node, value, result.node))
     return result.astype(dtype, copy=False)
 
 
@@ -132,9 +132,9 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
     result = options_given[-1].astype(dtype)
     for place, option in reversed(list(enumerate(options_given[:-1]))):
         mask = (places == place).node
-        result = wrap(recording.elementwise(_WHERE, mask, option.node, result.node))
+        result = wrap(record.elementwise(_WHERE, mask, option.node, result.node))
     shape = np.broadcast_shapes(places.shape, result.shape)
-    return wrap(recording.broadcast_to(result.node, shape))
+    return wrap(record.broadcast_to(result.node, shape))
 
 
 @implements(np.piecewise)
@@ -157,7 +157,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ti
             "are expected"
         )
     # Functions get only the elements of their part, so the masks are looked at.
-    result = wrap(recording.full(array.shape, 0, array.dtype, array.device))
+    result = wrap(record.full(array.shape, 0, array.dtype, array.device))
     for mask, function in zip(masks, funclist, strict=True):
         if not callable(function):
             result[mask] = function
@@ -211,7 +211,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> TiledArray:
     shape = list(np.broadcast_shapes(*map(tuple, sizes)))
     shape[axis] = places.shape[axis]
     nodes = (array.node, places.node)
-    return wrap(recording.library(
+    return wrap(record.library(
         LIBRARY["take_along_axis"], nodes, options(axis=axis), tuple(shape), array.dtype
     ))
 
@@ -264,7 +264,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     mask = handle_of(where, dst.device)
     value = source if not is_ours(source) else source.astype(dst.dtype)
     value = handle_of(value, dst.device).astype(dst.dtype)
-    node = recording.elementwise(_WHERE, mask.node, value.node, dst.node)
+    node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
     dst.store(wrap(node))
 
 
@@ -329,7 +329,7 @@ def _triangle_indices(original: Callable[..., Any]) -> Callable[..., Any]:
     def ours(n: Any, k: int = 0, m: Any = None) -> tuple[TiledArray, ...]:
         device = resolve()
         return tuple(
-            wrap(recording.leaf(device.wrap(part, copy=True))) for part in original(n, k, m)
+            wrap(record.leaf(device.wrap(part, copy=True))) for part in original(n, k, m)
         )
 
     return implements(original, "host")(ours)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.runtime.device import Device, cuda_count, cuda_problem, resolve
+from tiledarray.devices.device import Device, cuda_count, cuda_problem, resolve
 
 
 class _Information:

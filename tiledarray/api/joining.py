@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -31,8 +30,9 @@ from tiledarray.api.blocks import (
     without,
 )
 from tiledarray.api.registry import implements
-from tiledarray.handle import Handle, wrap
-from tiledarray.signatures import Shape
+from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.graph.dtypes import Shape
+from tiledarray.recording import record
 
 __all__ = [
     "concatenate", "stack", "vstack", "hstack", "dstack", "column_stack", "atleast_1d",
@@ -176,7 +176,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     new = moved_to(new, 0, axis)
     block = (*array.shape[:axis], new.shape[axis], *array.shape[axis + 1:])
     before = (slice(None),) * axis
-    node = recording.broadcast_to(new.node, block) if _fits(new.shape, block) else None
+    node = record.broadcast_to(new.node, block) if _fits(new.shape, block) else None
     refuse(node is None)
     parts = [array[(*before, slice(place))].node, node, array[(*before, slice(place, None))].node]
     return wrap(join_nodes(parts, axis, array.dtype, parts[0].device))

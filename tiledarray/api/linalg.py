@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -23,7 +22,7 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.differences import cross as general_cross
-from tiledarray.api.fallback import namespace_getattr
+from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.products import (
     inexact,
     matmul_of,
@@ -33,12 +32,14 @@ from tiledarray.api.products import (
 )
 from tiledarray.api.products import outer as general_outer
 from tiledarray.api.registry import implements
-from tiledarray.graph import Node
-from tiledarray.handle import wrap
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import wrap
+from tiledarray.graph.dtypes import Shape
+from tiledarray.graph.node import Node
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
-from tiledarray.recorder import look
-from tiledarray.signatures import Shape
+from tiledarray.recording import record
+from tiledarray.recording.stretch import look
 
 _numpy = np.linalg
 __getattr__ = namespace_getattr(np.linalg, __name__)
@@ -60,7 +61,7 @@ def _sample(name: str, dtype: np.dtype[Any]) -> Any:
 
 
 def _record(name: str, nodes: Any, shape: Shape, dtype: Any, **keywords: Any) -> Node:
-    return recording.library(LIBRARY[f"linalg.{name}"], nodes, options(**keywords), shape, dtype)
+    return record.library(LIBRARY[f"linalg.{name}"], nodes, options(**keywords), shape, dtype)
 
 
 def _now(node: Node) -> TiledArray:
@@ -117,7 +118,7 @@ def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -
     sample = _sample(name, array.dtype)
     node = _record(name, (array.node,), shapes[0], sample[0].dtype, **keywords)
     items = [
-        recording.item(node, place, shape, part.dtype)
+        record.item(node, place, shape, part.dtype)
         for place, (shape, part) in enumerate(zip(shapes, sample, strict=True))
     ]
     look(items)
@@ -217,7 +218,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
         if ord is None or (ord in ("f", "fro") and array.ndim == 2) or (
             ord == 2 and array.ndim == 1
         ):
-            result = ufuncs.BY_NAME["sqrt"](reductions.sum(squares(array)))
+            result = ufuncs.BY_NAME["sqrt"](reducing.sum(squares(array)))
             return result.reshape((1,) * array.ndim) if keepdims else result
         axis = tuple(range(array.ndim))
     elif not isinstance(axis, tuple):

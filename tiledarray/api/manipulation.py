@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -24,10 +23,11 @@ from tiledarray.api.arguments import (
 from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
-from tiledarray.handle import Handle, view_of, wrap
-from tiledarray.signatures import broadcast
-from tiledarray.views import Frozen, on_array
-from tiledarray.views import broadcast as broadcast_step
+from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.views import Frozen, on_array
+from tiledarray.arrays.views import broadcast as broadcast_step
+from tiledarray.graph.dtypes import broadcast
+from tiledarray.recording import record
 
 __all__ = [
     "shares_memory", "may_share_memory",
@@ -327,7 +327,7 @@ def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
         for size, (before, after) in zip(source.shape, widths, strict=True)
     )
     first = values.flat[0].item() if values.size else 0
-    result = wrap(recording.full(shape, first, dtype, device))
+    result = wrap(record.full(shape, first, dtype, device))
     if not (values == first).all():
         # The sides of a later axis lie over those of the earlier ones.
         for axis, (before, after) in enumerate(widths):
@@ -351,9 +351,9 @@ def tile(A: Any, reps: Any) -> TiledArray:  # noqa: N803  NumPy's name
     if all(count == 1 for count in counts):
         return array.reshape(sizes).copy()
     spread = tuple(part for pair in zip(counts, sizes, strict=True) for part in pair)
-    held = recording.reshape(array.node, tuple(part for size in sizes for part in (1, size)))
+    held = record.reshape(array.node, tuple(part for size in sizes for part in (1, size)))
     shape = tuple(count * size for count, size in zip(counts, sizes, strict=True))
-    return wrap(recording.reshape(recording.broadcast_to(held, spread), shape))
+    return wrap(record.reshape(record.broadcast_to(held, spread), shape))
 
 
 @implements(np.repeat)
@@ -371,9 +371,9 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
     if count < 0:
         raise ValueError("repeats may not contain negative values.")
     before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1:]
-    held = recording.expand_dims(array.node, (axis + 1,))
-    spread = recording.broadcast_to(held, (*before, size, count, *after))
-    return wrap(recording.reshape(spread, (*before, size * count, *after)))
+    held = record.expand_dims(array.node, (axis + 1,))
+    spread = record.broadcast_to(held, (*before, size, count, *after))
+    return wrap(record.reshape(spread, (*before, size * count, *after)))
 
 
 @implements(np.resize)
@@ -382,7 +382,7 @@ def resize(a: Any, new_shape: Any) -> TiledArray:
     shape = shape_of(new_shape)
     size = int(np.prod(shape, dtype=object)) if shape else 1
     if array.size == 0:
-        return wrap(recording.full(shape, 0, array.dtype, array.device))
+        return wrap(record.full(shape, 0, array.dtype, array.device))
     copies = -(-size // array.size)
     joined = tile(array, copies) if copies != 1 else array
     return joined[:size].reshape(shape).copy()

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import is_ours
-from tiledarray.handle import Handle
-from tiledarray.recorder import look
+from tiledarray.arrays.handle import Handle
+from tiledarray.recording.stretch import look
 
 
 def evaluate(*arrays: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -21,10 +20,11 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import implements
-from tiledarray.graph import Node
-from tiledarray.handle import SCALARS, as_operand, wrap
+from tiledarray.arrays.handle import SCALARS, as_operand, wrap
+from tiledarray.graph.dtypes import UnsupportedDtypeError, broadcast
+from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.signatures import UnsupportedDtypeError, broadcast
+from tiledarray.recording import record
 
 __all__ = [
     "polyval",
@@ -98,10 +98,10 @@ def clip(
     node = array.node
     _check_limits(node, low, high)
     if low is None:
-        return wrap(recording.binary(BY_NAME["minimum"], node, high))
+        return wrap(record.binary(BY_NAME["minimum"], node, high))
     if high is None:
-        return wrap(recording.binary(BY_NAME["maximum"], node, low))
-    return wrap(recording.elementwise(BY_NAME["clip"], node, low, high))
+        return wrap(record.binary(BY_NAME["maximum"], node, low))
+    return wrap(record.elementwise(BY_NAME["clip"], node, low, high))
 
 
 def _limit(value: Any, device: Any) -> Any:
@@ -124,7 +124,7 @@ def nan_to_num(
     if array.dtype.kind == "c":
         refuse(not copy)
         parts = (nan_to_num(part, True, nan, posinf, neginf) for part in (array.real, array.imag))
-        return wrap(recording.binary(BY_NAME["make_complex"], *(part.node for part in parts)))
+        return wrap(record.binary(BY_NAME["make_complex"], *(part.node for part in parts)))
     if array.dtype.kind == "f":
         limits = np.finfo(array.dtype)
         high = limits.max if posinf is None else posinf
@@ -145,7 +145,7 @@ def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -
     """Return ``first`` where the condition holds; of the dtype of ``second``."""
     if not is_ours(first):
         first = wrap(node_of(np.asarray(host(first)).astype(dtype), second.device))
-    return wrap(recording.elementwise(
+    return wrap(record.elementwise(
         BY_NAME["where"], condition.node, first.astype(dtype).node, second.node
     ))
 
@@ -170,7 +170,7 @@ def angle(z: Any, deg: bool = False) -> TiledArray:
         result = _U["arctan2"](array.imag, array.real)
     else:
         refuse(array.dtype.kind == "b")
-        zero = wrap(recording.full((), 0, array.dtype, array.device))
+        zero = wrap(record.full((), 0, array.dtype, array.device))
         result = _U["arctan2"](zero, array)
     return result * (180 / np.pi) if deg else result
 
@@ -230,7 +230,7 @@ def sinc(x: Any) -> TiledArray:
     y = np.pi * array
     # As NumPy: zero is replaced by something so small that sin(y) / y is one.
     tiny = np.finfo(y.dtype).eps if y.dtype.kind in "fc" else 1e-20
-    y = wrap(recording.elementwise(BY_NAME["where"], y.node, y.node, as_operand(
+    y = wrap(record.elementwise(BY_NAME["where"], y.node, y.node, as_operand(
         y.dtype.type(tiny), y.device)))
     return _U["sin"](y) / y
 
@@ -245,7 +245,7 @@ def polyval(p: Any, x: Any) -> TiledArray:
     kind = coefficients.dtype.type
     # A degree below a thousand, so that Horner's rule is one chain of ops.
     refuse(coefficients.ndim != 1 or len(values) > 1000)
-    result = wrap(recording.full(places.shape, 0, places.dtype, places.device))
+    result = wrap(record.full(places.shape, 0, places.dtype, places.device))
     for value in values:
         result = result * places + (value if is_ours(value) else kind(value))
     return result

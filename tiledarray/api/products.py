@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording, reductions
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -20,12 +19,14 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import KINDS, implements
-from tiledarray.handle import wrap
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.protocols import UFUNCS
+from tiledarray.graph.dtypes import Shape
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
-from tiledarray.protocols import UFUNCS
-from tiledarray.signatures import Shape
+from tiledarray.recording import record
 
 __all__ = [
     "dot", "vdot", "inner", "outer", "kron", "tensordot", "einsum", "inexact",
@@ -35,8 +36,8 @@ __all__ = [
 def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
     """Record a product of the arrays' common dtype."""
     dtype = common_dtype(arrays)
-    nodes = [recording.cast(array.node, dtype) for array in arrays]
-    return wrap(recording.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
+    nodes = [record.cast(array.node, dtype) for array in arrays]
+    return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
 
 
 def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
@@ -89,7 +90,7 @@ def _divided_parts(first: str, second: str) -> Callable[..., Any]:
 
     def ours(value: Any) -> tuple[TiledArray, TiledArray]:
         node = handle_of(value).node
-        parts = (recording.unary(BY_NAME[name], node) for name in (first, second))
+        parts = (record.unary(BY_NAME[name], node) for name in (first, second))
         return tuple(map(wrap, parts))
 
     return ours
@@ -156,7 +157,7 @@ def kron(a: Any, b: Any) -> TiledArray:
     pairs = [tuple(x for size in shapes[0] for x in (size, 1)),
              tuple(x for size in shapes[1] for x in (1, size))]
     product = left.reshape(pairs[0]) * right.reshape(pairs[1])
-    return wrap(recording.reshape(
+    return wrap(record.reshape(
         product.node, tuple(m * n for m, n in zip(*shapes, strict=True))
     ))
 
@@ -192,7 +193,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
         right.transpose(reduced_right + kept_right).reshape(size, int(np.prod(columns, dtype=int))),
     )
     product = _product("matmul", flat, (flat[0].shape[0], flat[1].shape[1]))
-    return wrap(recording.reshape(product.node, rows + columns))
+    return wrap(record.reshape(product.node, rows + columns))
 
 
 @implements(np.einsum, "library")
@@ -205,10 +206,10 @@ def einsum(
     dtype = common_dtype(arrays) if arrays else np.dtype(float)
     # Checks and the shape are NumPy's, of stand-ins that take no memory and little time.
     shape = _einsum_shape(subscripts, tuple(array.shape for array in arrays))
-    nodes = [recording.cast(array.node, dtype) for array in arrays]
+    nodes = [record.cast(array.node, dtype) for array in arrays]
     plan: Any = optimize if isinstance(optimize, (bool, str)) else True
     attrs = options(subscripts=subscripts, optimize=plan or len(nodes) > 2)
-    return give(wrap(recording.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
+    return give(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
 
 
 def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:
@@ -264,19 +265,19 @@ def squares(array: TiledArray) -> TiledArray:
 def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> TiledArray:
     """Return the norm of vectors along the axes, by NumPy's formulas."""
     if order is None or order == 2:
-        return np.sqrt(reductions.sum(squares(array), axis=axis, keepdims=keepdims))
+        return np.sqrt(reducing.sum(squares(array), axis=axis, keepdims=keepdims))
     if order == np.inf:
-        return reductions.max(abs(array), axis=axis, keepdims=keepdims)
+        return reducing.max(abs(array), axis=axis, keepdims=keepdims)
     if order == -np.inf:
-        return reductions.min(abs(array), axis=axis, keepdims=keepdims)
+        return reducing.min(abs(array), axis=axis, keepdims=keepdims)
     if order == 0:
         real = array.dtype.type(0).real.dtype
-        return reductions.sum((array != 0).astype(real), axis=axis, keepdims=keepdims)
+        return reducing.sum((array != 0).astype(real), axis=axis, keepdims=keepdims)
     if order == 1:
-        return reductions.sum(abs(array), axis=axis, keepdims=keepdims)
+        return reducing.sum(abs(array), axis=axis, keepdims=keepdims)
     if isinstance(order, str):
         raise ValueError(f"Invalid norm order '{order}' for vectors")
-    powers = reductions.sum(abs(array) ** order, axis=axis, keepdims=keepdims)
+    powers = reducing.sum(abs(array) ** order, axis=axis, keepdims=keepdims)
     return powers ** np.reciprocal(order, dtype=powers.dtype).item()
 
 
@@ -288,10 +289,10 @@ def matrix_norm_of(
     if row == column:
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
-        return np.sqrt(reductions.sum(squares(array), axis=(row, column), keepdims=keepdims))
+        return np.sqrt(reducing.sum(squares(array), axis=(row, column), keepdims=keepdims))
     refuse(order not in (1, -1, np.inf, -np.inf))
     summed, other = (row, column) if abs(order) == 1 else (column, row)
-    totals = reductions.sum(abs(array), axis=summed, keepdims=True)
-    extremum = reductions.max if order > 0 else reductions.min
+    totals = reducing.sum(abs(array), axis=summed, keepdims=True)
+    extremum = reducing.max if order > 0 else reducing.min
     result = extremum(totals, axis=other, keepdims=True)
     return result if keepdims else result.squeeze((summed, other))

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback
 from tiledarray.api.arguments import default_device
-from tiledarray.api.fallback import namespace_getattr
 from tiledarray.api.host import wrapped, written_back
+from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import KINDS
+from tiledarray.arrays import by_numpy
 
 # What returns no values drawn, or returns something other than arrays.
 _AS_THEY_ARE = frozenset(("bit_generator", "spawn", "bytes", "get_state", "seed", "set_state"))
@@ -24,7 +24,7 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
-        found = fallback.first_handle((args, kwargs))
+        found = by_numpy.first_handle((args, kwargs))
         if found is None:
             return wrapped(function(*args, **kwargs), default_device())
         return written_back(f"random.{name}", function, args, kwargs)
@@ -63,7 +63,7 @@ def default_rng(seed: Any = None) -> Generator:
     """Return a generator seeded as NumPy's would be."""
     if isinstance(seed, Generator):
         return seed
-    found = _numpy.default_rng(fallback.to_host(seed))
+    found = _numpy.default_rng(by_numpy.to_host(seed))
     return Generator(found.bit_generator)
 
 

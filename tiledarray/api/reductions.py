@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording, reductions
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -20,8 +19,10 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import implements
-from tiledarray.handle import Handle, wrap
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import Handle, wrap
 from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.recording import record
 
 __all__ = [
     "nanargmin", "nanargmax",
@@ -43,20 +44,20 @@ def _thin(original: Callable[..., Any], function: Callable[..., Any]) -> Callabl
     return implements(original)(ours)
 
 
-sum = _thin(np.sum, reductions.sum)
-prod = _thin(np.prod, reductions.prod)
-min = _thin(np.min, reductions.min)
-max = _thin(np.max, reductions.max)
-amin = _thin(np.amin, reductions.min)
-amax = _thin(np.amax, reductions.max)
-all = _thin(np.all, reductions.all)
-any = _thin(np.any, reductions.any)
-mean = _thin(np.mean, reductions.mean)
-std = _thin(np.std, reductions.std)
-var = _thin(np.var, reductions.var)
-ptp = _thin(np.ptp, reductions.ptp)
-cumsum = _thin(np.cumsum, reductions.cumsum)
-cumprod = _thin(np.cumprod, reductions.cumprod)
+sum = _thin(np.sum, reducing.sum)
+prod = _thin(np.prod, reducing.prod)
+min = _thin(np.min, reducing.min)
+max = _thin(np.max, reducing.max)
+amin = _thin(np.amin, reducing.min)
+amax = _thin(np.amax, reducing.max)
+all = _thin(np.all, reducing.all)
+any = _thin(np.any, reducing.any)
+mean = _thin(np.mean, reducing.mean)
+std = _thin(np.std, reducing.std)
+var = _thin(np.var, reducing.var)
+ptp = _thin(np.ptp, reducing.ptp)
+cumsum = _thin(np.cumsum, reducing.cumsum)
+cumprod = _thin(np.cumprod, reducing.cumprod)
 
 
 def _index(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,15 +67,15 @@ def _index(original: Callable[..., Any], function: Callable[..., Any]) -> Callab
     return implements(original)(ours)
 
 
-argmin = _index(np.argmin, reductions.argmin)
-argmax = _index(np.argmax, reductions.argmax)
+argmin = _index(np.argmin, reducing.argmin)
+argmax = _index(np.argmax, reducing.argmax)
 
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> TiledArray:
     array = handle_of(a)
     holds = array if array.dtype.kind == "b" else array.astype(bool)
-    return reductions.sum(holds, axis=axis, dtype=np.intp, keepdims=keepdims)
+    return reducing.sum(holds, axis=axis, dtype=np.intp, keepdims=keepdims)
 
 
 def _cumulative(original: Callable[..., Any], running: Any, start: int) -> Callable[..., Any]:
@@ -96,15 +97,15 @@ def _cumulative(original: Callable[..., Any], running: Any, start: int) -> Calla
             return result
         axis = normalize_axis_index(axis, array.ndim)
         shape = (*array.shape[:axis], array.shape[axis] + 1, *array.shape[axis + 1:])
-        longer = wrap(recording.full(shape, start, result.dtype, result.device))
+        longer = wrap(record.full(shape, start, result.dtype, result.device))
         longer[(*(slice(None),) * axis, slice(1, None))] = result
         return longer
 
     return implements(original)(ours)
 
 
-cumulative_sum = _cumulative(np.cumulative_sum, reductions.cumsum, 0)
-cumulative_prod = _cumulative(np.cumulative_prod, reductions.cumprod, 1)
+cumulative_sum = _cumulative(np.cumulative_sum, reducing.cumsum, 0)
+cumulative_prod = _cumulative(np.cumulative_prod, reducing.cumprod, 1)
 
 
 @implements(np.average)
@@ -115,25 +116,25 @@ def average(
     keepdims = keepdims is not _NO_VALUE and keepdims
     if weights is None:
         array = handle_of(a)
-        result = reductions.mean(array, axis=axis, keepdims=keepdims)
+        result = reducing.mean(array, axis=axis, keepdims=keepdims)
         count = array.size // (result.size or 1)
-        scale = wrap(recording.full((), float(count), result.dtype, result.device))
+        scale = wrap(record.full((), float(count), result.dtype, result.device))
     else:
         array, weight = arrays_of(a, weights)
         weight = _spread_weights(array, weight, axis)
         kind = np.result_type(array.dtype, weight.dtype)
         if array.dtype.kind in "iub":
             kind = np.result_type(kind, np.float64)
-        scale = reductions.sum(weight, axis=axis, dtype=kind, keepdims=keepdims)
+        scale = reducing.sum(weight, axis=axis, dtype=kind, keepdims=keepdims)
         if bool((scale == 0.0).any()):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        total = reductions.sum(
+        total = reducing.sum(
             _U["multiply"](array, weight, dtype=kind), axis=axis, keepdims=keepdims
         )
         result = total / scale
     if not returned:
         return result
-    return result, wrap(recording.broadcast_to(scale.node, result.shape))
+    return result, wrap(record.broadcast_to(scale.node, result.shape))
 
 
 def _spread_weights(array: TiledArray, weights: TiledArray, axis: Any) -> TiledArray:
@@ -157,7 +158,7 @@ def _spread_weights(array: TiledArray, weights: TiledArray, axis: Any) -> TiledA
 def _without_nans(array: TiledArray, filling: float) -> tuple[TiledArray, TiledArray]:
     """Return the array with NaNs replaced, and where they were."""
     missing = array != array
-    node = recording.elementwise(BY_NAME["where"], missing.node, filling, array.node)
+    node = record.elementwise(BY_NAME["where"], missing.node, filling, array.node)
     return wrap(node), missing
 
 
@@ -173,10 +174,10 @@ def _nan_total(
     return implements(original)(ours)
 
 
-nansum = _nan_total(np.nansum, reductions.sum, 0.0)
-nanprod = _nan_total(np.nanprod, reductions.prod, 1.0)
-nancumsum = _nan_total(np.nancumsum, reductions.cumsum, 0.0)
-nancumprod = _nan_total(np.nancumprod, reductions.cumprod, 1.0)
+nansum = _nan_total(np.nansum, reducing.sum, 0.0)
+nanprod = _nan_total(np.nanprod, reducing.prod, 1.0)
+nancumsum = _nan_total(np.nancumsum, reducing.cumsum, 0.0)
+nancumprod = _nan_total(np.nancumprod, reducing.cumprod, 1.0)
 
 
 def _nan_extremum(
@@ -194,10 +195,10 @@ def _nan_extremum(
             return function(array, axis, out, keepdims, initial, where)
         filled, missing = _without_nans(array, filling)
         result = function(filled, axis, None, keepdims, initial, where)
-        nothing = reductions.all(missing, axis=axis, keepdims=keepdims)
+        nothing = reducing.all(missing, axis=axis, keepdims=keepdims)
         if initial is _NO_VALUE:
             # NumPy warns of slices without numbers; that would need the values now.
-            result = wrap(recording.elementwise(
+            result = wrap(record.elementwise(
                 BY_NAME["where"], nothing.node, np.nan, result.node
             ))
         return give(result, out)
@@ -205,8 +206,8 @@ def _nan_extremum(
     return implements(original)(ours)
 
 
-nanmin = _nan_extremum(np.nanmin, reductions.min, np.inf)
-nanmax = _nan_extremum(np.nanmax, reductions.max, -np.inf)
+nanmin = _nan_extremum(np.nanmin, reducing.min, np.inf)
+nanmax = _nan_extremum(np.nanmax, reducing.max, -np.inf)
 
 
 def _nan_index(
@@ -220,15 +221,15 @@ def _nan_index(
         keepdims = keepdims is not _NO_VALUE and keepdims
         if array.dtype.kind == "f":
             array, missing = _without_nans(array, filling)
-            if bool(reductions.any(reductions.all(missing, axis=axis))):
+            if bool(reducing.any(reducing.all(missing, axis=axis))):
                 raise ValueError("All-NaN slice encountered")
         return function(array, axis, out, keepdims)
 
     return implements(original)(ours)
 
 
-nanargmin = _nan_index(np.nanargmin, reductions.argmin, np.inf)
-nanargmax = _nan_index(np.nanargmax, reductions.argmax, -np.inf)
+nanargmin = _nan_index(np.nanargmin, reducing.argmin, np.inf)
+nanargmax = _nan_index(np.nanargmax, reducing.argmax, -np.inf)
 
 
 @implements(np.nanmean)
@@ -239,12 +240,12 @@ def nanmean(
     array = handle_of(a)
     keepdims = keepdims is not _NO_VALUE and keepdims
     if array.dtype.kind not in "fc":
-        return reductions.mean(array, axis, dtype, out, keepdims, where)
+        return reducing.mean(array, axis, dtype, out, keepdims, where)
     refuse(where is not True and where is not _NO_VALUE)
     filled, missing = _without_nans(array, 0.0)
     kind = array.dtype if dtype is None else np.dtype(dtype)
-    count = reductions.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
-    total = reductions.sum(filled, axis=axis, dtype=kind, keepdims=keepdims)
+    count = reducing.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
+    total = reducing.sum(filled, axis=axis, dtype=kind, keepdims=keepdims)
     return give((total / count).astype(kind), out)
 
 
@@ -257,20 +258,20 @@ def _nan_variance(
     keepdims = keepdims is not _NO_VALUE and keepdims
     filled, missing = _without_nans(array.astype(kind, copy=False), 0.0)
     present = ~missing
-    count = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=True)
-    centre = (reductions.sum(filled, axis=axis, keepdims=True) / count).astype(kind)
+    count = reducing.sum(present, axis=axis, dtype=np.intp, keepdims=True)
+    centre = (reducing.sum(filled, axis=axis, keepdims=True) / count).astype(kind)
     centred, _ = _without_nans(
-        wrap(recording.elementwise(
+        wrap(record.elementwise(
             BY_NAME["where"], missing.node, 0.0, (filled - centre).node
         )), 0.0
     )
     squared = centred * centred if kind.kind == "f" else (
         centred.real * centred.real + centred.imag * centred.imag
     )
-    total = reductions.sum(squared, axis=axis, keepdims=keepdims)
-    degrees = reductions.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims) - ddof
+    total = reducing.sum(squared, axis=axis, keepdims=keepdims)
+    degrees = reducing.sum(present, axis=axis, dtype=np.intp, keepdims=keepdims) - ddof
     result = (total / degrees).astype(squared.dtype)
-    return wrap(recording.elementwise(
+    return wrap(record.elementwise(
         BY_NAME["where"], (degrees <= 0).node, np.nan, result.node
     ))
 
@@ -282,7 +283,7 @@ def _nan_spread(original: Callable[..., Any], root: bool) -> Callable[..., Any]:
         correction: Any = _NO_VALUE,
     ) -> TiledArray:
         refuse(where is not True or mean is not _NO_VALUE)
-        ddof = reductions.degrees(ddof, correction)
+        ddof = reducing.degrees(ddof, correction)
         variance = _nan_variance(a, axis, dtype, ddof, keepdims)
         return give(_U["sqrt"](variance) if root else variance, out)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from tiledarray.api.host import written_back
-from tiledarray.protocols import FUNCTIONS
-from tiledarray.signatures import UnsupportedDtypeError
+from tiledarray.arrays.protocols import FUNCTIONS
+from tiledarray.graph.dtypes import UnsupportedDtypeError
 
 Function = Callable[..., Any]
 Kind = Literal["native", "library", "host", "fallback"]

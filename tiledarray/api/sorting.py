@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import recording, reductions
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -21,10 +20,12 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import implements
-from tiledarray.handle import wrap
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import wrap
 from tiledarray.ops import indexing as ops
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
+from tiledarray.recording import record
 
 __all__ = [
     "sort", "argsort", "partition", "argpartition", "lexsort", "sort_complex", "searchsorted",
@@ -59,7 +60,7 @@ def _order(op: Any, dtype: Any) -> Callable[..., Any]:
             np.sort(np.empty(0), kind=kind)
         attrs = (axis, "stable" if stable else kind)
         result = dtype or array.dtype
-        return wrap(recording.library(op, (array.node,), attrs, array.shape, result))
+        return wrap(record.library(op, (array.node,), attrs, array.shape, result))
 
     return ours
 
@@ -78,7 +79,7 @@ def _divide(name: str, dtype: Any) -> Callable[..., Any]:
         check_with_numpy(getattr(np, name), np.empty(array.shape[axis]), places)
         attrs = options(axis=axis, kth=places if len(places) != 1 else places[0])
         result = dtype or array.dtype
-        return wrap(recording.library(LIBRARY[name], (array.node,), attrs, array.shape, result))
+        return wrap(record.library(LIBRARY[name], (array.node,), attrs, array.shape, result))
 
     return ours
 
@@ -96,7 +97,7 @@ def lexsort(keys: Any, axis: int = -1) -> TiledArray:
     refuse(columns[0].ndim == 0)
     axis = normalize_axis_index(axis, columns[0].ndim)
     nodes = [column.node for column in columns]
-    return wrap(recording.library(
+    return wrap(record.library(
         LIBRARY["lexsort"], nodes, options(axis=axis), columns[0].shape, np.intp
     ))
 
@@ -118,7 +119,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
     if sorter is not None:
         array = array[handle_of(sorter)]
     nodes = (array.node, values.node)
-    return wrap(recording.library(
+    return wrap(record.library(
         LIBRARY["searchsorted"], nodes, options(side=side), values.shape, np.intp
     ))
 
@@ -165,7 +166,7 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
         axis, shape = _reduced_shape(array, axis, keepdims)
         dtype = original(np.zeros(1, array.dtype)).dtype
-        node = recording.library(
+        node = record.library(
             LIBRARY[name], (array.node,), options(axis=axis, keepdims=keepdims), shape, dtype
         )
         return give(wrap(node), out)
@@ -199,7 +200,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
         dtype = np.asarray(original(np.zeros(1, array.dtype), strong, method=method)).dtype
         attrs = options(q=points, axis=axis, method=method, keepdims=keepdims)
         refuse(hasattr(q, "dtype") and array.dtype.kind == "f" and array.dtype.itemsize < 8)
-        node = recording.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
+        node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
         return give(wrap(node), out)
 
     return implements(original, "library")(ours)
@@ -249,7 +250,7 @@ def cov(
     ddof = (0 if bias else 1) if ddof is None else ddof
     factor = rows.shape[1] - ddof
     refuse(factor <= 0)
-    rows = rows - reductions.mean(rows, axis=1, keepdims=True)
+    rows = rows - reducing.mean(rows, axis=1, keepdims=True)
     return (np.dot(rows, rows.T.conj()) / factor).squeeze()
 
 

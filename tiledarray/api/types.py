@@ -10,8 +10,8 @@ from tiledarray.api.arguments import is_ours
 from tiledarray.api.creation import filled
 from tiledarray.api.registry import implements
 from tiledarray.api.ufuncs import UFunc
-from tiledarray.array import TiledArray
-from tiledarray.runtime.device import resolve
+from tiledarray.arrays.tiledarray import TiledArray
+from tiledarray.devices.device import resolve
 
 
 class _ArrayType(type):

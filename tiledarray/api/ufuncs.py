@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import fallback
 from tiledarray.api.arguments import device_of, node_of
 from tiledarray.api.host import written_back
 from tiledarray.api.registry import NotNative
-from tiledarray.handle import SCALARS, Handle, wrap
+from tiledarray.arrays import by_numpy
+from tiledarray.arrays.handle import SCALARS, Handle, wrap
+from tiledarray.arrays.protocols import array_ufunc
+from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
-from tiledarray.protocols import array_ufunc
-from tiledarray.recording import binary, unary
-from tiledarray.signatures import UnsupportedDtypeError
+from tiledarray.recording.record import binary, unary
 
 # Computed by several ops or by one library node instead of one op; recorded all the same.
 COMPOSED = frozenset(
@@ -66,10 +66,10 @@ class UFunc:
             out = None  # an array, not a scalar: as every result of ours
         if out is not None and not isinstance(out, tuple):
             out = (out,)
-        if any(fallback.is_foreign(type(value)) for value in (*args, *(out or ()))):
+        if any(by_numpy.is_foreign(type(value)) for value in (*args, *(out or ()))):
             given = kwargs if out is None else {**kwargs, "out": out}
-            return fallback.leave(original, args, given)
-        leading: Any = fallback.first_handle((args, out, kwargs.get("where")))
+            return by_numpy.leave(original, args, given)
+        leading: Any = by_numpy.first_handle((args, out, kwargs.get("where")))
         if leading is None and all(isinstance(value, _PLAIN) for value in args):
             return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
         device = device_of(leading)
@@ -80,7 +80,7 @@ class UFunc:
                 kwargs["out"] = out
             return written_back(self.__name__, original, args, kwargs)
         if leading is None:
-            leading = fallback.first_handle(operands)
+            leading = by_numpy.first_handle(operands)
         result = array_ufunc(leading, original, "__call__", *operands, out=out, **kwargs)
         if result is NotImplemented:  # another library's array is among them: NumPy asks it
             return original(*args, **kwargs)
@@ -115,7 +115,7 @@ class UFunc:
         if isinstance(array, Handle):
             array_ufunc(array, self._original, "at", array, indices, *operands)
         else:
-            self._original.at(*fallback.to_host((array, indices, *operands)))
+            self._original.at(*by_numpy.to_host((array, indices, *operands)))
 
     def _method(
         self, method: str, arrays: tuple[Any, ...], options: dict[str, Any], out: Any
@@ -123,15 +123,15 @@ class UFunc:
         if out is not None and not isinstance(out, tuple):
             out = (out,)
         function = getattr(self._original, method)
-        if any(fallback.is_foreign(type(value)) for value in (*arrays, *(out or ()))):
+        if any(by_numpy.is_foreign(type(value)) for value in (*arrays, *(out or ()))):
             given = options if out is None else {**options, "out": out}
-            return fallback.leave(function, arrays, given)
-        leading = fallback.first_handle((arrays, out))
+            return by_numpy.leave(function, arrays, given)
+        leading = by_numpy.first_handle((arrays, out))
         if self._op is not None and method != "reduceat":
             try:
                 device = device_of(leading)
                 arrays = tuple(_operand(value, device) for value in arrays)
-                leading = fallback.first_handle((arrays, out))
+                leading = by_numpy.first_handle((arrays, out))
             except (NotNative, UnsupportedDtypeError):
                 leading = None
             if leading is not None:

@@ -8,12 +8,12 @@ from math import prod
 
 from tiledarray.fusion.group import Group, Grouper, Sink, is_straight, storage
 from tiledarray.fusion.ir import Cell, Value, add_terms
-from tiledarray.fusion.place import place
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.regions import Regions, region_of
+from tiledarray.fusion.schedule.place import place
+from tiledarray.fusion.schedule.tile import bytes_read, tile
 from tiledarray.fusion.share import share
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.tile import bytes_read, tile
 from tiledarray.ops.movement import empty
 from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
 

@@ -1,1 +1,5 @@
-"""Kernels: their text, their compilers, the disk cache, the op-by-op tier."""
+"""Kernels: `text` prints them over the primitives in ``headers``, `compile` makes them run."""
+
+from pathlib import Path
+
+HEADERS = Path(__file__).parent / "headers"

@@ -1,0 +1,1 @@
+"""What a user holds: `TiledArray`, its views, writes, methods and operators."""

@@ -1,0 +1,221 @@
+"""Handles: which node is an array's value now.
+
+A handle owns a node, or it is a view: a base handle and the steps that lead from there.  Writing
+gives the base a new node; every view reads through its base and so sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.arrays import views
+from tiledarray.arrays.views import Step
+from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
+from tiledarray.graph.node import Node
+from tiledarray.recording import at_once, record
+from tiledarray.recording.stretch import local, look
+
+SCALARS = frozenset((bool, int, float, complex))
+_new = object.__new__
+
+
+class Handle:
+    """The part of `TiledArray` that the operators and the protocols build on."""
+
+    # _base is None for what owns its node.  A view keeps in _node what it last read, from _root.
+    __slots__ = ("_node", "_base", "_steps", "_root", "__weakref__")
+
+    _node: Node
+    _base: Handle | None
+    _steps: tuple[Step, ...]
+    _root: Node | None
+
+    @property
+    def node(self) -> Node:
+        """The node of the array's present value."""
+        base = self._base
+        if base is None:
+            return self._node
+        root = (base if base._base is None else self.origin())._node
+        if self._root is not root:
+            self._node = views.read(root, self._steps)
+            self._root = root
+        return self._node
+
+    def origin(self) -> Handle:
+        """Return the array that owns the value: the base of a view, else the array itself."""
+        base = self._base
+        if base is None:
+            return self
+        while base._base is not None:  # its shape was assigned to since
+            base = self._base = base._base
+        return base
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps from the base to this view; none for an array of its own."""
+        return () if self._base is None else self._steps
+
+    def evaluated(self) -> Any:
+        """Compute the value and return its buffer; of a view, the array in the base's buffer."""
+        base = self.origin()
+        node = base._node  # another thread may give the array its next value meanwhile
+        if node.buffer is None:
+            look([node])
+        buffer = node.buffer
+        return buffer if base is self else views.on_array(buffer.array, self._steps)
+
+    def assign(self, value: Node) -> None:
+        """Give the array a new value, which has its dtype and broadcasts to its shape."""
+        root = self.origin()
+        self._root = None  # what it last read would count as a reader of the old value
+        if not _write_at_once(root, self.steps, value):
+            rebind(root, views.write(root._node, self.steps, value))
+
+    def store(self, value: Any) -> None:
+        """Give the array a new value as ``a[...] = value`` does."""
+        node = self.node
+        self.assign(fitting(value, node.shape, node.dtype, node.device))
+
+
+def _write_at_once(root: Handle, steps: tuple[Step, ...], value: Node) -> bool:
+    """Overwrite a few elements of an evaluated array that nothing else refers to."""
+    shape = root._node.form.kind.shape
+    if value.form.kind.size > config.at_once or not views.is_part(steps, shape):
+        return False
+    array, written = at_once.own_array(root), at_once.array_of(value)
+    if array is None or written is None:
+        return False
+    views.on_array(array, steps)[...] = written
+    return True
+
+
+_handle_class: type[Handle] = Handle
+
+
+def use_class(handle_class: type[Handle]) -> None:
+    """Say which subclass `wrap` makes."""
+    global _handle_class
+    _handle_class = handle_class
+
+
+def wrap(node: Node) -> Any:
+    """Return a new array whose value is the node."""
+    if node.buffer is None:
+        recorder = local.recorder
+        if recorder.count >= recorder.limit:
+            recorder.consider(node)
+        handle = _new(_handle_class)
+        handle._node = node
+        handle._base = None
+        recorder.sites.append(node.site)
+        recorder.handles.append(ref(handle))
+        return handle
+    handle = _new(_handle_class)
+    handle._node = node
+    handle._base = None
+    return handle
+
+
+def rebind(root: Handle, node: Node) -> None:
+    """Make the node the value of an array that is no view."""
+    if node.buffer is None:
+        recorder = local.recorder
+        if recorder.count >= recorder.limit:
+            recorder.consider(node)
+        root._node = node
+        recorder.sites.append(node.site)
+        recorder.handles.append(ref(root))
+    else:
+        root._node = node
+
+
+def view_of(handle: Handle, step: Step) -> Any:
+    """Return the view of an array that one more step leads to."""
+    result = _new(_handle_class)
+    if handle._base is None:
+        result._base = handle
+        result._steps = (step,)
+    else:
+        result._base = handle.origin()
+        result._steps = views.extend(handle._steps, step)
+    result._root = None
+    return result
+
+
+def host_array(handle: Handle) -> np.ndarray[Any, Any]:
+    """Return the evaluated value as a NumPy array; on the host it shares the buffer."""
+    found = handle.evaluated()
+    array = found if handle._base is not None else found.array
+    return array if isinstance(array, np.ndarray) else np.asarray(array.get())
+
+
+def as_operand(value: Any, device: Any) -> Any:
+    """Return a node, or the Python scalar itself.
+
+    NumPy scalars and 0-d arrays keep their dtype; NumPy arrays are copied.
+
+    Raises
+    ------
+    UnsupportedDtypeError
+        If no kernel computes with the value's dtype.
+    """
+    if isinstance(value, Handle):
+        return value.node
+    if type(value) in SCALARS or type(value) is Node:
+        return value
+    array = np.asarray(value)
+    if not is_numeric(array.dtype):
+        raise UnsupportedDtypeError(f"no kernel for dtype {array.dtype}")
+    if array.ndim == 0:
+        return record.full((), array.item(), array.dtype, device)
+    return record.leaf(device.wrap(array, copy=True))
+
+
+def as_node(value: Any, device: Any) -> Node:
+    """Return a node of the value; Python scalars get NumPy's default dtypes."""
+    found = as_operand(value, device)
+    if type(found) is Node:
+        return found
+    return record.full((), found, np.asarray(found).dtype, device)
+
+
+def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Node:
+    """Return the value as something to be written into an array of this shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        If it does not broadcast to the shape.
+    OverflowError
+        If a Python int does not fit the dtype.
+    """
+    if type(value) in SCALARS:
+        # NumPy checks the scalar; a run-time parameter is left as it is.
+        return record.full((), np.array(value, dtype).item(), dtype, device)
+    node = as_operand(value, device)
+    if node.device is not device:
+        raise ValueError(
+            f"cannot write an array on {node.device} into one on {device}; "
+            f"move it first with x.to({str(device)!r})"
+        )
+    if node.shape != shape:
+        node = _squeezed(node, shape)
+        if not record.broadcastable(node.shape, shape):
+            raise ValueError(
+                f"could not broadcast input array from shape {shape_text(node.shape)} "
+                f"into shape {shape_text(shape)}"
+            )
+    return record.cast(node, dtype)
+
+
+def _squeezed(node: Node, shape: tuple[int, ...]) -> Node:
+    """Drop leading axes of length one, as NumPy does in an assignment."""
+    excess = len(node.shape) - len(shape)
+    if excess > 0 and all(size == 1 for size in node.shape[:excess]):
+        return record.reshape(node, node.shape[excess:])
+    return node

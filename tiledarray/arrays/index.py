@@ -1,0 +1,331 @@
+"""Indices: what ``a[...]`` means, and its errors in NumPy's words.
+
+Basic indices (ints, slices, ``...``, ``None``) become an affine view step.  An index with arrays
+becomes a view for its slices, then a `take` or `put` for the rest.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiledarray.arrays.views import Affine
+from tiledarray.graph.dtypes import Shape, shape_text
+from tiledarray.graph.node import Node
+from tiledarray.ops import indexing as ops
+from tiledarray.recording import record
+
+_BAD = (
+    "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
+    "arrays are valid indices"
+)
+STEPS_REMEMBERED = 4096
+AsNode = Callable[[Any], Node]
+
+
+class Places(NamedTuple):
+    """An index with arrays, after its slices have been taken out as a view.
+
+    Attributes
+    ----------
+    before : Affine
+        The view that the slices make.
+    template : tuple of str
+        See `ops.indexing`.
+    inputs : tuple of Node or int
+        For each ``"at"`` of the template.
+    shape : tuple of int
+        Of the result.
+    """
+
+    before: Affine
+    template: tuple[str, ...]
+    inputs: tuple[Any, ...]
+    shape: Shape
+
+
+def is_full_integer(key: tuple[Any, ...], ndim: int) -> bool:
+    """Whether the basic index names one element, which NumPy returns as a scalar."""
+    return len(key) == ndim and not any(
+        item is None or item is Ellipsis or type(item) is slice for item in key
+    )
+
+
+def is_basic(key: tuple[Any, ...]) -> bool:
+    """Whether no array, list or bool is in the index."""
+    for item in key:
+        kind = type(item)
+        if kind is int or kind is slice or item is None or item is Ellipsis:
+            continue
+        if kind is bool or kind is list or isinstance(item, np.bool_):
+            return False
+        if getattr(item, "ndim", 0) or not hasattr(item, "__index__"):
+            return False
+        if is_mask(item):
+            return False
+    return True
+
+
+_PLAIN = frozenset((int, type(None)))
+_remembered: dict[Any, Affine] = {}
+
+
+def step_of(key: tuple[Any, ...], shape: Shape) -> Affine | None:
+    """Return the view step of a basic index, remembered; ``None`` for an index with arrays."""
+    parts: list[Any] = [shape]
+    for item in key:
+        kind = type(item)
+        if kind is slice:
+            start, stop, step = item.start, item.stop, item.step
+            # Of these types only are equal parts the same: 1.0 equals 1, and is refused.
+            if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
+                break
+            parts.append((start, stop, step))
+        elif kind in _PLAIN or item is Ellipsis:
+            parts.append(item)
+        else:
+            break
+    else:
+        place = tuple(parts)
+        found = _remembered.get(place)
+        if found is None:
+            if len(_remembered) >= STEPS_REMEMBERED:
+                _remembered.clear()
+            found = _remembered[place] = basic(key, shape)
+        return found
+    return basic(key, shape) if is_basic(key) else None
+
+
+def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
+    """Return the view step of a basic index."""
+    if any(item is Ellipsis for item in key):
+        key = _expand(key, len(shape))
+    elif len(key) - sum(item is None for item in key) > len(shape):
+        raise too_many(len(shape), sum(_dimensions(item) for item in key))
+    axes: list[int] = []
+    steps: list[int] = []
+    starts: list[int] = []
+    result: list[int] = []
+    for item in key:
+        if item is None:
+            result.append(1)
+            continue
+        size = shape[len(axes)]
+        if type(item) is slice:
+            start, stop, step = item.indices(size)
+            axes.append(len(result))
+            length = len(range(start, stop, step))
+            steps.append(step if length > 1 else 1)
+            starts.append(start if length else 0)
+            result.append(length)
+        else:
+            starts.append(_position(item, len(axes), size))
+            axes.append(-1)
+            steps.append(0)
+    for size in shape[len(axes):]:
+        axes.append(len(result))
+        steps.append(1)
+        starts.append(0)
+        result.append(size)
+    return Affine(tuple(axes), tuple(steps), tuple(starts), tuple(result))
+
+
+def _position(item: Any, axis: int, size: int) -> int:
+    try:
+        position = operator.index(item)
+    except TypeError:
+        raise IndexError(_BAD) from None
+    if not -size <= position < size:
+        raise IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
+    return position + size if position < 0 else position
+
+
+def is_mask(item: Any) -> bool:
+    """Whether an item of an index is a boolean array."""
+    dtype = getattr(item, "dtype", None)
+    return dtype is not None and dtype.kind == "b"
+
+
+def _dimensions(item: Any) -> int:
+    """Return how many axes an item of an index uses up."""
+    if item is None:
+        return 0
+    return int(item.ndim) if is_mask(item) else 1
+
+
+def _expand(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Replace the ellipsis by slices."""
+    found = [place for place, item in enumerate(key) if item is Ellipsis]
+    if len(found) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    used = sum(_dimensions(item) for item in key if item is not Ellipsis)
+    if used > ndim:
+        raise too_many(ndim, used)
+    place = found[0]
+    return (*key[:place], *(slice(None),) * (ndim - used), *key[place + 1:])
+
+
+def too_many(ndim: int, used: int) -> IndexError:
+    """Return NumPy's error for an index of too many items."""
+    return IndexError(
+        f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+    )
+
+
+# Indices with arrays ----------------------------------------------------------------------------
+
+
+def _arrays(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make arrays of the lists and bools of an index."""
+    items: list[Any] = []
+    for item in key:
+        if isinstance(item, (list, tuple, bool, np.bool_)):
+            array = np.asarray(item)
+            items.append(array.astype(np.intp) if array.size == 0 and type(item) is list else array)
+        else:
+            items.append(item)
+    return tuple(items)
+
+
+def places(
+    key: tuple[Any, ...], shape: Shape, as_node: AsNode, nonzero: Callable[[Any], Sequence[Any]]
+) -> Places:
+    """Return what an index with arrays means for an array of this shape.
+
+    Parameters
+    ----------
+    key : tuple
+    shape : tuple of int
+    as_node : callable
+        Makes a node of an integer array.
+    nonzero : callable
+        Makes integer arrays of a boolean array, which it evaluates.
+    """
+    key = _arrays(key)
+    if any(item is Ellipsis for item in key):
+        key = _expand(key, len(shape))
+    used = sum(_dimensions(item) for item in key)
+    if used > len(shape):
+        raise too_many(len(shape), used)
+    key = (*key, *(slice(None),) * (len(shape) - used))
+    items = _without_masks(key, shape, nonzero)
+    slices = tuple(item if type(item) is slice else slice(None)
+                   for item in items if item is not None and type(item) is not _Lone)
+    before = basic(slices, shape)
+    return _places(items, before, shape, as_node)
+
+
+def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any]:
+    """Replace boolean arrays by the places where they hold."""
+    items: list[Any] = []
+    axis = 0
+    for item in key:
+        if is_mask(item):
+            if item.ndim:
+                check_mask(item.shape, shape, axis)
+                items.extend(nonzero(item))
+                axis += item.ndim
+            else:
+                items.append(_Lone(bool(item)))
+            continue
+        dtype = getattr(item, "dtype", None)
+        if dtype is not None and dtype.kind not in "iu" and item.ndim:
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
+        items.append(item)
+        axis += item is not None
+    return items
+
+
+class _Lone(NamedTuple):
+    """A 0-d boolean: it adds an axis of length one or zero, and uses up none."""
+
+    value: bool
+
+
+def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
+    """Raise NumPy's error if the mask does not fit the array from ``axis`` on."""
+    for offset, size in enumerate(mask):
+        if size and size != shape[axis + offset]:  # NumPy takes an empty mask for any axis
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {axis + offset}; size of "
+                f"axis is {shape[axis + offset]} but size of corresponding boolean axis is {size}"
+            )
+
+
+def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> Places:
+    template: list[str] = []
+    inputs: list[Any] = []
+    shapes: list[Shape] = []
+    result: list[int] = []
+    first: int | None = None  # where the broadcast index goes in the result
+    apart = False
+    axis = 0
+    previous = False
+    for item in items:
+        advanced = item is not None and type(item) is not slice
+        if not advanced:
+            template.append("new" if item is None else ":")
+            result.append(1 if item is None else before.shape[axis])
+            axis += item is not None
+            previous = False
+            continue
+        if first is None:
+            first = len(result)
+        elif not previous:
+            apart = True
+        previous = True
+        if type(item) is _Lone:
+            raise NotImplementedError("a 0-d boolean index")
+        template.append("at")
+        if getattr(item, "ndim", 0):
+            node = _checked(item, axis, shape[axis], as_node)
+            shapes.append(node.shape)
+            inputs.append(node)
+        else:
+            inputs.append(_position(item, axis, shape[axis]))
+        axis += 1
+    try:
+        index_shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        text = "".join(f"{shape_text(part)} " for part in shapes)
+        raise IndexError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {text}"
+        ) from None
+    place = 0 if apart or first is None else first
+    full = (*result[:place], *index_shape, *result[place:])
+    return Places(before, tuple(template), tuple(inputs), full)
+
+
+def _checked(item: Any, axis: int, size: int, as_node: AsNode) -> Node:
+    """Return the node of an index array, its bounds checked if its values are on the host."""
+    found = _known(item)
+    if found is not None and found.size:
+        low, high = int(found.min()), int(found.max())
+        if low < -size or high >= size:
+            bad = low if low < -size else high
+            raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {size}")
+    return as_node(item)
+
+
+def _known(item: Any) -> np.ndarray[Any, Any] | None:
+    """Return the values of an index array, ``None`` if they would have to be computed first."""
+    buffer = getattr(getattr(item, "node", None), "buffer", None)
+    array = item if buffer is None else buffer.array
+    return array if isinstance(array, np.ndarray) else None
+
+
+def take(node: Node, found: Places) -> Node:
+    """Record reading through an index with arrays; ``node`` is after the slices."""
+    return record.library(
+        ops.take, (node, *found.inputs), found.template, found.shape, node.dtype
+    )
+
+
+def put(node: Node, found: Places, value: Node) -> Node:
+    """Record writing through an index with arrays; ``node`` is after the slices."""
+    return record.library(
+        ops.put, (node, value, *found.inputs), found.template, node.shape, node.dtype
+    )

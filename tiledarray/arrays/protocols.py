@@ -1,0 +1,241 @@
+"""NumPy's protocols: how its ufuncs and functions come to arrays of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import by_numpy, reducing
+from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
+from tiledarray.arrays.operators import store_result
+from tiledarray.graph.dtypes import UnsupportedDtypeError
+from tiledarray.graph.node import Node
+from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
+from tiledarray.recording import record
+
+# Filled by the public namespace: NumPy's function -> ours; ufuncs that are no elementwise op
+# (matmul), called with the inputs alone -> ours.
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+
+def _others(values: Sequence[Any]) -> list[Any]:
+    """Return the operands whose types have operations of their own, which come first."""
+    return [value for value in values if by_numpy.is_foreign(type(value))]
+
+
+def _by_others(
+    others: Sequence[Any], ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]
+) -> Any:
+    """Ask the other libraries' types among the operands, as NumPy would next."""
+    for other in others:
+        protocol = getattr(type(other), "__array_ufunc__", None)
+        if protocol is not None and not isinstance(other, np.ndarray):
+            result = protocol(other, ufunc, method, *inputs, **options)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
+
+
+def array_ufunc(
+    self: Handle, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
+) -> Any:
+    """Apply a NumPy ufunc."""
+    if method == "__call__" and out is None and not options:
+        op = BY_UFUNC.get(ufunc)
+        if op is not None:
+            node = self._node if self._base is None else self.node
+            try:
+                if ufunc.nin == 1:
+                    return wrap(record.unary(op, node))
+                left, right = inputs
+                if isinstance(left, Handle) and isinstance(right, Handle):
+                    return wrap(record.binary(op, left.node, right.node))
+                if left is self and type(right) in SCALARS:
+                    return wrap(record.binary(op, node, right))
+                if right is self and type(left) in SCALARS:
+                    return wrap(record.binary(op, left, node))
+            except UnsupportedDtypeError:
+                return by_numpy.call(ufunc.__name__, ufunc, inputs)
+    others = _others(inputs if out is None else (*inputs, *out))
+    if others:
+        given = options if out is None else {**options, "out": out}
+        result = _by_others(others, ufunc, method, inputs, given)
+        if result is not NotImplemented:
+            return result
+        return _by_numpy(self, ufunc, method, inputs, out, options)  # they know NumPy's arrays
+    if method == "__call__":
+        return _call(self, ufunc, inputs, out, options)
+    try:
+        return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)
+    except UnsupportedDtypeError:
+        return _by_numpy(self, ufunc, method, inputs, out, options)
+
+
+def _by_numpy(
+    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+) -> Any:
+    if out is not None:
+        options = {**options, "out": out}
+    function = ufunc if method == "__call__" else getattr(ufunc, method)
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    return by_numpy.call(name, function, inputs, options)
+
+
+def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
+    options = dict(options)
+    where = options.pop("where", True)
+    dtype = options.pop("dtype", None)
+    casting = options.pop("casting", "same_kind")
+    options.pop("order", None)
+    options.pop("subok", None)
+    if options or casting != "same_kind":
+        options["casting"] = casting
+        if dtype is not None:
+            options["dtype"] = dtype
+        if where is not True:
+            options["where"] = where
+        return _by_numpy(self, ufunc, "__call__", inputs, out, options)
+    try:
+        nodes = _results(self, ufunc, inputs, dtype)
+    except UnsupportedDtypeError:
+        nodes = None
+    if nodes is None:
+        options = {"dtype": dtype} if dtype is not None else {}
+        if where is not True:
+            options["where"] = where
+        return _by_numpy(self, ufunc, "__call__", inputs, out, options)
+    targets = out if out is not None else (None,) * len(nodes)
+    results = tuple(
+        _store(target, node, where, ufunc, inputs)
+        for target, node in zip(targets, nodes, strict=True)
+    )
+    return results[0] if ufunc.nout == 1 else results
+
+
+def _results(
+    self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any
+) -> tuple[Node, ...] | None:
+    """Return the results of a ufunc as nodes, ``None`` if NumPy has to do it."""
+    special = UFUNCS.get(ufunc)
+    if special is not None and dtype is None:
+        results = special(*inputs)
+        if results is NotImplemented:
+            return None
+        return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))
+    device = self.node.device
+    operands = [as_operand(value, device) for value in inputs]
+    if dtype is not None:
+        if ufunc.nout != 1 or ufunc not in BY_UFUNC:
+            return None
+        operands = _cast_operands(ufunc, operands, np.dtype(dtype))
+    op = BY_UFUNC.get(ufunc)
+    ops = OUTPUTS_BY_UFUNC.get(ufunc, ()) if op is None else (op,)
+    return tuple(record.elementwise(op, *operands) for op in ops) or None
+
+
+def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -> list[Any]:
+    """Cast the operands to the loop that ``dtype=`` asks for, by NumPy's rules."""
+    keys = [x.dtype if type(x) is Node else np.dtype(type(x)) if type(x) is bool else type(x)
+            for x in operands]
+    signature = (None,) * ufunc.nin + (dtype,)
+    loop = ufunc.resolve_dtypes((*keys, None), signature=signature, casting="same_kind")
+    return [
+        record.cast(x, wanted) if type(x) is Node else _typed(x, wanted, operands)
+        for x, wanted in zip(operands, loop, strict=False)
+    ]
+
+
+def _typed(value: Any, dtype: np.dtype[Any], operands: list[Any]) -> Node:
+    device = next(x.device for x in operands if type(x) is Node)
+    return record.full((), np.array(value, dtype).item(), dtype, device)
+
+
+def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) -> Any:
+    if where is not True:
+        mask = as_node(where, node.device)
+        if target is None:
+            old = record.full((), 0, node.dtype, node.device)
+        else:
+            old = as_node(target, node.device)
+            if np.can_cast(node.dtype, old.dtype, "same_kind"):
+                node = record.cast(node, old.dtype)
+            old = record.cast(old, node.dtype)  # else storing the result raises
+        node = record.elementwise(BY_NAME["where"], mask, node, old)
+    if target is None:
+        return wrap(node)
+    if isinstance(target, Handle):
+        return store_result(target, node, ufunc, inputs)
+    np.copyto(target, host_array(wrap(node)), casting="same_kind")
+    return target
+
+
+# Other methods of ufuncs -----------------------------------------------------------------------
+
+
+def _reduce(
+    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+) -> Any:
+    function = reducing.BY_UFUNC.get(ufunc)
+    if function is None or not isinstance(inputs[0], Handle):
+        return _by_numpy(self, ufunc, method, inputs, out, options)
+    options = {name: value for name, value in options.items() if value is not np._NoValue}
+    options.setdefault("axis", 0)
+    target = None if out is None else out[0]
+    if target is not None and not isinstance(target, Handle):
+        result = function(inputs[0], **options)
+        np.copyto(target, host_array(result), casting="same_kind")
+        return target
+    return function(inputs[0], out=target, **options)
+
+
+def _accumulate(
+    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+) -> Any:
+    function = reducing.RUNNING.get(ufunc)
+    if function is None or out is not None or not isinstance(inputs[0], Handle):
+        return _by_numpy(self, ufunc, method, inputs, out, options)
+    return function(inputs[0], axis=options.get("axis", 0), dtype=options.get("dtype"))
+
+
+def _outer(
+    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+) -> Any:
+    device = self.node.device
+    try:
+        left, right = (as_node(value, device) for value in inputs)
+    except UnsupportedDtypeError:
+        return _by_numpy(self, ufunc, method, inputs, out, options)
+    ndim = len(left.shape)
+    places = tuple(range(ndim, ndim + len(right.shape)))
+    spread = wrap(record.expand_dims(left, places))
+    return _call(self, ufunc, (spread, wrap(right)), out, options)
+
+
+def _at(
+    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+) -> None:
+    target, *rest = by_numpy.to_host(tuple(inputs))
+    record.note_fallback(f"{ufunc.__name__}.at")
+    ufunc.at(target, *rest)
+    if isinstance(inputs[0], Handle):
+        inputs[0].store(target)
+    else:
+        inputs[0][...] = target
+
+
+_METHODS = {"reduce": _reduce, "accumulate": _accumulate, "outer": _outer, "at": _at}
+
+
+def array_function(
+    self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Apply a NumPy function: ours where there is one, else NumPy's own on host copies."""
+    ours = FUNCTIONS.get(func)
+    if ours is not None:
+        return ours(*args, **kwargs)
+    for kind in types:
+        if not issubclass(kind, (Handle, np.ndarray)):
+            return NotImplemented
+    return by_numpy.call(func.__name__, func, args, kwargs)

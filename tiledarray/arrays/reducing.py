@@ -1,0 +1,359 @@
+"""Reductions of arrays, by NumPy's rules: axes, dtypes, ``where``, ``initial``, empty arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
+from tiledarray.graph.node import Node
+from tiledarray.ops import indexing as library
+from tiledarray.ops import reduction as ops
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.op import Elementwise, Reduction
+from tiledarray.recording import record
+from tiledarray.recording.stretch import user_frame
+
+_NO_VALUE = np._NoValue
+_WHERE = BY_NAME["where"]
+_FLOAT16 = np.dtype(np.float16)
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes, sorted and not negative.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If one is out of bounds.
+    ValueError
+        If one is given twice.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    wanted = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = []
+    for entry in wanted:
+        number = operator.index(entry)
+        if not -ndim <= number < ndim:
+            if ndim == 0 and number in (0, -1) and not isinstance(axis, (tuple, list)):
+                return ()  # NumPy allows axis 0 and -1 of a scalar
+            raise np.exceptions.AxisError(number, ndim)
+        axes.append(number % ndim)
+    if len(set(axes)) != len(axes):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(sorted(axes))
+
+
+def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
+    """Return how many elements are reduced into one."""
+    return math.prod(shape[axis] for axis in axes)
+
+
+def keep(node: Node, axes: Sequence[int]) -> Node:
+    """Put reduced axes back with length one."""
+    return record.expand_dims(node, axes) if axes else node
+
+
+def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
+    if keepdims and keepdims is not _NO_VALUE:
+        node = keep(node, axes)
+    if out is None:
+        return wrap(node)
+    if isinstance(out, tuple):
+        (out,) = out
+    shape = out.shape
+    if shape != node.shape:
+        raise ValueError(
+            f"output parameter for reduction operation has the wrong shape: {shape_text(shape)} "
+            f"instead of {shape_text(node.shape)}"
+        )
+    if isinstance(out, Handle):
+        out.assign(record.cast(node, out.node.dtype))
+    else:
+        out[...] = wrap(node)
+    return out
+
+
+def _node(a: Any) -> Node:
+    node = a.node
+    if not is_numeric(node.dtype):
+        raise UnsupportedDtypeError(f"no reduction for dtype {node.dtype}")
+    return node
+
+
+def _masked(node: Node, where: Any, filling: Any) -> Node:
+    if where is True or where is _NO_VALUE:
+        return node
+    mask = as_node(where, node.device)
+    fill = record.full((), np.array(filling, node.dtype).item(), node.dtype, node.device)
+    return record.elementwise(_WHERE, mask, node, fill)
+
+
+# Sums, products, extrema -------------------------------------------------------------------------
+
+
+def _total(op: Reduction, combine: Elementwise, identity: int) -> Callable[..., Any]:
+    def function(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+        initial: Any = _NO_VALUE, where: Any = True,
+    ) -> Any:
+        node = _node(a)
+        node = _masked(node, where, identity)
+        axes = axes_of(axis, len(node.shape))
+        if dtype is None and out is not None:
+            target = out[0] if isinstance(out, tuple) else out
+            dtype = np.result_type(target.dtype)
+        if dtype is not None:
+            dtype = np.dtype(dtype)
+            if dtype != node.dtype and node.dtype.kind in "fc" and dtype.kind not in "fc":
+                node = record.cast(node, dtype)
+        result = record.reduce(op, node, axes, dtype=dtype)
+        if initial is not _NO_VALUE and initial is not None:
+            start = as_node(initial, node.device)
+            result = record.binary(combine, result, record.cast(start, result.dtype))
+        return _finish(result, axes, keepdims, out)
+
+    return function
+
+
+def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., Any]:
+    def function(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
+        initial: Any = _NO_VALUE, where: Any = True, dtype: Any = None,
+    ) -> Any:
+        node = _node(a) if dtype is None else record.cast(_node(a), dtype)
+        axes = axes_of(axis, len(node.shape))
+        known = initial is not _NO_VALUE and initial is not None
+        if where is not True and where is not _NO_VALUE:
+            if not known:
+                raise ValueError(
+                    f"reduction operation '{name}' does not have an identity, so to use a where "
+                    "mask one has to specify 'initial'"
+                )
+            node = _masked(node, where, initial)
+        kept = [size for place, size in enumerate(node.shape) if place not in axes]
+        if count_of(node.shape, axes) == 0 and 0 not in kept:
+            if not known:
+                raise ValueError(
+                    f"zero-size array to reduction operation {name} which has no identity"
+                )
+            start = np.array(initial, node.dtype).item()
+            result = record.full(tuple(kept), start, node.dtype, node.device)
+            return _finish(result, axes, keepdims, out)
+        result = record.reduce(op, node, axes)
+        if known:
+            start = record.cast(as_node(initial, node.device), result.dtype)
+            result = record.binary(combine, result, start)
+        return _finish(result, axes, keepdims, out)
+
+    return function
+
+
+def _truth(op: Reduction, identity: bool) -> Callable[..., Any]:
+    def function(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, where: Any = True,
+        dtype: Any = None,
+    ) -> Any:
+        node = _masked(record.cast(_node(a), bool), where, identity)
+        axes = axes_of(axis, len(node.shape))
+        return _finish(record.reduce(op, node, axes), axes, keepdims, out)
+
+    return function
+
+
+def _index(op: Reduction) -> Callable[..., Any]:
+    def function(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+        node = _node(a)
+        axes = axes_of(None if axis is None else operator.index(axis), len(node.shape))
+        if count_of(node.shape, axes) == 0:
+            raise ValueError(f"attempt to get {op.name} of an empty sequence")
+        result = record.reduce(op, node, axes)
+        if 0 in result.shape:
+            result = record.full(result.shape, 0, result.dtype, node.device)
+        return _finish(result, axes, keepdims, out)
+
+    return function
+
+
+sum = _total(ops.sum, BY_NAME["add"], 0)
+prod = _total(ops.prod, BY_NAME["multiply"], 1)
+min = _extremum(ops.min, BY_NAME["minimum"], "minimum")
+max = _extremum(ops.max, BY_NAME["maximum"], "maximum")
+all = _truth(ops.all, True)
+any = _truth(ops.any, False)
+argmin = _index(ops.argmin)
+argmax = _index(ops.argmax)
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    """Return the range of the values: maximum minus minimum."""
+    high = max(a, axis=axis, keepdims=keepdims)
+    low = min(a, axis=axis, keepdims=keepdims)
+    result = record.binary(BY_NAME["subtract"], high.node, low.node)
+    return _finish(result, (), False, out)
+
+
+# Moments ------------------------------------------------------------------------------------------
+
+
+def _moment_dtypes(node: Node, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return in what to accumulate a mean, and what it is returned as."""
+    if dtype is not None:
+        return np.dtype(dtype), np.dtype(dtype)
+    if node.dtype.kind in "biu":
+        return np.dtype(float), np.dtype(float)
+    return (np.dtype(np.float32) if node.dtype == _FLOAT16 else node.dtype), node.dtype
+
+
+def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the user's line."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(
+            text, category, frame.f_code.co_filename, frame.f_lineno,
+            module=frame.f_globals.get("__name__"),
+        )
+
+
+def _divided(total: Node, count: Any, dtype: np.dtype[Any]) -> Node:
+    return record.cast(record.binary(BY_NAME["divide"], total, count), dtype)
+
+
+def _counted(node: Node, axes: tuple[int, ...], where: Any, dtype: np.dtype[Any]) -> Any:
+    """Return how many elements count: a Python int, or a node where a mask decides."""
+    if where is True or where is _NO_VALUE:
+        return count_of(node.shape, axes)
+    mask = record.broadcast_to(record.cast(as_node(where, node.device), bool), node.shape)
+    return record.cast(record.reduce(ops.sum, mask, axes), dtype)
+
+
+def _mean_node(
+    node: Node, axes: tuple[int, ...], where: Any, accumulate: np.dtype[Any], dtype: np.dtype[Any]
+) -> Node:
+    masked = _masked(node, where, 0)
+    total = record.reduce(ops.sum, masked, axes, accumulate=accumulate, dtype=accumulate)
+    real = total.dtype.type(0).real.dtype
+    return _divided(total, _counted(node, axes, where, real), dtype)
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+    where: Any = True,
+) -> Any:
+    """Return the arithmetic mean."""
+    node = _node(a)
+    axes = axes_of(axis, len(node.shape))
+    accumulate, result = _moment_dtypes(node, dtype)
+    if where is True and count_of(node.shape, axes) == 0:
+        warn("Mean of empty slice")
+    return _finish(_mean_node(node, axes, where, accumulate, result), axes, keepdims, out)
+
+
+def _variance(
+    a: Any, axis: Any, dtype: Any, ddof: float, where: Any, mean: Any = _NO_VALUE
+) -> tuple[Node, tuple[int, ...]]:
+    node = _node(a)
+    axes = axes_of(axis, len(node.shape))
+    accumulate, result = _moment_dtypes(node, dtype)
+    result = result.type(0).real.dtype
+    if where is True and count_of(node.shape, axes) <= ddof:
+        warn("Degrees of freedom <= 0 for slice")
+    if where is True and mean is _NO_VALUE:
+        if node.dtype.kind in "biu" or node.dtype != accumulate:
+            node = record.cast(node, accumulate)
+        real = accumulate.type(0).real.dtype
+        total = record.reduce(ops.deviation, node, axes, accumulate=accumulate, dtype=real)
+    else:
+        total = _masked_deviation(node, axes, where, accumulate, mean)
+    count = _counted(node, axes, where, total.dtype)
+    if type(count) is Node:
+        zero = record.full((), 0.0, count.dtype, count.device)
+        count = record.binary(
+            BY_NAME["maximum"], record.binary(BY_NAME["subtract"], count, ddof), zero
+        )
+    else:
+        count = count - ddof if count > ddof else 0
+    return _divided(total, count, result), axes
+
+
+def _masked_deviation(
+    node: Node, axes: tuple[int, ...], where: Any, accumulate: np.dtype[Any], mean: Any
+) -> Node:
+    """Return the sum of squared deviations of what a mask selects, or from a given mean."""
+    if mean is _NO_VALUE:
+        centre = keep(_mean_node(node, axes, where, accumulate, accumulate), axes)
+    else:
+        centre = as_node(mean, node.device)
+    centred = record.binary(BY_NAME["subtract"], record.cast(node, accumulate), centre)
+    if centred.dtype.kind == "c":
+        centred = record.unary(BY_NAME["absolute"], centred)
+    squared = _masked(record.unary(BY_NAME["square"], centred), where, 0)
+    return record.reduce(ops.sum, squared, axes)
+
+
+def degrees(ddof: float, correction: Any) -> float:
+    """Return the degrees of freedom taken off, which have two names."""
+    if correction is _NO_VALUE:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return float(correction)
+
+
+def var(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> Any:
+    """Return the variance."""
+    node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
+    return _finish(node, axes, keepdims, out)
+
+
+def std(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+    keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
+    correction: Any = _NO_VALUE,
+) -> Any:
+    """Return the standard deviation."""
+    node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
+    return _finish(record.unary(BY_NAME["sqrt"], node), axes, keepdims, out)
+
+
+# Running totals -----------------------------------------------------------------------------------
+
+
+def _running(op: Any, total: Reduction) -> Callable[..., Any]:
+    def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        node = _node(a)
+        if axis is None:
+            node = record.reshape(node, (math.prod(node.shape),))
+            axis = 0
+        (place,) = axes_of(operator.index(axis), len(node.shape)) or (0,)
+        if not node.shape:
+            node = record.reshape(node, (1,))
+        if dtype is None:
+            dtype = record.reduce(total, node, ()).dtype
+        result = record.library(op, (node,), place, node.shape, np.dtype(dtype))
+        return _finish(result, (), False, out)
+
+    return function
+
+
+cumsum = _running(library.cumsum, ops.sum)
+cumprod = _running(library.cumprod, ops.prod)
+
+RUNNING: dict[np.ufunc, Callable[..., Any]] = {np.add: cumsum, np.multiply: cumprod}
+BY_UFUNC: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: sum, np.multiply: prod, np.minimum: min, np.maximum: max,
+    np.logical_and: all, np.logical_or: any,
+}

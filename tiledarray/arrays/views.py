@@ -1,0 +1,288 @@
+"""Views: the steps that lead from a base to a view, read forwards and written backwards.
+
+A step says how the next array is made of the one before.  Reading goes along the steps; writing is
+a lens: to write through steps, write what the first step gives, then put that back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiledarray.graph.dtypes import Shape
+from tiledarray.graph.node import Node
+from tiledarray.ops import elementwise, indexing, movement
+from tiledarray.recording import record
+
+
+class Affine(NamedTuple):
+    """An `AxisView`: slices, transposes, new axes, broadcasts, diagonals."""
+
+    axes: tuple[int, ...]
+    steps: tuple[int, ...]
+    starts: tuple[int, ...]
+    shape: Shape
+
+
+class Reshaped(NamedTuple):
+    """A row-major reshape."""
+
+    shape: Shape
+
+
+class Part(NamedTuple):
+    """The real (0) or imaginary (1) part of a complex array."""
+
+    which: int
+
+
+class Reinterpreted(NamedTuple):
+    """The same bytes as elements of another dtype."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+
+
+class Frozen(NamedTuple):
+    """No change, but what comes after is read-only, as NumPy's ``broadcast_to`` is."""
+
+
+Step = Affine | Reshaped | Part | Reinterpreted | Frozen
+_PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
+_MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
+
+
+def identity(shape: Shape) -> Affine:
+    """Return the step to a view of everything."""
+    ndim = len(shape)
+    return Affine(tuple(range(ndim)), (1,) * ndim, (0,) * ndim, shape)
+
+
+def permutation(shape: Shape, order: Sequence[int]) -> Affine:
+    """Return the step to a transpose: axis ``k`` of the view is axis ``order[k]``."""
+    ndim = len(shape)
+    axes = [0] * ndim
+    for position, axis in enumerate(order):
+        axes[axis] = position
+    return Affine(
+        tuple(axes), (1,) * ndim, (0,) * ndim, tuple(shape[axis] for axis in order)
+    )
+
+
+def diagonal(shape: Shape, offset: int, first: int, second: int) -> Affine:
+    """Return the step to a diagonal of two axes, which becomes the last axis."""
+    ndim = len(shape)
+    rows, columns = shape[first] - max(-offset, 0), shape[second] - max(offset, 0)
+    rest = [axis for axis in range(ndim) if axis not in (first, second)]
+    axes = [rest.index(axis) if axis in rest else ndim - 2 for axis in range(ndim)]
+    starts = [0] * ndim
+    starts[first], starts[second] = max(-offset, 0), max(offset, 0)
+    length = max(0, min(rows, columns))
+    return Affine(
+        tuple(axes), (1,) * ndim, tuple(starts), (*(shape[axis] for axis in rest), length)
+    )
+
+
+def broadcast(old: Shape, new: Shape) -> Affine:
+    """Return the step to a broadcast of ``old`` to ``new``."""
+    ahead = len(new) - len(old)
+    axes = tuple(
+        -1 if size == 1 and new[ahead + axis] != 1 else ahead + axis
+        for axis, size in enumerate(old)
+    )
+    return Affine(axes, tuple(int(axis >= 0) for axis in axes), (0,) * len(old), new)
+
+
+def _compose(first: Affine, second: Affine) -> Affine:
+    axes, steps, starts = [], [], []
+    for axis, step, start in zip(first.axes, first.steps, first.starts, strict=True):
+        if axis < 0:
+            axes.append(-1)
+            steps.append(0)
+            starts.append(start)
+        else:
+            axes.append(second.axes[axis])
+            steps.append(step * second.steps[axis])
+            starts.append(start + step * second.starts[axis])
+    return Affine(tuple(axes), tuple(steps), tuple(starts), second.shape)
+
+
+def extend(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
+    """Return the steps with one more, merged with the last where they are of one kind."""
+    if steps:
+        last = steps[-1]
+        if type(step) is Affine and type(last) is Affine:
+            return (*steps[:-1], _compose(last, step))
+        if type(step) is Reshaped and type(last) is Reshaped:
+            return (*steps[:-1], step)
+        if type(step) is Frozen and type(last) is Frozen:
+            return steps
+    return (*steps, step)
+
+
+def _apply(node: Node, step: Step) -> Node:
+    if type(step) is Affine:
+        return record.view(node, *step)
+    if type(step) is Reshaped:
+        return record.reshape(node, step.shape)
+    if type(step) is Part:
+        return record.unary(_PARTS[step.which], node)
+    if type(step) is Reinterpreted:
+        return record.library(indexing.reinterpret, (node,), None, *step)
+    return node
+
+
+def read(node: Node, steps: tuple[Step, ...]) -> Node:
+    """Return the value of the view that these steps lead to."""
+    for step in steps:
+        node = record.view(node, *step) if type(step) is Affine else _apply(node, step)
+    return node
+
+
+def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
+    """Return the base's value after ``value`` was written to what the steps lead to.
+
+    ``value`` has the dtype of the view and broadcasts to its shape.
+    """
+    if not steps:
+        return record.broadcast_to(value, node.shape)
+    step, rest = steps[0], steps[1:]
+    if rest:
+        value = write(_apply(node, step), rest, value)
+    if type(step) is Affine:
+        return _put(node, step, value)
+    if type(step) is Reshaped:
+        return record.reshape(record.broadcast_to(value, step.shape), node.shape)
+    if type(step) is Part:
+        value = record.broadcast_to(value, node.shape)
+        other = record.unary(_PARTS[1 - step.which], node)
+        parts = (other, value) if step.which else (value, other)
+        return record.binary(_MAKE_COMPLEX, *parts)
+    if type(step) is Reinterpreted:
+        value = record.broadcast_to(value, step.shape)
+        return record.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
+    raise ValueError("assignment destination is read-only")
+
+
+def _put(node: Node, step: Affine, value: Node) -> Node:
+    region = _region(step, node.form.kind.shape)
+    if region == "part":
+        return record.update(node, value, *step)
+    return node if region == "nothing" else record.broadcast_to(value, node.shape)
+
+
+@lru_cache(maxsize=4096)
+def _region(step: Affine, shape: Shape) -> str:
+    """How much of an array of this shape is written through the step."""
+    if any(size > 1 and axis not in step.axes for axis, size in enumerate(step.shape)):
+        raise ValueError("assignment destination is read-only")
+    if 0 in step.shape:
+        return "nothing"
+    return "everything" if step == identity(shape) else "part"
+
+
+def is_part(steps: tuple[Step, ...], shape: Shape) -> bool:
+    """Whether the steps are one, to a part of an array of this shape that may be written."""
+    return len(steps) == 1 and type(steps[0]) is Affine and _region(steps[0], shape) == "part"
+
+
+def is_frozen(steps: tuple[Step, ...]) -> bool:
+    """Whether writing through the steps is refused."""
+    return Frozen in map(type, steps)
+
+
+def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
+    """Return the view of a dense array that the steps lead to."""
+    for step in steps:
+        if type(step) is Affine:
+            array = movement.strided_view(array, step.axes, step.steps, step.starts, step.shape)
+        elif type(step) is Reshaped:
+            array = array.reshape(step.shape)
+        elif type(step) is Part:
+            array = array.imag if step.which else array.real
+        elif type(step) is Reinterpreted:
+            array = indexing.reinterpret.reference(
+                np, array, attrs=None, shape=step.shape, dtype=step.dtype)
+    return array
+
+
+# Strides as NumPy would have them ---------------------------------------------------------------
+
+
+def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Return the strides of a row-major array, in bytes."""
+    strides = []
+    stride = itemsize
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[int, ...]:
+    """Return the strides that NumPy's view would have, for a dense base of this shape."""
+    strides = dense_strides(shape, itemsize)
+    for step in steps:
+        if type(step) is Affine:
+            reached = [0] * len(step.shape)
+            for axis, factor, stride in zip(step.axes, step.steps, strides, strict=True):
+                if axis >= 0:
+                    reached[axis] += factor * stride
+            strides, shape = tuple(reached), step.shape
+        elif type(step) is Reshaped:
+            found = reshaped_strides(shape, strides, itemsize, step.shape)
+            strides = dense_strides(step.shape, itemsize) if found is None else found
+            shape = step.shape
+        elif type(step) is Reinterpreted:
+            if step.dtype.itemsize != itemsize:
+                strides, itemsize = (*strides[:-1], step.dtype.itemsize), step.dtype.itemsize
+            shape = step.shape
+    return strides
+
+
+@lru_cache(maxsize=4096)
+def reshaped_strides(
+    shape: Shape, strides: tuple[int, ...], itemsize: int, new: Shape
+) -> tuple[int, ...] | None:
+    """Return the strides after a reshape that copies nothing, ``None`` if there are none."""
+    # Nothing reads the elements of this array, which has none.
+    stand_in = np.lib.stride_tricks.as_strided(np.empty(1, f"V{itemsize}"), shape, strides)
+    try:
+        return np.reshape(stand_in, new, copy=False).strides
+    except ValueError:
+        return None
+
+
+def new_shape(shape: Shape, wanted: Sequence[int]) -> Shape:
+    """Return the shape that a reshape to ``wanted``, which may have one -1, leads to."""
+    size = math.prod(shape)
+    known = 1
+    unknown = None
+    for axis, length in enumerate(wanted):
+        if length < 0:
+            if unknown is not None:
+                raise ValueError("can only specify one unknown dimension")
+            unknown = axis
+        else:
+            known *= length
+    result = list(wanted)
+    if unknown is not None:
+        if known == 0 or size % known:
+            raise _bad_reshape(size, wanted)
+        result[unknown] = size // known
+    elif known != size:
+        raise _bad_reshape(size, wanted)
+    return tuple(result)
+
+
+def _bad_reshape(size: int, wanted: Sequence[int]) -> ValueError:
+    # NumPy's text drops an unknown length at the beginning and writes "newaxis" elsewhere.
+    words = [str(length) if length >= 0 else "newaxis" for length in wanted]
+    while words and words[0] == "newaxis":
+        del words[0]
+    text = ",".join(words) + ("," if len(wanted) == 1 and words else "")
+    return ValueError(f"cannot reshape array of size {size} into shape ({text})")

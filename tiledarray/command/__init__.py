@@ -1,0 +1,1 @@
+"""How people run programs with tiledarray: scripts, IPython."""

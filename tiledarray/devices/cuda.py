@@ -1,0 +1,417 @@
+"""A CUDA device: its memory, its copies, its limits, its kernels.
+
+Memory comes from CuPy's stream-ordered pool and the array of every buffer is a ``cupy.ndarray``,
+so whatever CuPy offers works on it.  Work goes to CuPy's current stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from tiledarray import errors
+from tiledarray.devices.buffer import Buffer, host_pool
+from tiledarray.devices.cuda_launch import (
+    OUT_OF_MEMORY,
+    CudaFunction,
+    Launch,
+    LaunchGraph,
+    load_function,
+    translate,
+)
+
+T = TypeVar("T")
+
+STAGING_CHUNK = 8 << 20
+STAGED_FROM = 2 * STAGING_CHUNK
+HOST_TO_DEVICE = 1
+DEVICE_TO_HOST = 2
+COUNTERS_AT_LEAST = 4096
+SCRATCH_AT_LEAST = 1 << 16
+
+
+class Binary(Protocol):
+    """What ``load`` needs of a compiled kernel (``kernels.cuda.CudaBinary`` is one)."""
+
+    @property
+    def cubin(self) -> bytes:
+        """Machine code for exactly this device."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CudaProperties:
+    """Limits of a device, read from it.  Sizes in bytes.
+
+    ``arch`` is what kernels are compiled for: ``sm_90a`` on Hopper, for its own instructions.
+    """
+
+    name: str
+    arch: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    shared_bytes_per_block: int
+    shared_bytes_per_multiprocessor: int
+    l2_bytes: int
+    memory_bytes: int
+
+
+class _ThreadState(threading.local):
+    """Whether the thread has a CUDA context.
+
+    A new thread has none until a runtime call that needs one; the driver's launches bring none.
+    """
+
+    has_context = False
+
+
+class CudaBackend:
+    """Everything a ``Device`` does where it is a CUDA device.
+
+    Parameters
+    ----------
+    index : int
+        The device, as CuPy and the CUDA runtime count them.
+    device : Device, optional
+        What the buffers made here say they live on; default this object.
+
+    Raises
+    ------
+    DeviceNotFound
+        There is no such device, or no driver.
+    """
+
+    xp = cupy
+
+    def __init__(self, index: int = 0, device: Any = None) -> None:
+        count = device_count()
+        if index >= count:
+            raise errors.DeviceNotFound(
+                f"there is no cuda:{index}: this process sees {count} CUDA devices",
+                remedy="use device='cpu', or check nvidia-smi and CUDA_VISIBLE_DEVICES",
+            )
+        self.index = index
+        self.device = self if device is None else device
+        self._thread = _ThreadState()
+        self._functions: dict[tuple[bytes, str], CudaFunction] = {}
+        self._counters: dict[int, cupy.ndarray] = {}
+        self._scratch: dict[int, cupy.ndarray] = {}
+        self._lock = threading.Lock()
+        with translated(f"opening cuda:{index}"), self.active():
+            pass
+
+    def __repr__(self) -> str:
+        return f"<CudaBackend cuda:{self.index}>"
+
+    @functools.cached_property
+    def properties(self) -> CudaProperties:
+        """Limits of the device."""
+        found = runtime.getDeviceProperties(self.index)
+        capability = (found["major"], found["minor"])
+        return CudaProperties(
+            name=found["name"].decode(),
+            arch=architecture(*capability),
+            capability=capability,
+            multiprocessors=found["multiProcessorCount"],
+            threads_per_multiprocessor=found["maxThreadsPerMultiProcessor"],
+            registers_per_multiprocessor=found["regsPerMultiprocessor"],
+            shared_bytes_per_block=found["sharedMemPerBlockOptin"],
+            shared_bytes_per_multiprocessor=found["sharedMemPerMultiprocessor"],
+            l2_bytes=found["l2CacheSize"],
+            memory_bytes=found["totalGlobalMem"],
+        )
+
+    def active(self) -> contextlib.AbstractContextManager[Any]:
+        """Make this the current device inside a ``with`` block; cheap where it is already.
+
+        Launches need it around them, once for a whole plan.
+        """
+        if runtime.getDevice() != self.index:
+            return cupy.cuda.Device(self.index)
+        if not self._thread.has_context:
+            runtime.setDevice(self.index)
+            runtime.free(0)
+            self._thread.has_context = True
+        return _NOTHING
+
+    @staticmethod
+    def stream() -> int:
+        """Handle of the stream that work goes to: CuPy's current one."""
+        return cupy.cuda.get_current_stream().ptr
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device; raises what went wrong in it."""
+        with translated(f"waiting for cuda:{self.index}"), self.active():
+            runtime.deviceSynchronize()
+
+    # Memory
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
+        """Take uninitialised memory from the pool."""
+        try:
+            with self.active():
+                array = cupy.ndarray(shape, dtype)
+        except cupy.cuda.memory.OutOfMemoryError:
+            array = None  # out of the handler, so that its frames keep nothing alive
+        return self._buffer(self._empty(shape, dtype) if array is None else array)
+
+    def wrap(self, array: Any, copy: bool = True) -> Buffer:
+        """Return a dense buffer of this device with the array's values.
+
+        Parameters
+        ----------
+        array : array_like or cupy.ndarray
+        copy : bool
+            ``False`` shares the memory of a CuPy array that is dense and on this device; such a
+            buffer is marked as shared, for its owner may still look at it.
+        """
+        if not isinstance(array, cupy.ndarray):
+            return self._buffer(self._from_host(np.asarray(array)))
+        here = array.data.device_id == self.index
+        if here and not copy and array.flags.c_contiguous:
+            return self._buffer(array, shared=True)
+        if not here:  # its stream knows nothing of ours
+            with cupy.cuda.Device(array.data.device_id):
+                cupy.cuda.get_current_stream().synchronize()
+        return self._buffer(self._retry(lambda: array.copy(order="C"), array.nbytes))
+
+    def to_host(self, buffer: Buffer) -> np.ndarray:
+        """Copy a buffer to memory of the host's pool, and wait for it."""
+        array = buffer.array
+        host, _ = host_pool.array(array.shape, array.dtype)
+        with translated(f"copying {array.nbytes} bytes from cuda:{self.index}"), self.active():
+            if array.nbytes >= STAGED_FROM:
+                staging().download(array, host)
+            elif array.nbytes:
+                array.get(out=host)
+        return host
+
+    def zero(self, buffer: Buffer) -> None:
+        """Set every byte to zero, in stream order."""
+        array = buffer.array
+        with self.active():
+            array.data.memset_async(0, array.nbytes, cupy.cuda.get_current_stream())
+
+    def counters(self, count: int) -> int:
+        """Pointer to at least ``count`` zeroed ``uint32`` counters of the current stream.
+
+        They are zeroed once: a kernel that counts with them leaves them at zero.
+        """
+        with self.active():
+            stream = self.stream()
+            held = self._counters.get(stream)
+            if held is None or held.size < count:
+                size = max(count, COUNTERS_AT_LEAST)
+                held = self._retry(lambda: cupy.zeros(size, np.uint32), 4 * size)
+                self._counters[stream] = held
+        return held.data.ptr
+
+    def scratch(self, nbytes: int) -> int:
+        """Pointer to so many bytes that one launch at a time of the current stream may use."""
+        with self.active():
+            stream = self.stream()
+            held = self._scratch.get(stream)
+            if held is None or held.size < nbytes:
+                size = max(nbytes, SCRATCH_AT_LEAST)
+                held = self._scratch[stream] = self._empty((size,), np.dtype(np.uint8))
+        return held.data.ptr
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes free (the pool's unused blocks counted in) and bytes in all."""
+        with self.active():
+            free, total = runtime.memGetInfo()
+            return free + cupy.get_default_memory_pool().free_bytes(), total
+
+    def release(self) -> None:
+        """Give unused memory of the pool back to the device."""
+        with self.active():
+            cupy.get_default_memory_pool().free_all_blocks()
+            cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def _buffer(self, array: cupy.ndarray, shared: bool = False) -> Buffer:
+        return Buffer(array, array.data.ptr, self.device, shared)
+
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> cupy.ndarray:
+        return self._retry(
+            lambda: cupy.empty(shape, dtype), math.prod(shape) * np.dtype(dtype).itemsize
+        )
+
+    def _from_host(self, host: np.ndarray) -> cupy.ndarray:
+        with translated(f"copying {host.nbytes} bytes to cuda:{self.index}"), self.active():
+            host = np.asarray(host, host.dtype.newbyteorder("="), order="C")
+            array = self._empty(host.shape, host.dtype)
+            if host.nbytes >= STAGED_FROM:
+                staging().upload(host, array)
+            elif host.nbytes:
+                array.set(host)
+            return array
+
+    def _retry(self, make: Callable[[], T], nbytes: int) -> T:
+        """Allocate; when memory is short, free what nobody uses and try once more."""
+        try:
+            with self.active():
+                return make()
+        except cupy.cuda.memory.OutOfMemoryError:
+            pass  # out of the handler, so that its frames do not keep arrays alive
+        gc.collect()
+        self.release()
+        try:
+            with self.active():
+                return make()
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            free, total = self.memory()
+            raise errors.OutOfMemory(
+                f"cuda:{self.index} is out of memory: {_gib(nbytes)} asked for, {_gib(free)} of "
+                f"{_gib(total)} free",
+                nbytes=nbytes,
+                remedy="delete arrays that are no longer needed, work on smaller pieces, or "
+                "compute on the CPU (device='cpu')",
+            ) from error
+
+    # Kernels
+
+    def load(self, binary: Binary, name: str) -> CudaFunction:
+        """Load a kernel, once for each device."""
+        key = (binary.cubin, name)
+        function = self._functions.get(key)
+        if function is None:
+            with self._lock, translated(f"loading {name}"), self.active():
+                function = self._functions.get(key) or load_function(binary.cubin, name)
+                self._functions[key] = function
+        return function
+
+    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes]]) -> LaunchGraph:
+        """Prepare launches to be started together.
+
+        Each is a function, its blocks, threads a block, bytes of shared memory, and ``Args``.
+        """
+        with self.active():
+            return LaunchGraph([
+                Launch(function, (blocks, 1, 1), (threads, 1, 1), shared, args)
+                for function, blocks, threads, shared, args in launches
+            ])
+
+    def elapsed(self, work: Callable[[], Any], repeats: int = 1) -> float:
+        """Time ``work`` on the device by events: the least of ``repeats``, in milliseconds.
+
+        ``work`` only starts things; waiting is done here.
+        """
+        times = []
+        with translated("timing"), self.active():
+            stream = cupy.cuda.get_current_stream()
+            start, end = cupy.cuda.Event(), cupy.cuda.Event()
+            for _ in range(repeats):
+                start.record(stream)
+                work()
+                end.record(stream)
+                end.synchronize()
+                times.append(cupy.cuda.get_elapsed_time(start, end))
+        return min(times)
+
+
+def device_count() -> int:
+    """How many CUDA devices this process sees; 0 also where there is no driver."""
+    try:
+        return runtime.getDeviceCount()
+    except runtime.CUDARuntimeError:
+        return 0
+
+
+def architecture(major: int, minor: int) -> str:
+    """Compilation target of a compute capability."""
+    return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn CuPy's errors into this library's."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise translate(OUT_OF_MEMORY, f"{doing}: {error}") from error
+    except runtime.CUDARuntimeError as error:
+        raise translate(error.status, f"{doing}: {error}") from error
+
+
+class Staging:
+    """Copies through two pinned chunks: one is on the bus while the other is filled or emptied.
+
+    CuPy would pin as much as the whole array and keep it.  One copy at a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pinned = [cupy.cuda.alloc_pinned_memory(STAGING_CHUNK) for _ in range(2)]
+        self._views = [np.frombuffer(pinned, np.uint8, STAGING_CHUNK) for pinned in self._pinned]
+        self._done = [cupy.cuda.Event(disable_timing=True) for _ in range(2)]
+
+    def upload(self, host: np.ndarray, array: cupy.ndarray) -> None:
+        """Copy to the device; ``host`` may change when this returns, the copy goes on."""
+        source = host.reshape(-1).view(np.uint8)
+        stream = cupy.cuda.get_current_stream()
+        with self._lock:
+            for slot, start, size in _chunks(source.size):
+                self._done[slot].synchronize()
+                self._views[slot][:size] = source[start : start + size]
+                runtime.memcpyAsync(
+                    array.data.ptr + start, self._pinned[slot].ptr, size, HOST_TO_DEVICE, stream.ptr
+                )
+                self._done[slot].record(stream)
+
+    def download(self, array: cupy.ndarray, host: np.ndarray) -> None:
+        """Copy to the host, and wait."""
+        target = host.reshape(-1).view(np.uint8)
+        stream = cupy.cuda.get_current_stream()
+
+        def drain(slot: int, start: int, size: int) -> None:
+            self._done[slot].synchronize()
+            target[start : start + size] = self._views[slot][:size]
+
+        with self._lock:
+            under_way: tuple[int, int, int] | None = None
+            for slot, start, size in _chunks(target.size):
+                self._done[slot].synchronize()
+                runtime.memcpyAsync(
+                    self._pinned[slot].ptr, array.data.ptr + start, size, DEVICE_TO_HOST, stream.ptr
+                )
+                self._done[slot].record(stream)
+                if under_way is not None:
+                    drain(*under_way)
+                under_way = slot, start, size
+            if under_way is not None:
+                drain(*under_way)
+
+
+def staging() -> Staging:
+    """Return the staging chunks of the current device."""
+    return _staging(runtime.getDevice())
+
+
+@functools.cache
+def _staging(index: int) -> Staging:
+    return Staging()
+
+
+def _chunks(nbytes: int) -> Iterator[tuple[int, int, int]]:
+    """Slot, start and size of each chunk of a copy."""
+    for number, start in enumerate(range(0, nbytes, STAGING_CHUNK)):
+        yield number % 2, start, min(STAGING_CHUNK, nbytes - start)
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.2f} GiB"
+
+
+_NOTHING = contextlib.nullcontext()

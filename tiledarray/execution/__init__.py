@@ -1,0 +1,1 @@
+"""From pending nodes to values."""

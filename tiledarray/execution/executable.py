@@ -1,0 +1,432 @@
+"""Running a plan: compiled kernels, bound to the buffers and scalars of one evaluation."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.devices.buffer import Buffer
+from tiledarray.devices.device import Device
+from tiledarray.execution.arguments import Arguments, Binding, Workspace, dealt_from
+from tiledarray.fusion.group import storage
+from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
+from tiledarray.fusion.order import written
+from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
+from tiledarray.graph.node import Site
+from tiledarray.kernels.compile import cuda, host
+from tiledarray.kernels.text.program import Program, print_kernel
+from tiledarray.ops.movement import strided_view
+from tiledarray.ops.op import AxisView, Item, Leaf
+
+Done = Callable[[Value, Any], None]
+Action = Callable[[dict[Value, Any], Sequence[Any], Done], Any]
+
+counters: Counter[str] = Counter()
+spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
+observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
+
+
+def program_name(kernel: Kernel) -> str:
+    """Name a kernel after what it computes."""
+    names = [sink.value.op.name for part in kernel.parts for sink in part.group.sinks]
+    parts = [kernel.schedule.form, *dict.fromkeys(names)]
+    return "ta_" + "_".join(parts)[:48]
+
+
+def source_of(kernel: Kernel, program: Program) -> str:
+    """The program's text under the kernel's name."""
+    return program.text.replace("NAME", program_name(kernel))
+
+
+class HostLaunch:
+    """A kernel compiled for the host."""
+
+    report = None
+
+    def __init__(self, program: Program, binding: Binding, address: int, grain: int) -> None:
+        self.program = program
+        self.binding = binding
+        self._header = (address, program.blocks, grain, program.scratch_bytes)
+        self._own = self.arguments()
+        self._zeroed: np.ndarray | None = None
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and run it."""
+        workspace, slots = Workspace(executable.device), self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, workspace, self.counters)
+        host.pool().run(self._own.address)
+
+    def arguments(self) -> Arguments:
+        """Return memory for the arguments of one launch, after what the thread pool reads."""
+        return Arguments(self._header, self.binding.fields)
+
+    def start(self, args: Arguments) -> None:
+        """Run it with arguments that have been filled in."""
+        host.pool().run(args.address)
+
+    def counters(self, count: int) -> int:
+        """Address of zeroed counters, which the kernel leaves at zero."""
+        if self._zeroed is None:
+            self._zeroed = np.zeros(count, np.uint32)
+        return self._zeroed.ctypes.data
+
+
+class CudaArguments(Arguments):
+    """Memory of an ``Args``, and the launch that reads it."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
+        super().__init__((), fields)
+        self.start: Callable[[], None] = function.bound(
+            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
+
+
+class CudaLaunch:
+    """A kernel compiled for a CUDA device."""
+
+    def __init__(self, program: Program, binding: Binding, device: Device, function: Any,
+                 report: Any = None) -> None:
+        self.program = program
+        self.binding = binding
+        self.function = function
+        self.report = report
+        self.counters: Callable[[int], int] = device.counters
+        self._scratch_bytes = binding.scratch_bytes
+        self._own = self.arguments()
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and launch it."""
+        scratch = executable.device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
+        slots = self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, dealt_from(scratch), self.counters)
+        self._own.start()
+
+    def arguments(self) -> CudaArguments:
+        """Return memory for the arguments of one launch."""
+        return CudaArguments(self.binding.fields, self.function, self.program)
+
+    def start(self, args: CudaArguments) -> None:
+        """Launch it with arguments that have been filled in."""
+        args.start()
+
+
+Launch = HostLaunch | CudaLaunch
+_compiled: dict[tuple[str, str], Any] = {}
+
+
+class Background:
+    """A thread that compiles one plan after the other.
+
+    A forked child has its parent's plans but not its thread: what was left unfinished there is
+    queued again when it is met again.
+    """
+
+    def __init__(self) -> None:
+        self._unfinished: dict[Executable, None] = {}
+        self._queue: queue.SimpleQueue[Executable] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def compile(self, executable: Executable) -> None:
+        """Compile the plan, after those that wait."""
+        self._unfinished[executable] = None
+        self._queue.put(executable)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            executable = self._queue.get()
+            try:
+                executable.compile()
+            except Exception as error:  # kept; whoever evaluates next warns of it
+                executable.failure = error
+            self._unfinished.pop(executable, None)
+
+    def _begin_anew(self) -> None:
+        self._queue, self._thread = queue.SimpleQueue(), None
+        for executable in self._unfinished:
+            executable.queued = False
+        self._unfinished = {}
+
+
+background = Background()
+
+
+class Executable:
+    """A plan for one device, and its kernels once compiled.
+
+    Attributes
+    ----------
+    plan : Plan
+    device : Device
+    launches : dict
+        The compiled form of each `Kernel`; empty until `compile` has run.
+    leaves : list
+        Each leaf of the plan, with its number in the signature.
+    sites, params : list
+        Where the entries of the signature were recorded and the scalars, at the first evaluation.
+    """
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan = plan
+        self.device = device
+        self.programs = {
+            kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
+        }
+        self.launches: dict[Kernel, Launch] = {}
+        self.sites: list[Site | None] = []
+        self.params: list[Any] = []
+        self.ready = not plan.kernels
+        self.failure: BaseException | None = None
+        self.wanted = self.queued = False
+        self.met = 0
+        self.leaves: list[tuple[Value, int]] = [
+            (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
+        ]
+        self._steps = list(zip(map(self._action, plan.steps), _releases(plan), strict=True))
+        self._outputs = [_place(value, plan.memory) for value in plan.outputs]
+
+    # ---- compiling -----------------------------------------------------------------------
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Source text and name of every kernel."""
+        return [(source_of(kernel, program), program_name(kernel))
+                for kernel, program in self.programs.items()]
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Sources that this process has not compiled or loaded yet."""
+        return [pair for pair in dict.fromkeys(self.sources())
+                if (self._target(), pair[0]) not in _compiled]
+
+    def _target(self) -> str:
+        if self.device.kind == "cuda":
+            return f"{self.device}:{config.contract}"
+        return f"host:{config.contract}"
+
+    def compile(self) -> None:
+        """Compile what is missing, and prepare the launches."""
+        missing = self.missing()
+        if missing:
+            started = perf_counter()
+            self._compile(missing)
+            spent["compiling"] += perf_counter() - started
+        for kernel, program in self.programs.items():
+            self.launches[kernel] = self._launch(kernel, program)
+        self.ready = True
+
+    def _compile(self, missing: list[tuple[str, str]]) -> None:
+        if self.device.kind == "cuda":
+            for (source, name), binary in zip(missing, self._binaries(missing), strict=True):
+                loaded = self.device.load(binary, name)
+                _compiled[self._target(), source] = (loaded, binary.reports.get(name))
+        else:
+            for (source, _), kernel in zip(missing, host.compile_many(missing), strict=True):
+                _compiled[self._target(), source] = kernel
+        counters["kernels compiled"] += len(missing)
+
+    def _binaries(self, missing: list[tuple[str, str]]) -> list[Any]:
+        arch = self.device.properties.arch
+        with ThreadPoolExecutor(min(8, len(missing))) as executor:
+            compiled = executor.map(
+                lambda pair: cuda.compile_source(pair[0], pair[1], arch), missing)
+            return list(compiled)
+
+    def compile_in_background(self) -> None:
+        """Queue the plan for the compiling thread."""
+        if not self.queued:
+            self.queued = True
+            background.compile(self)
+
+    def _launch(self, kernel: Kernel, program: Program) -> Launch:
+        binding = Binding.of(program.slots, self.plan.memory)
+        compiled = _compiled[self._target(), source_of(kernel, program)]
+        if self.device.kind == "cuda":
+            if program.shared_limit:
+                compiled[0].limit_shared(
+                    program.shared_limit, self.device.properties.shared_bytes_per_multiprocessor)
+            return CudaLaunch(program, binding, self.device, *compiled)
+        grain = max(1, program.blocks // (8 * host.pool().threads))
+        small = max(kernel.bytes_moved, kernel.flops) < SERIAL
+        grain = program.blocks if small else grain
+        return HostLaunch(program, binding, compiled.address, grain)
+
+    # ---- running -------------------------------------------------------------------------
+
+    def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
+            done: Done) -> list[Any]:
+        """Run the steps; return the outputs' buffers.  ``leaves`` is used up.
+
+        ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
+        has run, so that nothing is applied twice should a later step fail; and then for whatever
+        is in memory, since what it was made of may have been overwritten.
+        """
+        buffers: dict[Value, Any] = leaves
+        number = 0
+        try:
+            for number, (action, releases) in enumerate(self._steps):
+                if observers:
+                    started = perf_counter()
+                    action(buffers, params, done)
+                    self._report(self.plan.steps[number], started)
+                else:
+                    action(buffers, params, done)
+                for value in releases:
+                    buffers.pop(value, None)
+        except BaseException:
+            self._keep(number, buffers, done)
+            raise
+        counters["launches"] += len(self.launches)
+        return self.outputs(buffers)
+
+    def _keep(self, steps: int, buffers: dict[Value, Any], done: Done) -> None:
+        """Tell of the values that the first so many steps have left in memory."""
+        memory = self.plan.memory
+        held = {memory[value]: value for step in self.plan.steps[:steps] for value in written(step)}
+        for base, value in held.items():
+            buffer = buffers.get(base)
+            if isinstance(buffer, Buffer) and not isinstance(base.op, Leaf) and (
+                    value in self.plan.entry):
+                done(value, buffer.reshaped(value.shape))
+
+    def outputs(self, buffers: dict[Value, Any]) -> list[Any]:
+        """Return the outputs' buffers, from the memory of the values."""
+        found = []
+        for base, number, shape in self._outputs:
+            buffer = buffers[base] if number is None else buffers[base][number]
+            if isinstance(buffer, Buffer) and buffer.array.shape != shape:
+                buffer = buffer.reshaped(shape)
+            found.append(buffer)
+        return found
+
+    def _action(self, step: Step) -> Action:
+        """What running the step means: a function of the buffers, the scalars and ``done``."""
+        if isinstance(step, Kernel):
+            return self._kernel_action(step)
+        if isinstance(step, Call):
+            return lambda buffers, params, done: self._call(step, buffers, params)
+        if isinstance(step, Copy):
+            return lambda buffers, params, done: self._copy(step, buffers)
+        return lambda buffers, params, done: self._allocate(step.value, buffers)
+
+    def _report(self, step: Step, started: float) -> None:
+        self.device.synchronize()
+        elapsed = perf_counter() - started
+        for observer in observers:
+            observer(self, step, elapsed)
+
+    def _allocate(self, value: Value, buffers: dict[Value, Any]) -> Buffer:
+        base = self.plan.memory[value]
+        buffer = buffers.get(base)
+        if buffer is None:
+            buffer = buffers[base] = self.device.allocate(base.shape, base.dtype)
+        return buffer
+
+    def _kernel_action(self, kernel: Kernel) -> Action:
+        memory, launches, allocate = self.plan.memory, self.launches, self.device.allocate
+        stored = [store.access.value for part in kernel.parts for store in part.stores]
+        bases = [(base, base.shape, base.dtype)
+                 for base in dict.fromkeys(memory[value] for value in stored)]
+        in_place = [(value, memory[value]) for value in stored
+                    if memory[value] is not value and isinstance(memory[value].op, Leaf)]
+        empty = not self.programs[kernel].blocks
+
+        def action(buffers: dict[Value, Any], params: Sequence[Any], done: Done) -> None:
+            for base, shape, dtype in bases:
+                if base not in buffers:
+                    buffers[base] = allocate(shape, dtype)
+            if not empty:
+                launches[kernel](self, buffers, params)
+            for value, base in in_place:
+                done(value, buffers[base])
+
+        return action
+
+    def _copy(self, step: Copy, buffers: dict[Value, Any]) -> None:
+        target = self._allocate(step.target, buffers)
+        source = buffers[self.plan.memory[step.source]]
+        target.array.reshape(-1)[...] = source.array.reshape(-1)
+
+    def _call(self, step: Call, buffers: dict[Value, Any], params: Sequence[Any]) -> None:
+        value = step.value
+        operands = [self._operand(arg, buffers, params) for arg in value.args]
+        with np.errstate(all="ignore"):
+            result = value.op.reference(
+                self.device.xp, *operands, attrs=value.attrs, shape=value.shape, dtype=value.dtype
+            )
+        counters["library calls"] += 1
+        wrap = self.device.wrap
+        if isinstance(result, tuple):
+            buffers[value] = tuple(_fresh(wrap(part, copy=False)) for part in result)
+        else:
+            own = not any(result is operand for operand in operands)
+            buffers[value] = _fresh(wrap(result, copy=not own or result.base is not None))
+
+    def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
+        """A library call's operand: a scalar, or a strided view of a stored value."""
+        if isinstance(arg, Param):
+            return params[arg.index]
+        if not isinstance(arg, Value):
+            return arg or 0
+        index = tuple(Affine(axis) for axis in range(len(arg.shape)))
+        shape = arg.shape
+        while isinstance(arg.op, AxisView):
+            index, arg = through_view(arg, index), arg.args[0]
+        if isinstance(arg.op, Item):
+            array = buffers[arg.args[0]][arg.attrs].array
+        else:
+            array = buffers[self.plan.memory[arg]].array.reshape(arg.shape)
+        if shape == arg.shape and all(
+            (p.axis == d and p.step == 1 and not p.terms) or n == 1
+            for d, (p, n) in enumerate(zip(index, shape, strict=True))
+        ):
+            return array
+        return strided_view(
+            array, tuple(p.axis for p in index), tuple(p.step for p in index),
+            tuple(evaluated_terms(p.terms, params) for p in index), shape,
+        )
+
+
+SERIAL = 1 << 17
+
+
+def _fresh(buffer: Buffer) -> Buffer:
+    """A library's own result: nobody else has seen it."""
+    buffer.shared = False
+    return buffer
+
+
+def _place(value: Value, memory: dict[Value, Value]) -> tuple[Value, int | None, tuple[int, ...]]:
+    """Where an output is found: the value whose memory it has, the item's number, its shape."""
+    base = storage(value)
+    if isinstance(base.op, Item):
+        return base.args[0], base.attrs, value.shape
+    return memory[base], None, value.shape
+
+
+def _releases(plan: Plan) -> list[list[Value]]:
+    """After each step, the values whose memory nobody needs any more."""
+    kept = {plan.memory.get(storage(value), storage(value)) for value in plan.outputs}
+    kept |= {storage(v).args[0] for v in plan.outputs if isinstance(storage(v).op, Item)}
+    kept |= {v.args[0] for v in plan.values if isinstance(v.op, Item)}
+    result: list[list[Value]] = [[] for _ in plan.steps]
+    for value, number in plan.last_use.items():
+        if value not in kept and not isinstance(value.op, Leaf):
+            result[number].append(value)
+    return result

@@ -1,0 +1,1 @@
+"""The tier without kernels: every node through NumPy or CuPy."""

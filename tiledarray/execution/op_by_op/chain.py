@@ -1,0 +1,304 @@
+"""Chains of elementwise ops through NumPy, walked in blocks that stay in the cache.
+
+NumPy writes every temporary to memory and reads it back.  Here all ops of a chain are applied to
+one block of the index space before the next, each through its own ufunc and into scratch that the
+cache holds, by several threads at a time (NumPy releases the interpreter lock).  Every element is
+computed by the very calls that NumPy's user would have made, so the results are the same bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.threads import together
+from tiledarray.errors import NodeFailed
+from tiledarray.graph.node import Node
+from tiledarray.ops.elementwise import has_kernel
+from tiledarray.ops.movement import full, strided_view
+from tiledarray.ops.op import Elementwise, Reduction, Update
+from tiledarray.ops.ufunc import in_loop_dtypes
+
+BLOCK = 1 << 16  # elements; a few arrays of so many fit in a core's cache
+WORTH_CHAINING = 2 * BLOCK
+WORTH_THREADS = 1 << 18  # elements times ops; below, waking a thread takes longer
+
+Shape = tuple[int, ...]
+_BYTE = np.dtype(np.uint8)
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One node of a chain: what to call, on which values of a block, and where the result goes.
+
+    ``target`` is an array over the index space (a reduction's has only its leading axes); without
+    one the result is written to scratch number ``slot``, whose content nobody needs by then.
+    """
+
+    node: Node
+    call: Callable[..., Any]
+    operands: list[int]
+    target: np.ndarray | None
+    slot: int = -1
+
+
+def index_space(node: Node) -> Shape | None:
+    """Index space over which the node can be computed block by block; ``None``: it cannot.
+
+    Updates are no part of this: they follow what they write.
+    """
+    op = node.op
+    if isinstance(op, Elementwise):
+        known = has_kernel(node.dtype, *node.attrs)
+    elif op is full:
+        known = has_kernel(node.dtype)
+    else:
+        return _reduced_space(node) if isinstance(op, Reduction) else None
+    return node.shape if known and math.prod(node.shape) >= WORTH_CHAINING else None
+
+
+def in_blocks(node: Node) -> bool:
+    """Whether others of the chain can read the node's value as it is computed."""
+    return not isinstance(node.op, Reduction | Update)
+
+
+def _reduced_space(node: Node) -> Shape | None:
+    """Shape of a reduction's operand, if it reduces rows that a block holds whole.
+
+    NumPy then adds up each row as it would in the whole array.  Where it casts while it reduces,
+    its order depends on where its buffer begins.
+    """
+    operand, (axes, accumulate) = node.inputs[0], node.attrs
+    shape = operand.shape
+    kept = len(shape) - len(axes)
+    whole_rows = kept and axes == (*range(kept, len(shape)),) and math.prod(shape[kept:]) <= BLOCK
+    plain = accumulate in (None, operand.dtype) and has_kernel(operand.dtype)
+    return shape if whole_rows and plain and math.prod(shape) >= WORTH_CHAINING else None
+
+
+class Chain:
+    """Nodes over one index space, bound to their operands and to memory for their results.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The index space.
+    nodes : sequence of Node
+        Inputs first.  None of them reads a reduction or an update among them, and the new value
+        of an update is an elementwise node among them that nothing else reads.
+    values : dict
+        What has been computed already, among it every operand that is not in the chain.
+    stored : collection of Node
+        The elementwise nodes whose values are needed afterwards.
+
+    Attributes
+    ----------
+    results : dict
+        The arrays of what is stored, of reductions and of updates, complete after `run`.
+    """
+
+    def __init__(self, shape: Shape, nodes: Sequence[Node], values: dict[Node, Any],
+                 stored: Collection[Node]) -> None:
+        self.shape = shape
+        self.results: dict[Node, np.ndarray] = {}
+        self._axis, self._rows = _cut(shape)
+        self._inputs: list[tuple[int, np.ndarray]] = []
+        targets = self._allocate(nodes, values, stored)
+        computed = _eagerly([node for node in nodes if not isinstance(node.op, Update)], targets)
+        self._template: list[Any] = [None] * len(computed)  # a block's values: steps', then others
+        places: dict[Any, int] = {node: k for k, node in enumerate(computed)}
+        self._steps = [
+            Step(node, _call(node, self._axis), self._bind(node, places, values), targets.get(node))
+            for node in computed
+        ]
+        self._slots = _share_slots(self._steps)
+
+    def _allocate(self, nodes: Sequence[Node], values: dict[Node, Any],
+                  stored: Collection[Node]) -> dict[Node, np.ndarray]:
+        """Make the arrays of the results; return where each step writes its own."""
+        targets = {}
+        for node in nodes:
+            try:
+                if isinstance(node.op, Update):
+                    array, region = updated(node, value_of(node.inputs[0], values))
+                    self.results[node], targets[node.inputs[1]] = array, region
+                elif node in stored or isinstance(node.op, Reduction):
+                    targets[node] = self.results[node] = host_pool.array(node.shape, node.dtype)[0]
+            except Exception as error:
+                raise NodeFailed(node) from error
+        return targets
+
+    def _bind(self, node: Node, places: dict[Any, int], values: dict[Node, Any]) -> list[int]:
+        """Return the places of a step's operands; those from outside are given theirs."""
+        found = []
+        loops = node.attrs if isinstance(node.op, Elementwise) else (node.dtype,)
+        for x, loop in zip(node.inputs, loops, strict=True):
+            if x not in places or type(x) is not Node:
+                places[x] = len(self._template)
+                if type(x) is Node:
+                    array = np.broadcast_to(value_of(x, values), self.shape)
+                    self._inputs.append((places[x], array))
+                    self._template.append(None)
+                else:
+                    self._template.append(np.asarray(x, loop))
+            found.append(places[x])
+        return found
+
+    def run(self, threads: int) -> None:
+        """Compute every block, by so many threads."""
+        if math.prod(self.shape) * len(self._steps) < WORTH_THREADS:
+            threads = 1
+        blocks = self._blocks()
+        together(lambda scratch: self._walk(blocks, scratch),
+                 [self._scratch() for _ in range(threads)])
+
+    def _blocks(self) -> Iterator[tuple[Any, ...]]:
+        """Return the indices of all blocks; threads may share the iterator."""
+        length = self.shape[self._axis]
+        cuts = [slice(k, min(k + self._rows, length)) for k in range(0, length, self._rows)]
+        return itertools.product(*map(range, self.shape[:self._axis]), cuts)
+
+    def _scratch(self) -> list[np.ndarray]:
+        """Return for each step without a target an array that takes the largest block."""
+        block = (self._rows, *self.shape[self._axis + 1:])
+        size = math.prod(block)
+        slots = [host_pool.array((size * itemsize,), _BYTE)[0] for itemsize in self._slots]
+        return [
+            slots[step.slot][:size * step.node.dtype.itemsize].view(step.node.dtype).reshape(block)
+            if step.target is None else step.target for step in self._steps
+        ]
+
+    def _walk(self, blocks: Iterator[tuple[Any, ...]], scratch: list[np.ndarray]) -> None:
+        """Compute block after block, until none is left."""
+        work = list(enumerate(zip(self._steps, scratch, strict=True)))
+        with np.errstate(all="ignore"):
+            for index in blocks:
+                rows = slice(index[-1].stop - index[-1].start)
+                values = self._template.copy()
+                for place, array in self._inputs:
+                    values[place] = array[index]
+                for place, (step, memory) in work:
+                    values[place] = out = memory[rows if step.target is None else index]
+                    try:
+                        step.call(*[values[k] for k in step.operands], out=out)
+                    except Exception as error:
+                        raise NodeFailed(step.node) from error
+
+
+def value_of(node: Node, values: dict[Node, Any]) -> Any:
+    """Return the node's array, computed just now or before."""
+    return node.buffer.array if node.buffer is not None else values[node]
+
+
+def updated(node: Node, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an update's new array, filled but for the region, and the region as a view of it."""
+    array = host_pool.array(node.shape, node.dtype)[0]
+    axes, steps, shape = node.attrs
+    starts = node.inputs[2:]
+    followed = [axis for axis in axes if axis >= 0]
+    box = len(set(followed)) == len(followed) and all(
+        step == 1 or axis < 0 for axis, step in zip(axes, steps, strict=True))
+    inside: tuple[slice, ...] = ()
+    for axis, start in zip(axes, starts, strict=True) if box else ():
+        end = start + (shape[axis] if axis >= 0 else 1)
+        for beside in (slice(start), slice(end, None)):
+            array[*inside, beside] = old[*inside, beside]
+        inside = (*inside, slice(start, end))
+    if not box:
+        array[...] = old
+    return array, strided_view(array, axes, steps, starts, shape)
+
+
+def _cut(shape: Shape) -> tuple[int, int]:
+    """Axis along which blocks are cut (those before it are walked one by one), and their length."""
+    inner = 1
+    for axis in reversed(range(len(shape))):
+        if inner * shape[axis] > BLOCK:
+            return axis, BLOCK // inner
+        inner *= shape[axis]
+    return 0, shape[0]
+
+
+def _call(node: Node, dropped: int) -> Callable[..., Any]:
+    """Return what computes a block of the node, given the operands' and ``out``.
+
+    A block lacks the first ``dropped`` axes of the index space.
+    """
+    op: Any = node.op
+    attrs, dtype = node.attrs, node.dtype
+    if op is full:
+        return lambda value, out: np.copyto(out, value)
+    ufunc: Any = getattr(op, "ufunc", None)
+    if ufunc is not None and ufunc.nout == 1:
+        if all(x.dtype == loop for x, loop in zip(node.inputs, attrs, strict=True)
+               if type(x) is Node):
+            return partial(ufunc, casting="unsafe")
+        return lambda *operands, out: ufunc(
+            *in_loop_dtypes(np, operands, attrs), out=out, casting="unsafe")
+    if isinstance(op, Reduction):
+        attrs = (tuple(axis - dropped for axis in attrs[0]), attrs[1])
+    return lambda *operands, out: np.copyto(
+        out, op.reference(np, *operands, attrs=attrs, shape=out.shape, dtype=dtype))
+
+
+def _eagerly(nodes: Sequence[Node], kept: Collection[Node]) -> list[Node]:
+    """Put what is the last to read a value (none of ``kept``) as early as it can be.
+
+    Nodes come in the order in which their results are needed: of two sums over the same terms,
+    the second would find all terms waiting.
+    """
+    inputs = {node: [x for x in dict.fromkeys(node.inputs) if type(x) is Node] for node in nodes}
+    readers: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for x in inputs[node]:
+            if x in readers:
+                readers[x].append(node)
+    unread = {node: len(found) for node, found in readers.items()}
+    missing = {node: sum(x in readers for x in inputs[node]) for node in nodes}
+    order: dict[Node, None] = {}
+    for first in nodes:
+        ready = [first]
+        while ready:
+            node = ready.pop()
+            if node in order:
+                continue
+            order[node] = None
+            for x in inputs[node]:
+                if x in unread:
+                    unread[x] -= 1
+            for reader in readers[node]:
+                missing[reader] -= 1
+                if not missing[reader] and any(
+                    unread.get(x) == 1 and x not in kept for x in inputs[reader]
+                ):
+                    ready.append(reader)
+    return list(order)
+
+
+def _share_slots(steps: Sequence[Step]) -> list[int]:
+    """Give each step without a target a slot of scratch; return the bytes an element needs there.
+
+    A slot is free again after the last step that reads it.  A ufunc may write where an operand of
+    its dtype lies, the others may not: they compute in several passes.
+    """
+    last_reader = {place: number for number, step in enumerate(steps) for place in step.operands}
+    sizes: list[int] = []
+    free: list[int] = []
+    for number, step in enumerate(steps):
+        dying = [steps[k] for k in dict.fromkeys(step.operands)
+                 if k < number and steps[k].slot >= 0 and last_reader[k] == number]
+        in_place = [other.slot for other in dying if other.node.dtype == step.node.dtype]
+        if step.target is None:
+            step.slot = in_place[0] if in_place else free.pop() if free else len(sizes)
+            if step.slot == len(sizes):
+                sizes.append(0)
+            sizes[step.slot] = max(sizes[step.slot], step.node.dtype.itemsize)
+        free += [other.slot for other in dying if other.slot != step.slot]
+    return sizes

@@ -1,0 +1,171 @@
+"""What the op-by-op tier computes together, and what that costs.
+
+On the host, nodes that can be computed block by block wait for others with the same index space
+until something else reads them: such a chain never writes its temporaries to memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
+from tiledarray.graph.node import Node
+from tiledarray.ops.op import Elementwise, Item, Library, Update
+
+BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
+USUAL_NANOSECONDS = 0.25
+
+# NumPy's time for an element of float64 (other dtypes are taken to be like it) and of float32,
+# where it is far from the usual; NumPy 2.4 on an EPYC of the fourth generation, data in the cache.
+NANOSECONDS = {
+    "exp": (0.8, 0.5), "exp2": (0.7, 0.25), "expm1": (1.1, 0.4), "log": (0.8, 0.4),
+    "log2": (0.85, 0.2), "log10": (0.85, 0.25), "log1p": (1.1, 0.45), "sqrt": (1.2, 0.4),
+    "cbrt": (1.0, 0.3), "sin": (8.2, 0.5), "cos": (8.2, 0.5), "tan": (1.4, 0.4),
+    "arcsin": (2.1, 1.4), "arccos": (2.3, 1.5), "arctan": (1.2, 0.4), "arctan2": (2.1, 0.6),
+    "sinh": (1.2, 0.4), "cosh": (1.0, 0.3), "tanh": (1.7, 0.4), "arcsinh": (2.1, 0.7),
+    "arccosh": (3.9, 2.9), "arctanh": (1.9, 1.3), "power": (2.2, 0.7), "float_power": (9.9, 10.2),
+    "hypot": (14, 4.6), "logaddexp": (16, 15), "logaddexp2": (17, 15), "floor_divide": (15, 11),
+    "remainder": (8.5, 8.7), "fmod": (12, 12), "nextafter": (6.6, 2.2), "spacing": (2.7, 1.9),
+    "degrees": (2.2, 2.2), "radians": (2.2, 2.2), "heaviside": (2.2, 2.4), "fabs": (2.2, 1.4),
+    "modf_fraction": (2.1, 2.3), "modf_integer": (2.1, 2.3), "where": (1, 1), "clip": (1, 0.5),
+}  # fmt: skip
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """One node, or a chain of them.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        Inputs first.
+    space : tuple of int or None
+        Index space of a chain.
+    stored : frozenset of Node
+        Nodes of a chain, computed in blocks, that something outside it needs.
+    dead : list of Node
+        What nothing reads any more once the part has been computed.
+    """
+
+    nodes: list[Node]
+    space: Shape | None = None
+    stored: Collection[Node] = frozenset()
+    dead: list[Node] = field(default_factory=list)
+
+
+def parts_of(nodes: Sequence[Node], targets: Sequence[Node]) -> list[Part]:
+    """Cut the pending ones of the nodes (given inputs first) into parts, in order."""
+    return _Cutter([node for node in nodes if node.buffer is None], set(targets)).cut()
+
+
+def operands(node: Node) -> list[Node]:
+    """Return the node's inputs that are nodes."""
+    return [x for x in node.inputs if type(x) is Node]
+
+
+class _Cutter:
+    """One walk over the nodes of an evaluation."""
+
+    def __init__(self, nodes: list[Node], wanted: set[Node]) -> None:
+        self._nodes = nodes
+        self._wanted = wanted
+        self._unread = Counter(x for node in nodes for x in operands(node))
+        self._waiting: dict[Shape, list[Node]] = {}
+        self._space: dict[Node, Shape] = {}  # of what waits
+        self._parts: list[Part] = []
+
+    def cut(self) -> list[Part]:
+        for node in self._nodes:
+            self._take(node)
+        for shape in list(self._waiting):
+            self._flush(shape)
+        return self._parts
+
+    def _take(self, node: Node) -> None:
+        """Let the node wait in a chain, or make it a part of its own."""
+        shape = None
+        if node.device.kind == "cpu":
+            shape = self._written_space(node) if isinstance(node.op, Update) else index_space(node)
+        for x in operands(node):
+            if x in self._space and (self._space[x] != shape or not in_blocks(x)):
+                self._flush(self._space[x])
+        if shape is None:
+            self._append(Part([node]))
+        else:
+            self._waiting.setdefault(shape, []).append(node)
+            self._space[node] = shape
+
+    def _written_space(self, node: Node) -> Shape | None:
+        """Index space of an update that can wait with the op that computes its new value.
+
+        That op then writes into the array, without a temporary; the rest is copied, which must
+        not be most of it.
+        """
+        old, new = node.inputs[:2]
+        if old in self._space:
+            self._flush(self._space[old])
+        region = node.attrs[2]
+        fits = (
+            self._space.get(new) == region and in_blocks(new)
+            and self._unread[new] == 1 and new not in self._wanted
+            and 2 * math.prod(region) >= math.prod(node.shape)
+        )
+        return region if fits else None
+
+    def _flush(self, shape: Shape) -> None:
+        """Make what waits with this index space a part."""
+        nodes = self._waiting.pop(shape)
+        inside = Counter(x for node in nodes for x in operands(node))
+        stored = frozenset(
+            node for node in nodes
+            if in_blocks(node) and (node in self._wanted or self._unread[node] > inside[node])
+        )
+        for node in nodes:
+            del self._space[node]
+        self._append(Part(nodes, shape, stored))
+
+    def _append(self, part: Part) -> None:
+        for node in part.nodes:
+            for x in operands(node):
+                self._unread[x] -= 1
+                if not self._unread[x] and x not in self._wanted:
+                    part.dead.append(x)
+        self._parts.append(part)
+
+
+# ---- costs ---------------------------------------------------------------------------------
+
+
+def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
+    """Return roughly the seconds that the parts take, and the bytes of their largest array.
+
+    Library calls are left out: kernels make them as well.
+    """
+    seconds, largest = 0.0, 0
+    for part in parts:
+        if part.space is None and isinstance(part.nodes[0].op, Library | Item):
+            continue
+        written = [node for node in part.nodes if part.space is None or node in part.stored
+                   or not in_blocks(node)]
+        moved = sum(map(nbytes, written))
+        largest = max([largest, *map(nbytes, written)])
+        if part.space is None:
+            moved += sum(map(nbytes, operands(part.nodes[0])))
+        work = sum(math.prod(node.shape) * _nanoseconds(node) for node in part.nodes)
+        seconds += moved / BYTES_PER_SECOND + 1e-9 * work / (1 if part.space is None else threads)
+    return seconds, largest
+
+
+def nbytes(node: Node) -> int:
+    """Size of the node's value in bytes."""
+    return math.prod(node.shape) * node.dtype.itemsize
+
+
+def _nanoseconds(node: Node) -> float:
+    if not isinstance(node.op, Elementwise):
+        return 0 if isinstance(node.op, Update) else USUAL_NANOSECONDS
+    double, single = NANOSECONDS.get(node.op.name, (USUAL_NANOSECONDS, USUAL_NANOSECONDS / 2))
+    return single if node.attrs and node.attrs[0] == "f4" else double

@@ -1,0 +1,1 @@
+"""How a group's domain is cut into tiles, and where each value lives."""

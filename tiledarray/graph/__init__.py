@@ -1,0 +1,1 @@
+"""The recorded graph, as data."""

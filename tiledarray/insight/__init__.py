@@ -1,0 +1,1 @@
+"""What was planned and what it took, told to people."""

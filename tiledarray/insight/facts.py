@@ -1,0 +1,510 @@
+"""Facts about a plan, for people: what each step does, where its values come from and go to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from tiledarray.execution.executable import Executable, program_name, source_of
+from tiledarray.fusion.group import Group, elementwise_args, storage
+from tiledarray.fusion.ir import Cell, Value
+from tiledarray.fusion.order import library_operand, touched
+from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
+from tiledarray.fusion.schedule.place import inner_axes, passes_needed
+from tiledarray.fusion.schedule.tile import bytes_read
+from tiledarray.graph.node import Site, location
+from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
+from tiledarray.ops.op import Leaf, Update
+
+INSTALLED = frozenset(("site-packages", "dist-packages"))
+ROLES = {"row": "grid", "step": "step", "lane": "lane"}
+_VALUE = re.compile(r"%(\d+):[\w.]+")
+_KERNEL = re.compile(r"\bkernel (\d+)")
+
+
+def place_text(site: Site | None) -> str:
+    """``file:line`` of a recording site, the file as seen from the current folder."""
+    found = location(site)
+    if found is None:
+        return ""
+    file, line = found
+    cell = re.match(r"<ipython-input-(\d+)", file)
+    if cell is not None:
+        return f"In[{cell.group(1)}]:{line}"
+    if file.startswith("<"):
+        return f"{file}:{line}"
+    path = Path(file)
+    if "ipykernel" in path.parent.name:
+        return f"cell:{line}"
+    for folder in INSTALLED.intersection(path.parts):
+        return f"{file.rpartition(folder)[2].lstrip(os.sep)}:{line}"
+    relative = os.path.relpath(path)
+    return f"{path.name if relative.startswith('..') else relative}:{line}"
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes with a unit."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def time_text(seconds: float) -> str:
+    """A time with a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+@dataclass(slots=True)
+class ArrayUse:
+    """An array that a step reads or writes; ``nbytes`` of it are touched."""
+
+    label: str
+    kind: str
+    nbytes: int
+    place: str
+    note: str = ""
+    value: Value | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class StepReport:
+    """One step of a plan.
+
+    Attributes
+    ----------
+    number : int
+        From 1, in the order of running.
+    kind : {"kernel", "library call", "copy", "allocation"}
+    name : str
+    fused : list of (place, ops)
+        The member ops by the line that recorded them, in order.
+    reads, writes : list of ArrayUse
+    bytes_moved : int
+        Each array's touched part once.
+    flops : int
+    predicted, measured : float or None
+        Seconds.
+    notes : dict
+        Further facts by heading: domain, tile, values, update, device.
+    source : str
+        Generated source of a kernel.
+    """
+
+    number: int
+    kind: str
+    name: str
+    form: str = ""
+    fused: list[tuple[str, list[str]]] = field(default_factory=list)
+    reads: list[ArrayUse] = field(default_factory=list)
+    writes: list[ArrayUse] = field(default_factory=list)
+    bytes_moved: int = 0
+    flops: int = 0
+    predicted: float | None = None
+    bound: str = ""
+    measured: float | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def ops(self) -> list[str]:
+        """Names of the member ops in order."""
+        return [name for _, names in self.fused for name in names]
+
+
+@dataclass(slots=True)
+class PlanReport:
+    """Everything that `explain` tells about a plan."""
+
+    device: str
+    state: str
+    steps: list[StepReport]
+    outputs: list[ArrayUse]
+    least_bytes: int
+    refusals: list[str]
+    rules: dict[str, int]
+
+    @property
+    def kernels(self) -> list[StepReport]:
+        """The generated kernels among the steps."""
+        return [step for step in self.steps if step.kind == "kernel"]
+
+    @property
+    def calls(self) -> list[StepReport]:
+        """The library calls among the steps."""
+        return [step for step in self.steps if step.kind == "library call"]
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that all steps move together."""
+        return sum(step.bytes_moved for step in self.steps)
+
+
+class Reporter:
+    """Collects the facts of one plan.
+
+    Parameters
+    ----------
+    executable : Executable
+    sites : sequence of Site
+        Where each entry of the signature was recorded.
+    names : mapping
+        Names of variables by entry number, where they are known.
+    outputs : sequence of int, optional
+        Entry numbers of the outputs.
+    measured : mapping, optional
+        Seconds by step.
+    """
+
+    def __init__(
+        self, executable: Executable, sites: Sequence[Site | None],
+        names: Mapping[int, str] | None = None, outputs: Sequence[int] = (),
+        measured: Mapping[Step, float] | None = None,
+    ) -> None:
+        self.executable = executable
+        self.plan = executable.plan
+        self.sites = sites
+        self.names = names or {}
+        self.measured = measured or {}
+        self._places: dict[Site | None, str] = {}
+        self.numbers = {step: number for number, step in enumerate(self.plan.steps, 1)}
+        self.outputs = {storage(value): value for value in self.plan.outputs}
+        self.output_names = {storage(value): self.names.get(number) for value, number
+                             in zip(self.plan.outputs, outputs, strict=False)}
+        self.labels = self._labels()
+        self.by_number = {value.number: value for value in self.plan.values}
+        self.by_group = {group.number: number for step, number in self.numbers.items()
+                         for group in _groups(step)}
+        self.readers: defaultdict[Value, list[int]] = defaultdict(list)
+        for step, number in self.numbers.items():
+            for value in _read_arrays(step):
+                self.readers[value].append(number)
+
+    def run(self) -> PlanReport:
+        """Return the report."""
+        steps = [self._step(step) for step in self.plan.steps]
+        return PlanReport(
+            device=str(self.executable.device), state=self._state(), steps=steps,
+            outputs=[self._use(value, value.nbytes) for value in self.outputs],
+            least_bytes=self._least(steps), rules=dict(self.plan.fired),
+            refusals=list(dict.fromkeys(map(self._readable, self.plan.refusals))),
+        )
+
+    def _state(self) -> str:
+        executable = self.executable
+        if executable.failure is not None:
+            reason = str(executable.failure).splitlines()[0]
+            return f"its kernels do not compile, so it runs op by op: {reason}"
+        if executable.ready or not executable.missing():
+            return "compiled"
+        return "not compiled: a first run goes op by op unless that is slower than compiling"
+
+    # ---- names and places ----------------------------------------------------------------
+
+    def entry(self, value: Value) -> int | None:
+        """Number of the signature's entry that a value was made for."""
+        while value not in self.plan.origin and value.args and isinstance(value.args[0], Value):
+            value = value.args[0]
+        return self.plan.origin.get(value)
+
+    def place(self, value: Value) -> str:
+        """``file:line`` where a value was recorded."""
+        number = self.entry(value)
+        if number is None or number >= len(self.sites):
+            return ""
+        site = self.sites[number]
+        if site not in self._places:
+            self._places[site] = place_text(site)
+        return self._places[site]
+
+    def _labels(self) -> dict[Value, str]:
+        labels: dict[Value, str] = {}
+        places = {value: place for place, value in enumerate(self.outputs, 1)}
+        leaves = intermediates = 0
+        found = dict.fromkeys(value for step in self.plan.steps for value in _arrays(step))
+        for value in [*found, *self.outputs]:
+            if value in labels:
+                continue
+            if isinstance(value.op, Leaf):
+                leaves += 1
+                labels[value] = self.names.get(value.attrs, f"in{leaves}")
+            elif value in self.outputs:
+                labels[value] = self.output_names.get(value) or f"out{places[value]}"
+            else:
+                intermediates += 1
+                labels[value] = f"t{intermediates}"
+        return labels
+
+    def _use(
+        self, value: Value, nbytes: int, note: str = "", base: Value | None = None
+    ) -> ArrayUse:
+        base = base or storage(value)
+        label = self.labels.get(base, base.op.name)
+        shape = ", ".join(map(str, value.shape))
+        return ArrayUse(label, f"{value.dtype}[{shape}]", nbytes, self.place(value), note, base)
+
+    def _readable(self, refusal: str) -> str:
+        """A refusal with ops and lines in place of the planner's numbers."""
+        def value_text(found: re.Match[str]) -> str:
+            value = self.by_number.get(int(found.group(1)))
+            place = self.place(value) if value is not None else ""
+            return found.group(0).partition(":")[2] + (f" ({place})" if place else "")
+
+        def kernel_text(found: re.Match[str]) -> str:
+            number = self.by_group.get(int(found.group(1)))
+            return f"step {number}" if number is not None else "another kernel"
+
+        return _VALUE.sub(value_text, _KERNEL.sub(kernel_text, refusal))
+
+    # ---- steps ---------------------------------------------------------------------------
+
+    def _step(self, step: Step) -> StepReport:
+        number = self.numbers[step]
+        if isinstance(step, Kernel):
+            report = self._kernel(step, number)
+        elif isinstance(step, Call):
+            report = self._call(step, number)
+        elif isinstance(step, Copy):
+            size = step.target.nbytes
+            report = StepReport(number, "copy", f"copy of {self.labels[step.source]}",
+                                reads=[self._use(step.source, size)],
+                                writes=[self._use(step.target, size)], bytes_moved=2 * size)
+            report.notes["why"] = self.plan.updates[step.target][1]
+        else:
+            assert isinstance(step, Allocate)
+            report = StepReport(number, "allocation", "uninitialised array",
+                                writes=[self._use(step.value, 0)])
+        report.measured = self.measured.get(step)
+        return report
+
+    def _call(self, step: Call, number: int) -> StepReport:
+        value = step.value
+        reads = [self._use(arg, arg.nbytes, base=library_operand(arg))
+                 for arg in elementwise_args(value)]
+        writes = [self._use(value, value.nbytes, self._destination(value, number))]
+        moved = sum(use.nbytes for use in [*reads, *writes])
+        return StepReport(number, "library call", value.op.name,
+                          fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+
+    def _kernel(self, kernel: Kernel, number: int) -> StepReport:
+        device = self.executable.device
+        moving = kernel.bytes_moved / copy_bandwidth(device)
+        computing = kernel.flops / arithmetic_rate(device)
+        return StepReport(
+            number, "kernel", program_name(kernel), form=kernel.schedule.form,
+            fused=self._fused(kernel),
+            reads=[use for part in kernel.parts for use in self._reads(part)],
+            writes=[use for part in kernel.parts for use in self._writes(part, number)],
+            bytes_moved=kernel.bytes_moved, flops=kernel.flops,
+            predicted=max(moving, computing),
+            bound="memory" if moving >= computing else "arithmetic",
+            notes=self._notes(kernel),
+            source=source_of(kernel, self.executable.programs[kernel]),
+        )
+
+    def fused(self, step: Step) -> list[tuple[str, list[str]]]:
+        """Member ops of a step by the line that recorded them, in order."""
+        if isinstance(step, Kernel):
+            return self._fused(step)
+        value = step.value if isinstance(step, (Call, Allocate)) else step.target
+        return [(self.place(value), [value.op.name])]
+
+    def _fused(self, kernel: Kernel) -> list[tuple[str, list[str]]]:
+        lines: dict[str, list[str]] = {}
+        for part in kernel.parts:
+            for cell in part.cells:
+                if cell.kind in ("apply", "reduce", "iota"):
+                    lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
+            for store in part.stores:
+                if isinstance(store.sink.value.op, Update):
+                    lines.setdefault(self.place(store.sink.value), []).append("update")
+        return list(lines.items())
+
+    def _reads(self, kernel: Kernel) -> list[ArrayUse]:
+        uses: dict[Value, ArrayUse] = {}
+        for read, size in bytes_read(kernel).items():
+            value = storage(read)
+            if value in uses:
+                uses[value].nbytes = max(uses[value].nbytes, size)
+            else:
+                uses[value] = self._use(read, size)
+        for value, use in uses.items():
+            reads = sum(cell.kind == "load" and storage(access.value) is value
+                        for cell, access in kernel.loads.items())
+            if reads > 1:
+                use.note = f"at {reads} places"
+        return list(uses.values())
+
+    def _writes(self, kernel: Kernel, number: int) -> list[ArrayUse]:
+        return [
+            self._use(store.access.value, touched_bytes(kernel, store.access),
+                      self._destination(store.access.value, number))
+            for store in kernel.stores
+        ]
+
+    def _destination(self, value: Value, own: int) -> str:
+        """Why a value is written to memory by that step."""
+        readers = [number for number in self.readers[storage(value)] if number != own]
+        notes = []
+        if storage(value) in self.outputs:
+            notes.append("kept: a live array holds it" if readers else "a live array holds it")
+        if readers:
+            steps = ", ".join(map(str, readers[:6])) + (", ..." if len(readers) > 6 else "")
+            notes.append(f"read by step{'s' if len(readers) > 1 else ''} {steps}")
+        return "; ".join(notes)
+
+    # ---- notes ---------------------------------------------------------------------------
+
+    def _notes(self, kernel: Kernel) -> dict[str, str]:
+        notes = {"domain": " · ".join(map(_axis_text, kernel.schedule.axes)),
+                 "tile": self._tile(kernel), "values": self._placement(kernel)}
+        if kernel.beside:
+            notes["beside"] = "; ".join(
+                " · ".join(map(_axis_text, part.schedule.axes)) for part in kernel.beside
+            )
+        for store in (store for part in kernel.parts for store in part.stores):
+            choice = self.plan.updates.get(store.sink.value)
+            if choice is not None:
+                how = {"in place": "in place", "border": "the rest is copied beside the region",
+                       "fill": "the rest is filled beside the region",
+                       "copy": "into a copy"}[choice[0]]
+                notes["update"] = f"{how}: {choice[1]}"
+        report = getattr(self.executable.launches.get(kernel), "report", None)
+        if report is not None:
+            spills = f"{report.spill_stores + report.spill_loads} B spilled" if (
+                report.spill_stores or report.spill_loads) else "nothing spilled"
+            notes["device"] = (f"{report.registers} registers a thread, "
+                               f"{bytes_text(report.shared_bytes)} shared memory, {spills}")
+        return notes
+
+    def _tile(self, kernel: Kernel) -> str:
+        schedule = kernel.schedule
+        program = self.executable.programs[kernel]
+        lanes = "whole lanes" if schedule.lane.reduced else (
+            f"{min(schedule.lane_tile, schedule.lane.size)} lanes")
+        rows = min(schedule.row_tile, schedule.rows)
+        parts = [f"{rows} row{'s' * (rows > 1)} x {lanes}",
+                 f"{program.blocks} block{'s' * (program.blocks > 1)}"]
+        if self.executable.device.kind == "cuda":
+            tx, ty = schedule.threads
+            parts.append(f"{tx} x {ty} threads")
+            parts.append(f"{schedule.width} lanes a thread")
+        else:
+            parts.append(f"vectors of {schedule.width}")
+        if schedule.unroll > 1:
+            parts.append(f"{schedule.unroll} rows together")
+        if schedule.chunks > 1 and self.executable.device.kind == "cuda":
+            parts.append(f"{schedule.chunks} chunks a thread")
+        if schedule.splits > 1:
+            parts.append(f"each reduction shared by {schedule.splits} blocks")
+        return ", ".join(parts)
+
+    def _placement(self, kernel: Kernel) -> str:
+        """Where the values between the reads and the writes live."""
+        needed, inner = passes_needed(kernel), inner_axes(kernel)
+        computed = [cell for cell in kernel.cells if cell.kind in ("apply", "reduce", "iota")]
+        held = [cell for cell in kernel.cells if cell.held]
+        again = [cell for cell in kernel.cells if not cell.held and cell not in kernel.staged
+                 and len(needed[cell]) > 1 and cell.axes & inner]
+        parts = [f"{len(computed) - sum(cell in held for cell in computed)} in registers"]
+        if held:
+            where = "registers" if self.executable.device.kind == "cuda" else (
+                f"scratch ({bytes_text(kernel.schedule.scratch_bytes)} a core)")
+            parts.append(f"held in {where} between passes: {self._names(held)}")
+        if kernel.staged:
+            ahead = (f"{kernel.schedule.stages - 1} steps ahead" if kernel.schedule.stages
+                     else "once for all passes")
+            parts.append(f"copied into shared memory {ahead} "
+                         f"({bytes_text(kernel.schedule.shared_bytes)} a block): "
+                         f"{self._names(list(kernel.staged))}")
+        if kernel.turned:
+            where = "shared memory" if self.executable.device.kind == "cuda" else "the cache"
+            parts.append(f"turned in tiles in {where}: {self._names(kernel.turned)}")
+        loads = [cell for cell in again if cell.kind == "load"]
+        if loads:
+            parts.append(f"read again in each pass: {self._names(loads)}")
+        recomputed = [cell for cell in again if cell.kind == "apply"]
+        if recomputed:
+            parts.append(f"computed again in each pass: {self._names(recomputed)}")
+        scratch = sum(slot.number for slot in self.executable.programs[kernel].slots
+                      if slot.kind == "scratch")
+        if scratch:
+            parts.append(f"partial results in global scratch ({bytes_text(scratch)})")
+        return "; ".join(parts)
+
+    def _names(self, cells: Sequence[Cell]) -> str:
+        names = dict.fromkeys(
+            self.labels.get(storage(cell.value), cell.value.op.name) if cell.kind == "load"
+            else cell.value.op.name for cell in cells
+        )
+        return ", ".join(list(names)[:6]) + (", ..." if len(names) > 6 else "")
+
+    # ---- totals --------------------------------------------------------------------------
+
+    def _least(self, steps: Sequence[StepReport]) -> int:
+        """Bytes that cannot be saved: each input's touched part and each output, once."""
+        read: dict[Value, int] = {}
+        written: dict[Value, int] = {}
+        for step in steps:
+            for use in step.reads:
+                if use.value is not None and isinstance(use.value.op, Leaf):
+                    read[use.value] = max(read.get(use.value, 0), use.nbytes)
+            for use in step.writes:
+                if use.value in self.outputs and step.kind != "copy":
+                    in_place = self.plan.updates.get(use.value, ("", ""))[0] == "in place"
+                    written[use.value] = use.nbytes if in_place else use.value.nbytes
+        return sum(read.values()) + sum(written.values())
+
+
+def touched_bytes(kernel: Kernel, access: Any) -> int:
+    """Bytes of an array that a kernel touches through one access."""
+    part = prod(axis.size for axis, stride in
+                zip(kernel.schedule.axes, access.strides, strict=True) if stride)
+    return min(part, int(access.value.size)) * int(access.value.dtype.itemsize)
+
+
+def _read_arrays(step: Step) -> set[Value]:
+    if isinstance(step, Kernel):
+        own = {store.access.value for part in step.parts for store in part.stores}
+        olds = {storage(v.args[0]) for v in own if isinstance(v.op, Update)}
+        return (set(touched(step)) - own) | olds
+    if isinstance(step, Call):
+        return set(touched(step)) - {step.value}
+    return {step.source} if isinstance(step, Copy) else set()
+
+
+def _groups(step: Step) -> list[Group]:
+    if isinstance(step, Kernel):
+        return [part.group for part in step.parts]
+    return [step.group] if isinstance(step, Call) else []
+
+
+def _arrays(step: Step) -> list[Value]:
+    return [storage(value) for value in touched(step)]
+
+
+def _axis_text(axis: Axis) -> str:
+    name = "*".join(f"i{a}" for a in axis.domain) or "i"
+    role = ROLES[axis.role] + (", reduced" if axis.reduced else "")
+    return f"{name} = {axis.size} ({role})"
+
+
+def _op_text(cell: Cell) -> str:
+    name = cell.value.op.name
+    return f"to {cell.value.dtype}" if name == "cast" else name
+
+
+def counted(names: Sequence[str]) -> str:
+    """Names with repetitions counted: ``add x2, exp``."""
+    return ", ".join(f"{name} x{count}" if count > 1 else name
+                     for name, count in Counter(names).items())

@@ -1,0 +1,1 @@
+"""Kernels as text: one printer for both compilers."""

@@ -1,0 +1,145 @@
+"""Kernels that keep the lanes and reduce along steps: every column to one element."""
+
+from __future__ import annotations
+
+from tiledarray.fusion.ir import Cell
+from tiledarray.fusion.schedule.instructions import pairs
+from tiledarray.fusion.schedule.place import reductions
+from tiledarray.kernels.text.expression import ctype
+from tiledarray.kernels.text.layout import Slot
+from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS, Printer
+
+
+class ColumnPrinter(Printer):
+    """Each lane has accumulators of its own."""
+
+    staged_place = "place"
+
+    def walk(self) -> None:
+        """Every row by all threads."""
+        self._declare_staged("TA_STAGED_STEPS")
+        with self.block("TA_EVERY_ROW(row, rows)"):
+            self.row()
+
+    def body(self) -> None:
+        """Pass after pass over the steps."""
+        cells = self.kernel.cells
+        self.arrays = {
+            cell for cell in cells if cell.phase > 0 and not cell.axes & self.step_axes
+            and cell.kind in ("apply", "reduce", "load")
+        }
+        if self.schedule.splits > 1:
+            tiles = self.schedule.rows * (-(-self.schedule.lane.size // self.schedule.lane_tile))
+            self.arg(Slot("counters", "arrived", "unsigned*", number=tiles))
+        with self.block("columns<TX, V>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
+            for cell in cells:
+                if cell in self.arrays:
+                    self.put(f"{ctype(cell.dtype)} x{cell.number}[V];")
+            for number in range(1, self.kernel.group.phases + 1):
+                self._column_pass(number)
+            self._column_stores()
+
+    def _column_pass(self, number: int) -> None:
+        sinks = reductions(self.kernel.cells, number)
+        for cell in sinks:
+            self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r{cell.number};")
+        first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
+        alone = self.device and pairs(self.kernel)
+        limit = UNROLLED_PAIRS if alone else UNROLLED
+        together = 1 if rest else self._together(number, limit)
+        if alone:  # steps without a branch; threads past the end have nothing to do in them
+            self.put("if (w) {")
+            self.put("const Count<V> w{};")
+        with self.block(self._step_loop(number, first, together),
+                        "}, " + self._flush(sinks) + ");"):
+            for k in rest:
+                self.put(f"for (idx k{k} = 0; k{k} < {self.extent(k)}; ++k{k}) {{")
+                self.depth += 1
+            self._lane_body(number, guarded=True)
+            for _ in rest:
+                self.depth -= 1
+                self.put("}")
+        if alone:
+            self.put("}")
+        for cell in sinks:
+            self.put(f"r{cell.number}.template finish<TX, TY>();")
+        if self.schedule.splits > 1 and sinks:
+            self._merge_columns(sinks)
+        with self._each():
+            for cell in sinks:
+                self.put(f"x{cell.number}[v] = {self._reducer(cell)}::template "
+                         f"value<{ctype(cell.dtype)}>(r{cell.number}.total[v]);")
+            self._column_cells(number)
+
+    def _step_loop(self, number: int, axis: int, together: int) -> str:
+        """The loop over steps; staged loads are asked for some steps ahead."""
+        steps = self._range(axis)
+        staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
+        if not staged:
+            return f"steps<TX, TY, {together}>({steps}, [&](const idx k{axis}) TA_LAMBDA"
+        with self.block(f"const auto fetch{number} = "
+                        f"[&](const idx k{axis}, const idx place) TA_LAMBDA", "};"):
+            self._fetch(staged)
+        return (f"staged_steps<TX, TY, V, S>({steps}, fetch{number}, "
+                f"[&](const idx k{axis}, const idx place) TA_LAMBDA")
+
+    def _column_cells(self, phase: int) -> None:
+        """Cells per column, after the pass that made them known; plain ones ahead of them."""
+        wanted = [cell for cell in self.kernel.cells if cell in self.arrays
+                  and cell.phase == phase and cell.kind != "reduce"]
+        below: set[Cell] = set()
+        for cell in reversed(self.kernel.cells):
+            if cell in wanted or cell in below:
+                below |= {arg for arg in cell.args if arg.phase == 0 and arg.kind != "param"
+                          and self._is_inner(arg)}
+        for cell in self.kernel.cells:
+            if cell in below or cell in wanted:
+                self._define_column(cell)
+
+    def _define_column(self, cell: Cell) -> None:
+        if cell.kind == "load":
+            access = self.kernel.loads[cell]
+            offset = self._lane_offset(f"p{cell.number}", access)
+            target = f"x{cell.number}[v] =" if cell in self.arrays else (
+                f"const {ctype(cell.dtype)} c{cell.number} =")
+            self.put(f"{target} p{cell.number}[{offset}];")
+        else:
+            self._define(cell, lanes=True)
+
+    def _merge_columns(self, sinks: list[Cell]) -> None:
+        lanes = self.schedule.lane.size
+        rows = self.schedule.rows
+        for cell in sinks:
+            parts = self._parts(cell, rows * lanes)
+            total = f"{self._reducer(cell)}::Total"
+            self.put(f"{total}* const parts{cell.number} = ({total}*){parts} + "
+                     f"row * a.splits * {self.extent(len(self.axes) - 1)} + j;")
+            self.put(f"TA_FIRST TA_EACH(v, w) parts{cell.number}[split * "
+                     f"{self.extent(len(self.axes) - 1)} + v] = r{cell.number}.total[v];")
+        self.put("if (!last_to_arrive(a.arrived + row * a.lane_blocks + lane_block, a.splits)) "
+                 "return;")
+        for cell in sinks:
+            self.put(f"r{cell.number}.template restore<TX, TY>(parts{cell.number}, "
+                     f"{self.extent(len(self.axes) - 1)}, a.splits, w);")
+            self.put(f"r{cell.number}.template finish<TX, TY>();")
+
+    def _column_stores(self) -> None:
+        stores = [(k, s) for k, s in enumerate(self.kernel.stores) if s.sink.level == "row"]
+        if not stores:
+            return
+        with self.block("TA_FIRST TA_EACH(v, w)"):
+            plain = [s.sink.cell for _, s in stores if s.sink.cell not in self.arrays]
+            for cell in self._closure(plain):
+                self._define_column(cell)
+            for k, store in stores:
+                offset = self._lane_offset(f"q{k}", store.access)
+                self.put(f"q{k}[{offset}] = {self._stored(store)};")
+
+    def _closure(self, cells: list[Cell]) -> list[Cell]:
+        """Per-column cells of phase 0 below some sinks, inputs first."""
+        found = set(cells)
+        for cell in reversed(self.kernel.cells):
+            if cell in found:
+                found |= {arg for arg in cell.args if arg not in self.arrays}
+        return [cell for cell in self.kernel.cells
+                if cell in found and cell.kind != "param" and self._is_inner(cell)]

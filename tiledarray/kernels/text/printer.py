@@ -1,0 +1,505 @@
+"""The text that every form of kernel shares: fields, rows, cells and the loop over lanes.
+
+A form (`printer_rows`, `printer_columns`, and the plain map) adds what it does with one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fusion.group import storage
+from tiledarray.fusion.ir import Cell, Param, Size, Terms
+from tiledarray.fusion.plan import Kernel, Store, Strided
+from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
+from tiledarray.kernels.text.expression import ctype, render
+from tiledarray.kernels.text.layout import Slot
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.op import Elementwise, Reduction, Update
+
+TOTAL_BYTES = 48  # no accumulator's Total is larger
+UNROLLED = 64  # scalar computations in a loop's body
+INT32_MAX = 2**31 - 1
+UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
+
+DIVIDE = BY_NAME["divide"]
+
+
+class Printer:
+    """Writes what one kernel does with a row; a form says how in `body`.
+
+    Attributes
+    ----------
+    lines : list of str
+        The text so far.
+    slots : dict
+        The fields of ``Args`` by name, in order.
+    arrays : set of Cell
+        Cells with a value for each lane of the chunk, kept over the loop over steps.
+    staged_place : str
+        Where in shared memory a staged chunk lies, as an expression of the loops around it.
+    lanes : str
+        Name of the number of lanes of a chunk.
+    """
+
+    staged_place = ""
+
+    def __init__(self, kernel: Kernel, *, device: bool) -> None:
+        self.kernel = kernel
+        self.device = device
+        self.lines: list[str] = []
+        self.slots: dict[str, Slot] = {}
+        self.params: dict[int, int] = {}  # numbered as met: equal texts compile once
+        self.depth = 1
+        self.arrays: set[Cell] = set()
+        self.quick = False
+        self.schedule = kernel.schedule
+        self.axes = kernel.schedule.axes
+        self.unroll = kernel.schedule.unroll
+        self.lanes = "V"
+        self.inner = inner_axes(kernel)
+        self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
+        self.needed = passes_needed(kernel)
+        self.row_domain = frozenset(
+            a for axis in self.axes if axis.role == "row" for a in axis.domain
+        )
+
+    # ---- text -------------------------------------------------------------------------------
+
+    def put(self, line: str) -> None:
+        """Add one line at the current depth."""
+        self.lines.append("  " * self.depth + line)
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+        """Add ``head {``, an indented body, and the closing ``tail``."""
+        self.put(head + " {")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.put(tail)
+
+    def arg(self, slot: Slot) -> str:
+        """Name of a field of ``Args`` in the text."""
+        self.slots.setdefault(slot.name, slot)
+        return f"a.{slot.name}"
+
+    def size(self, name: str, number: int, offset: Terms = ()) -> str:
+        """Field for an integer."""
+        return self.arg(Slot("size", name, "i64", number=number, offset=offset))
+
+    def extent(self, axis: int) -> str:
+        """Field for the length of an axis of the nest."""
+        return self.size(f"n{axis}", self.axes[axis].size)
+
+    def _range(self, axis: int) -> str:
+        """The part of a reduced axis that this block walks."""
+        split_axis = next((k for k, a in enumerate(self.axes) if a.role == "step"),
+                          len(self.axes) - 1)
+        if self.schedule.splits > 1 and axis == split_axis:
+            unit = self.schedule.width * self.schedule.threads[0] * self._together(1)
+            unit = unit if self.axes[axis].role == "lane" else 1
+            share = -(-self.axes[axis].size // self.schedule.splits)
+            return f"piece(split, {self.size('share', -(-share // unit) * unit)}, " \
+                   f"{self.extent(axis)})"
+        return f"Range{{0, {self.extent(axis)}}}"
+
+    # ---- rows -------------------------------------------------------------------------------
+
+    def body(self) -> None:
+        """What is done with one row."""
+        raise NotImplementedError
+
+    def _copies(self, cell: Cell | None = None, access: Strided | None = None) -> range:
+        """Which of the rows computed together need their own copy."""
+        if self.unroll == 1:
+            return range(1)
+        if cell is not None:
+            return range(self.unroll if cell.axes & self.row_domain else 1)
+        assert access is not None
+        varies = any(stride for stride, axis in zip(access.strides, self.axes, strict=True)
+                     if axis.role == "row")
+        return range(self.unroll if varies else 1)
+
+    def name(self, cell: Cell, u: int = 0) -> str:
+        """Name of a cell's value for row ``u``."""
+        if cell in self.arrays:
+            return f"x{cell.number}[v]"
+        suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
+        return f"c{cell.number}{suffix}"
+
+    def operand(self, cell: Cell, loop: np.dtype[Any], u: int = 0) -> str:
+        """Name of an operand; a scalar arrives as the loop's type, so the kernel casts nothing."""
+        if cell.kind != "param":
+            return self.name(cell, u)
+        param: Any = cell.value
+        if isinstance(param, Size):
+            return self.size(f"z{cell.number}", param.count)
+        if not isinstance(param, Param):
+            return f"i64({param or 0})"
+        if param.kind is complex:
+            kind = "c128"
+        elif param.kind is float:
+            kind = "f32" if loop.kind in "fV" and loop.itemsize <= 4 else "f64"
+        else:
+            kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
+        number = self.params.setdefault(param.index, len(self.params))
+        return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
+                             param=param.kind))
+
+    def rows(self) -> None:
+        """Write which rows a block has, and what it does with them."""
+        height = self.size("row_tile", -(-self.schedule.row_tile // self.unroll))
+        groups = self.size("row_groups", self.schedule.row_groups)
+        self.put(f"const Range rows = piece(t, {height}, {groups});")
+        self.walk()
+
+    def walk(self) -> None:
+        """Write the loop over the block's rows."""
+        with self.block("TA_ROWS(row, rows)"):
+            self.row()
+
+    def row(self) -> None:
+        """Write what a block does with one row."""
+        self._row_indices()
+        self._row_pointers()
+        self._scalar_cells(phase=0)
+        self.body()
+
+    def _row_indices(self) -> None:
+        rows = [k for k, axis in enumerate(self.axes) if axis.role == "row"]
+        for u in range(self.unroll):
+            suffix = f"_{u}" if self.unroll > 1 else ""
+            if self.unroll > 1:
+                count = self.size("rows", self.schedule.rows)
+                self.put(f"const idx row{suffix} = min_idx(row * {self.unroll} + {u}, "
+                         f"{count} - 1);")
+            row = f"row{suffix}"
+            rest = row
+            for k in reversed(rows[1:]):
+                self.put(f"const idx i{k}{suffix} = {rest} % {self.extent(k)};")
+                rest = f"{rest} / {self.extent(k)}"
+            if rows:
+                self.put(f"const idx i{rows[0]}{suffix} = {rest};")
+
+    def _row_pointers(self) -> None:
+        for cell, access in self.kernel.loads.items():
+            if self._is_row_load(cell):
+                self._row_pointer(f"p{cell.number}", self._pointer_type(access), access)
+        for k, store in enumerate(self.kernel.stores):
+            self._row_pointer(f"q{k}", f"{ctype(store.access.value.dtype)}*", store.access)
+
+    def _is_row_load(self, cell: Cell) -> bool:
+        """Whether the cell is read through a pointer of its own for each row."""
+        return cell.kind == "load"
+
+    def _pointer_type(self, access: Strided) -> str:
+        """Type of a pointer to read from; what an update in place writes is not constant."""
+        kind = ctype(access.value.dtype)
+        written = self.kernel.border is None and any(
+            isinstance(store.sink.value.op, Update)
+            and storage(store.sink.value.args[0]) is storage(access.value)
+            for store in self.kernel.stores)
+        return f"const {kind}*" if written else f"Constant<{kind}>"
+
+    def _row_pointer(self, name: str, pointer: str, access: Strided) -> None:
+        kind = f"{'const ' * (name[0] == 'p')}{ctype(access.value.dtype)}*"
+        base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
+        for u in self._copies(access=access):
+            suffix = f"_{u}" if len(self._copies(access=access)) > 1 else ""
+            terms = [base]
+            for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
+                if axis.role == "row" and stride:
+                    row = f"i{k}{suffix}"
+                    terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
+            self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
+
+    def _stride(self, name: str, axis: int, stride: int) -> str:
+        return self.size(f"s{name}_{axis}", stride)
+
+    def _is_inner(self, cell: Cell) -> bool:
+        return bool(cell.axes & self.inner)
+
+    def _scalar_cells(self, phase: int) -> None:
+        """Cells that do not vary along the row."""
+        for cell in self.kernel.cells:
+            if cell.phase == phase and not self._is_inner(cell) and cell.kind in (
+                    "load", "iota", "apply"):
+                for u in self._copies(cell):
+                    self._define(cell, u)
+        self._divisors(phase)
+
+    def _divides_by_one(self, cell: Cell) -> bool:
+        """Whether this is a whole row divided by the same float32 (worth it on a GPU)."""
+        return (
+            self.device and cell.kind == "apply" and cell.value.op is DIVIDE
+            and cell.dtype == np.float32 and self._is_inner(cell)
+            and not self._is_inner(cell.args[1]) and cell.args[1] not in self.arrays
+        )
+
+    def _divisor(self, cell: Cell, u: int) -> str:
+        suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
+        return f"d{cell.number}{suffix}"
+
+    def _divisors(self, phase: int) -> None:
+        """Prepare the divisions by what the pass has made known."""
+        under = {cell.args[1] for cell in self.kernel.cells if self._divides_by_one(cell)}
+        for cell in self.kernel.cells:
+            if cell in under and cell.phase == phase:
+                for u in self._copies(cell):
+                    name = self.operand(cell, np.dtype(np.float32), u)
+                    self.put(f"const Divisor {self._divisor(cell, u)} = "
+                             f"divisor(cast<f32>({name}));")
+
+    def _declare_staged(self, macro: str) -> None:
+        """Declare the shared memory of staged loads."""
+        for cell, offset in self.kernel.staged.items():
+            self.put(f"{macro}({ctype(cell.dtype)}, s{cell.number}, {offset});")
+
+    def _fetch(self, cells: Iterable[Cell]) -> None:
+        """Ask for a chunk of each staged load."""
+        for cell in cells:
+            name = f"p{cell.number}"
+            offset = self._chunk_offset(name, self.kernel.loads[cell])
+            self.put(f"s{cell.number}.fetch({self.staged_place}, {name} + {offset}, w);")
+
+    # ---- cells ------------------------------------------------------------------------------
+
+    def _define(self, cell: Cell, u: int = 0, lanes: bool = False) -> None:
+        value = self._expression(cell, u, lanes)
+        target = f"x{cell.number}[v] =" if cell in self.arrays else (
+            f"const {ctype(cell.dtype)} {self.name(cell, u)} =")
+        self.put(f"{target} {value};")
+
+    def _expression(self, cell: Cell, u: int, lanes: bool) -> str:
+        if cell.kind == "load":
+            return self._load(cell, u, lanes)
+        if cell.kind == "iota":
+            return self._iota(cell, u, lanes)
+        op = cell.value.op
+        if lanes and self._divides_by_one(cell):
+            over, under = cell.args
+            name = self.operand(over, cell.dtype, u)
+            return f"divided(cast<f32>({name}), {self._divisor(under, u)})"
+        if isinstance(op, Elementwise):
+            names = [self.operand(arg, loop, u)
+                     for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
+            return render(op, cell.value.attrs, cell.dtype, names, quick=self.quick)
+        return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
+
+    def _lane_offset(self, name: str, access: Strided) -> str:
+        """Element offset along steps and lanes from the row's pointer."""
+        terms = []
+        for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
+            if axis.role == "row" or not stride:
+                continue
+            at = "(j + v)" if axis.role == "lane" else f"k{k}"
+            terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
+        terms += self._wrapped(name, access)
+        return " + ".join(terms) or "0"
+
+    def _chunk_offset(self, name: str, access: Strided) -> str:
+        """Element offset of a chunk of lanes from the row's pointer."""
+        return self._lane_offset(name, access).replace("(j + v)", "j")
+
+    def _wrapped(self, name: str, access: Strided) -> list[str]:
+        """Terms of a wrapped access: the joined row of a lane, and its place there."""
+        strides = zip(("row", "place"), access.wrap or (), strict=False)
+        return [f"at.{part}[v]" if stride == 1 else
+                f"at.{part}[v] * {self.size(f's{name}_{part}', stride)}"
+                for part, stride in strides if stride]
+
+    def _load(self, cell: Cell, u: int, lanes: bool) -> str:
+        access = self.kernel.loads[cell]
+        many = len(self._copies(access=access)) > 1
+        name = f"p{cell.number}"
+        pointer = f"{name}_{u}" if many else name
+        if not lanes:
+            return f"{pointer}[0]"
+        if access.strides[-1] == 1:
+            return f"l{cell.number}{f'_{u}' if many else ''}[v]"
+        return f"{pointer}[{self._lane_offset(name, access)}]"
+
+    def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
+        """Loads of whole chunks, ahead of the loop over lanes."""
+        for cell in cells:
+            if cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1:
+                continue
+            access = self.kernel.loads[cell]
+            copies = self._copies(access=access)
+            for u in copies:
+                suffix = f"_{u}" if len(copies) > 1 else ""
+                name = f"p{cell.number}"
+                source = f"{name}{suffix} + {self._chunk_offset(name, access)}"
+                if cell in self.kernel.staged:
+                    value = f"s{cell.number}.load({self.staged_place}, {source})"
+                else:
+                    value = f"load<V>({source}{', w' if guarded else ''})"
+                self.put(f"const auto l{cell.number}{suffix} = {value};")
+
+    def _iota(self, cell: Cell, u: int, lanes: bool) -> str:
+        access = self.kernel.loads[cell]
+        loop = ctype(cell.value.attrs[0])
+        place = self._place(f"t{cell.number}", access, u, lanes)
+        start, step = (self.operand(arg, cell.value.attrs[0]) for arg in cell.args)
+        return (f"cast<{ctype(cell.dtype)}>(m_add(m_multiply(cast<{loop}>({place}), "
+                f"cast<{loop}>({step})), cast<{loop}>({start})))")
+
+    def _place(self, name: str, access: Strided, u: int, lanes: bool) -> str:
+        """Linear element index of an access, as a 64-bit integer."""
+        terms = []
+        if access.offset:
+            terms.append(self.size(f"o{name}", 0, access.offset))
+        for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
+            if not stride or (not lanes and axis.role != "row"):
+                continue
+            suffix = f"_{u}" if self.unroll > 1 else ""
+            at = {"lane": "(j + v)", "step": f"k{k}", "row": f"i{k}{suffix}"}[axis.role]
+            terms.append(f"i64({at})" if stride == 1 else
+                         f"i64({at}) * {self._stride(name, k, stride)}")
+        terms += [f"i64({term})" for term in self._wrapped(name, access)]
+        return f"i64({' + '.join(terms) or '0'})"
+
+    # ---- the loop over lanes ----------------------------------------------------------------
+
+    def _pass_cells(self, number: int) -> list[Cell]:
+        return [cell for cell in self.kernel.cells
+                if self._is_inner(cell) and number in self.needed[cell]]
+
+    def _lane_cells(self, cells: list[Cell], number: int) -> None:
+        """Define the cells of one pass, from memory, from what is held, or by computing."""
+        for cell in cells:
+            if cell.kind in ("param", "reduce") or cell in self.arrays:
+                continue
+            first = min(self.needed[cell]) == number
+            for u in self._copies(cell):
+                if cell.held and not first:
+                    self.put(f"const {ctype(cell.dtype)} c{cell.number} = "
+                             f"h{cell.number}[TA_SLOT(j, c, v)];")
+                else:
+                    self._define(cell, u, lanes=True)
+                    if cell.held:
+                        self.put(f"h{cell.number}[TA_SLOT(j, c, v)] = c{cell.number};")
+
+    def _reads(self, cells: list[Cell], number: int) -> list[Cell]:
+        """The loads of a pass that go to memory."""
+        return [cell for cell in cells if cell.kind == "load"
+                and not (cell.held and min(self.needed[cell]) != number)]
+
+    def _together(self, number: int, limit: int = UNROLLED) -> int:
+        """Chunks of a reduction done side by side, so that several loads are under way."""
+        work = sum(len(self._copies(cell)) for cell in self._pass_cells(number)
+                   if cell.kind in ("load", "apply", "iota"))
+        for together in (4, 2):
+            if work * self.schedule.width * together <= limit:
+                return together
+        return 1
+
+    def _lane_body(self, number: int, guarded: bool) -> None:
+        """One chunk of lanes of pass ``number``: loads, values, stores, accumulations."""
+        cells = self._pass_cells(number)
+        self._vector_loads(self._reads(cells, number), guarded)
+        stores = [(k, s) for k, s in enumerate(self.kernel.stores)
+                  if s.sink.level == "full" and s.sink.cell.phase + 1 == max(number, 1)]
+        for k, store in stores:
+            if store.access.strides[-1] == 1:
+                offset = self._chunk_offset(f"q{k}", store.access)
+                for u in self._copies(access=store.access):
+                    name = f"{k}{self._suffix(u)}"
+                    self._begin_storing(store, name, f"q{name} + {offset}")
+        if self.schedule.quick:
+            self.put("bool rare = false;")
+            self.quick = True
+            self._each_lane(cells, stores, number)
+            self.quick = False
+            with self.block("if (rare)"):
+                self._each_lane(cells, stores, number)
+        else:
+            self._each_lane(cells, stores, number)
+        for k, store in stores:
+            if store.access.strides[-1] == 1:
+                for u in self._copies(access=store.access):
+                    self.put(f"{self._guard(u)}y{k}{self._suffix(u)}.flush(w);")
+
+    def _begin_storing(self, store: Store, name: str, place: str) -> None:
+        """Declare where the lanes of a chunk are stored."""
+        self.put(f"auto y{name} = storing<{self.lanes}>({place});")
+
+    def _guard(self, u: int) -> str:
+        """Condition under which row ``u`` of those computed together is stored."""
+        return ""
+
+    def _each(self) -> AbstractContextManager[None]:
+        """Write a loop over the lanes of a chunk.
+
+        On the host its body is a function: what a simd loop itself declares lies in memory if it
+        is a struct (a complex number), and the loop does not vectorise.
+        """
+        if self.device:
+            return self.block("TA_EACH(v, w)")
+        return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
+
+    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
+        with self._each():
+            self._lane_cells(cells, number)
+            for k, store in stores:
+                for u in self._copies(access=store.access):
+                    self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
+            for cell in reductions(self.kernel.cells, number):
+                for u in self._copies(cell):
+                    self.put(f"r{cell.number}{self._suffix(u)}.add(v, "
+                             f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
+
+    def _suffix(self, u: int) -> str:
+        return f"_{u}" if self.unroll > 1 else ""
+
+    def _target(self, k: int, store: Store, u: int) -> str:
+        if store.access.strides[-1] == 1:
+            return f"y{k}{self._suffix(u)}[v]"
+        return f"q{k}[{self._lane_offset(f'q{k}', store.access)}]"
+
+    def _stored(self, store: Store, u: int = 0) -> str:
+        name = self.name(store.sink.cell, u)
+        target = ctype(store.access.value.dtype)
+        cell = store.sink.cell
+        if cell.dtype is None or ctype(cell.dtype) != target:
+            return f"cast<{target}>({name})"
+        return name
+
+    def _reduced_input(self, cell: Cell, u: int) -> str:
+        loop = self._accumulate(cell)
+        return f"cast<{ctype(loop)}>({self.name(cell.args[0], u)})"
+
+    def _accumulate(self, cell: Cell) -> np.dtype[Any]:
+        """The dtype a reduction works in."""
+        dtype = cell.value.attrs[1]
+        return dtype if dtype is not None else cell.value.args[0].dtype
+
+    def _reducer(self, cell: Cell) -> str:
+        op = cell.value.op
+        assert isinstance(op, Reduction)
+        place = ""
+        if not self.device and cell in self.kernel.positions:
+            places = prod(self.kernel.positions[cell].value.shape)
+            place = ", i32" if places <= INT32_MAX else ""  # half the vectors of i64
+        return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
+
+    def _position(self, cell: Cell, u: int) -> str:
+        if cell not in self.kernel.positions:
+            return "0"
+        return self._place(f"t{cell.number}", self.kernel.positions[cell], u, lanes=True)
+
+    def _flush(self, sinks: list[Cell]) -> str:
+        calls = " ".join(
+            f"r{cell.number}{self._suffix(u)}.flush();" for cell in sinks
+            for u in self._copies(cell)
+        )
+        return f"[&]() TA_LAMBDA {{ {calls} }}"
+
+    def _parts(self, cell: Cell, width: int) -> str:
+        number = self.schedule.splits * width * TOTAL_BYTES
+        return self.arg(Slot("scratch", f"w{cell.number}", "void*", number=number))

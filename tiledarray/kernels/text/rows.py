@@ -1,0 +1,99 @@
+"""Kernels that reduce along the lanes: every row to one element, once or in several passes."""
+
+from __future__ import annotations
+
+from tiledarray.fusion.ir import Cell
+from tiledarray.fusion.schedule.place import reductions
+from tiledarray.kernels.text.expression import ctype
+from tiledarray.kernels.text.layout import Slot
+from tiledarray.kernels.text.printer import Printer
+
+
+class RowPrinter(Printer):
+    """Lanes are reduced; what a later pass needs again is held on chip."""
+
+    staged_place = "j"
+
+    def body(self) -> None:
+        """Pass after pass over the row."""
+        steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
+        lane = len(self.axes) - 1
+        held = [cell for cell in self.kernel.cells if cell.held]
+        if held:
+            self.put("TA_SCRATCH")
+        for cell in held:
+            self.put(f"TA_HELD({ctype(cell.dtype)}, h{cell.number}, {self.extent(lane)});")
+        if self.kernel.staged:
+            self._stage_row(self._range(lane))
+        for number in range(1, self.kernel.group.phases + 1):
+            sinks = reductions(self.kernel.cells, number)
+            for cell in sinks:
+                for u in self._copies(cell):
+                    self.put(f"RowAccumulator<{self._reducer(cell)}, V> r{cell.number}"
+                             f"{self._suffix(u)};")
+            for k in steps:
+                self.put(f"const Range range{k}_{number} = {self._range(k)};")
+                self.put(f"for (idx k{k} = range{k}_{number}.begin; "
+                         f"k{k} < range{k}_{number}.end; ++k{k}) {{")
+                self.depth += 1
+            call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {self._together(number)}>"
+            extra = ", const int c" if held else ""
+            with self.block(f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
+                            "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
+                self._lane_body(number, guarded=bool(held))
+            for _ in steps:
+                self.depth -= 1
+                self.put("}")
+            self._finish_rows(sinks)
+            self._scalar_cells(phase=number)
+        self._row_stores()
+
+    def _stage_row(self, lanes: str) -> None:
+        """Bring the row's staged loads into shared memory."""
+        self._declare_staged("TA_STAGED_ROW")
+        with self.block(f"lanes<TX, V, C>({lanes}, [&](const idx j, const auto w) TA_LAMBDA",
+                        "});"):
+            self._fetch(self.kernel.staged)
+        self.put("await_copies();")
+
+    def _finish_rows(self, sinks: list[Cell]) -> None:
+        split = self.schedule.splits > 1
+        for cell in sinks:
+            for u in self._copies(cell):
+                self.put(f"auto total{cell.number}{self._suffix(u)} = "
+                         f"r{cell.number}{self._suffix(u)}.template finish<TX>();")
+        if split and sinks:
+            self._merge_rows(sinks)
+        for cell in sinks:
+            for u in self._copies(cell):
+                self.put(f"const {ctype(cell.dtype)} {self.name(cell, u)} = {self._reducer(cell)}"
+                         f"::template value<{ctype(cell.dtype)}>(total{cell.number}"
+                         f"{self._suffix(u)});")
+
+    def _merge_rows(self, sinks: list[Cell]) -> None:
+        rows = self.schedule.rows
+        for cell in sinks:
+            parts = self._parts(cell, rows)
+            for u in self._copies(cell):
+                row = f"row{self._suffix(u)}"
+                total = f"{self._reducer(cell)}::Total*"
+                self.put(f"{total} const parts{cell.number}{self._suffix(u)} = "
+                         f"({total}){parts} + {row} * a.splits;")
+                self.put(f"TA_ONCE parts{cell.number}{self._suffix(u)}[split] = "
+                         f"total{cell.number}{self._suffix(u)};")
+        counters = self.arg(Slot("counters", "arrived", "unsigned*", number=rows))
+        self.put(f"if (!last_to_arrive({counters} + row, a.splits)) continue;")
+        for cell in sinks:
+            for u in self._copies(cell):
+                self.put(f"total{cell.number}{self._suffix(u)} = merged<TX, {self._reducer(cell)}>("
+                         f"parts{cell.number}{self._suffix(u)}, a.splits);")
+
+    def _row_stores(self) -> None:
+        for k, store in enumerate(self.kernel.stores):
+            if store.sink.level != "row":
+                continue
+            for u in self._copies(access=store.access):
+                many = len(self._copies(access=store.access)) > 1
+                guard = f"if (row * {self.unroll} + {u} < a.rows) " if many else ""
+                suffix = f"_{u}" if many else ""
+                self.put(f"TA_ONCE {guard}q{k}{suffix}[0] = {self._stored(store, u)};")

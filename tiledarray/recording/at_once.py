@@ -1,0 +1,284 @@
+"""What is computed as soon as it is recorded: a few elements, of values that are there.
+
+To record such an operation, find its plan and run that costs more than the operation.  So where
+the operands of a small one have been evaluated and lie on the host, NumPy computes it at once.  A
+loop over elements then costs a few Python calls an operation, and neither plans nor compiles.
+Under `jit` everything is recorded.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.devices.buffer import HostValue
+from tiledarray.graph.node import Form, Node, form_of, kind_of
+from tiledarray.ops.movement import leaf
+from tiledarray.ops.op import AxisView, Elementwise, Source
+from tiledarray.recording.stretch import local, look
+
+MANY_PARTS = 32
+PART_OF_MANY = 1 << 12  # elements; longer parts are stored by the kernels that compute them
+ALL_OF_FEW = 1 << 10  # elements, of fewer parts than that
+
+_references = sys.getrefcount
+_INTS = {int}
+_Call = Callable[..., np.ndarray]
+# With `out=...` a ufunc returns an array where it would return a scalar.
+_KNOWS_OUT = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
+
+
+class _Quiet(threading.local):
+    """A context of each thread in which NumPy's arithmetic does not warn: entering is quick."""
+
+    def __init__(self) -> None:
+        context = contextvars.Context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_quiet = _Quiet()
+
+
+# Operations -------------------------------------------------------------------------------------
+
+
+def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
+    """Return the value of a small operation; ``None`` if it has to be recorded.
+
+    Parameters
+    ----------
+    form : Form
+        Its result has at most ``config.at_once`` elements, on the host.
+    inputs : tuple of Node or scalar
+    """
+    recorder = local.recorder
+    if not recorder.immediate or type(form.op) is Source:  # a constant is better seen by a plan
+        return None
+    limit = sys.maxsize if type(form.op) is AxisView else config.at_once
+    weak = False
+    values = []
+    for x in inputs:
+        if type(x) is Node:
+            buffer = x.buffer
+            if x.form.kind.size > limit:
+                return None
+            if buffer is None:
+                buffer = _constant(x)
+                if buffer is None:
+                    recorder.note_small()
+                    return None
+            elif type(buffer) is tuple:
+                return None
+            values.append(buffer.array)
+        else:
+            weak = True
+            values.append(x)
+    if weak and type(form.op) is Elementwise:  # the scalar is the loop's, not the other operand's
+        values = [
+            x.astype(loop) if type(x) is np.ndarray and x.dtype is not loop else x
+            for x, loop in zip(values, form.attrs, strict=True)
+        ]
+    try:
+        array = _quiet.run(form.call or _call_of(form), *values)
+    except Exception:
+        return None  # once recorded, it is told where someone looks, as for every other size
+    return HostValue(array, form.kind.device)
+
+
+def array_of(node: Node) -> np.ndarray[Any, Any] | None:
+    """Return the value of a small node if it is there, or is a constant."""
+    buffer = node.buffer if node.buffer is not None else _constant(node)
+    return None if buffer is None else buffer.array
+
+
+def _constant(node: Node) -> Any:
+    """Return the value of a small pending constant, which keeps it; ``None`` of another node."""
+    form = node.form
+    if type(form.op) is not Source or form.kind.size > config.at_once:
+        return None
+    node.buffer = HostValue(_call_of(form)(*node.inputs), form.kind.device)
+    return node.buffer
+
+
+def _call_of(form: Form) -> _Call:
+    """Return what computes the form from arrays and scalars: a new dense array."""
+    if form.call is None:
+        op: Any = form.op
+        if type(op) is AxisView and not form.kind.shape:
+            form.call = _element
+        elif type(op) is Elementwise and _loop_gives(op.ufunc, form):
+            form.call = _of_ufunc(op.ufunc)
+        elif getattr(op, "outputs", 1) > 1:
+            form.call = _refuse
+        else:
+            form.call = _of_reference(op.reference, form)
+    return form.call
+
+
+def _refuse(*operands: Any) -> np.ndarray:
+    raise NotImplementedError("an operation with several results")
+
+
+def _element(array: Any, *starts: int) -> np.ndarray:
+    element: np.ndarray = array[(*starts, ...)].copy()
+    return element
+
+
+def _loop_gives(ufunc: Any, form: Form) -> bool:
+    """Whether the ufunc's loop returns the form's result."""
+    return (
+        ufunc is not None and ufunc.nout == 1
+        and ufunc.resolve_dtypes((*form.attrs, None))[-1] is form.kind.dtype
+    )
+
+
+def _of_ufunc(ufunc: Any) -> _Call:
+    """Call the ufunc itself: operands of these dtypes lead it to the form's loop."""
+    return partial(ufunc, out=...) if _KNOWS_OUT else lambda *operands: np.asarray(ufunc(*operands))
+
+
+def _of_reference(reference: Callable[..., Any], form: Form) -> _Call:
+    attrs, shape, dtype = form.attrs, form.kind.shape, form.kind.dtype
+
+    def call(*operands: Any) -> np.ndarray:
+        array = np.asarray(reference(np, *operands, attrs=attrs, shape=shape, dtype=dtype))
+        own = array.base is None and not any(array is x for x in operands)
+        return array if own and array.flags.c_contiguous else array.copy()
+
+    return call
+
+
+# Elements ---------------------------------------------------------------------------------------
+
+
+def element(node: Node, key: Any) -> Node | None:
+    """Return the element of an evaluated array that an int, or an int for each axis, names.
+
+    ``None`` if the index is another one, or the array is not on the host.
+
+    Raises
+    ------
+    IndexError
+        NumPy's.
+    """
+    kind = node.form.kind
+    if not (
+        _is_element(key, len(kind.shape)) and kind.size < sys.maxsize
+        and config.at_once and local.recorder.immediate
+    ):
+        return None
+    array: Any = node.buffer.array
+    value = array[key, ...] if type(key) is int else array[(*key, ...)]
+    form = kind.element
+    if form is None:
+        form = kind.element = form_of(leaf, None, kind_of((), kind.dtype, kind.device), 0)
+    return Node(form, (), None, HostValue(value.copy(), kind.device))
+
+
+def set_element(holder: Any, key: Any, value: Any) -> bool:
+    """Write the element that ints name, if nothing else refers to the array's value.
+
+    Parameters
+    ----------
+    holder : Handle
+        It is no view.
+    key : int or tuple
+    value : Node or Python scalar
+
+    Raises
+    ------
+    IndexError, OverflowError, TypeError, ValueError
+        NumPy's.
+    """
+    kind = holder._node.form.kind
+    if not _is_element(key, len(kind.shape)):
+        return False
+    if type(value) is Node:
+        if value.form.kind.shape or value.form.kind.dtype is not kind.dtype:
+            return False
+        value = array_of(value)
+    array = own_array(holder)
+    if array is None or value is None:
+        return False
+    array[key] = value
+    return True
+
+
+def _is_element(key: Any, ndim: int) -> bool:
+    if type(key) is int:
+        return ndim == 1
+    return type(key) is tuple and len(key) == ndim and {*map(type, key)} == _INTS
+
+
+def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
+    """Return the evaluated host array of a handle if nothing else refers to its value."""
+    node = holder._node
+    if (
+        node.buffer is None or node.form.kind.size == sys.maxsize
+        or not config.at_once or not local.recorder.immediate
+    ):
+        return None
+    del node
+    if _references_to_value(holder) != _ALONE or not holder._node.buffer.exclusive():
+        return None
+    array: np.ndarray = holder._node.buffer.array
+    return array
+
+
+def _references_to_value(holder: Any) -> tuple[int, int]:
+    return _references(holder._node), _references(holder._node.buffer)
+
+
+def _references_when_alone() -> tuple[int, int]:
+    """Count what a handle alone counts as: it depends on the interpreter."""
+    holder = SimpleNamespace(_node=Node(None, (), None, HostValue(np.empty(0), None)))  # type: ignore[arg-type]
+    return _references_to_value(holder)
+
+
+_ALONE = _references_when_alone()
+
+
+# Joining ----------------------------------------------------------------------------------------
+
+
+def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: Any) -> Node | None:
+    """Join small arrays at once; ``None`` where a kernel had better store them.
+
+    Many parts are evaluated first: an operation for each would take longer to plan than all to
+    compute.  A few are joined if they have been.
+
+    Parameters
+    ----------
+    parts : sequence of Node
+        On one device.
+    join : callable
+        Makes an array of the module ``xp`` and the parts' arrays.
+    dtype : numpy.dtype
+        Of the result.
+    """
+    sizes = [math.prod(part.form.kind.shape) for part in parts]
+    most = PART_OF_MANY if len(parts) >= MANY_PARTS else ALL_OF_FEW // len(parts)
+    if max(sizes) > most or not config.at_once or not local.recorder.immediate:
+        return None
+    if len(parts) >= MANY_PARTS:
+        look([part for part in parts if part.buffer is None])
+    elif any(part.form.kind.size == sys.maxsize or array_of(part) is None for part in parts):
+        return None
+    device = parts[0].form.kind.device
+    arrays = [part.buffer.array for part in parts]
+    with device.active() if device.kind == "cuda" else nullcontext():
+        array = _quiet.run(join, device.xp, arrays)
+        buffer = device.wrap(array.astype(dtype, copy=False))
+    buffer.shared = False  # nobody else has seen it
+    return Node(form_of(leaf, None, kind_of(array.shape, dtype, device), 0), (), None, buffer)

@@ -1,0 +1,391 @@
+"""Recording: every function here checks its operands, and returns a new pending `Node`.
+
+This is the hot path of Python: what NumPy would say about dtypes and shapes is remembered in
+`signatures`, and nothing here touches an array.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from tiledarray import config
+from tiledarray.graph.dtypes import (
+    Shape,
+    UnsupportedDtypeError,
+    broadcast,
+    compares_beyond,
+    shape_text,
+    signature,
+)
+from tiledarray.graph.node import INTERNED, Form, Node, form_of, kind_of
+from tiledarray.ops import movement, selection
+from tiledarray.ops.op import Elementwise, Library, Op, Reduction
+from tiledarray.recording import at_once
+from tiledarray.recording.stretch import (
+    fallbacks,
+    live_pending,
+    local,
+    look,
+    note_fallback,
+    outside,
+    user_site,
+)
+
+__all__ = [
+    "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
+    "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota", "item",
+    "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape",
+    "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
+]
+
+Operand = Any  # Node, or a Python scalar
+_frame = sys._getframe
+_allocate = object.__new__
+
+
+def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
+    """Return the node of one more operation, recorded at the user's line."""
+    node = _allocate(Node)  # what the constructor would do, without the call
+    node.form = form
+    if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
+        node.inputs = ()
+        node.buffer = value
+        node.site = None
+        return node
+    local.recorder.count += 1
+    node.inputs = inputs
+    node.buffer = None
+    node.site = None
+    try:
+        # This function, the recording function and its caller are ours in any case.
+        frame: FrameType | None = _frame(3)
+    except ValueError:
+        return node
+    while frame is not None:
+        if outside[frame.f_globals.get("__name__", "")]:
+            node.site = frame.f_code, frame.f_lasti
+            break
+        frame = frame.f_back
+    return node
+
+
+def _one_device(nodes: Sequence[Node]) -> Any:
+    device = nodes[0].device
+    for node in nodes:
+        if node.device is not device:
+            raise ValueError(
+                f"arrays are on different devices, {device} and {node.device}; "
+                f"bring them together with x.to({str(device)!r})"
+            )
+    return device
+
+
+# Elementwise -----------------------------------------------------------------------------------
+
+
+_calls: dict[Any, tuple[Form, tuple[Any, ...]]] = {}
+_find_call = _calls.get
+
+
+def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
+    """Return the form of an elementwise op of these operands, and how to convert its scalars."""
+    entry = signature(op, *[x.dtype if type(x) is Node else type(x) for x in operands])
+    nodes = [x for x in operands if type(x) is Node]
+    shape = broadcast(*[node.shape for node in nodes])
+    kind = kind_of(shape, entry.dtype, _one_device(nodes))
+    converters = entry.converters
+    if 0 in shape and op.name == "power":
+        converters = tuple(map(_not_computed, converters))
+    found = form_of(op, entry.loop, kind, len(operands)), converters
+    if len(_calls) >= INTERNED:
+        _calls.clear()
+    _calls[(op, *[x.form.kind if type(x) is Node else type(x) for x in operands])] = found
+    return found
+
+
+def _not_computed(convert: Any) -> Any:
+    """Return the conversion of a scalar whose value NumPy would refuse only when computing."""
+
+    def converted(value: Any) -> Any:
+        try:
+            return convert(value)
+        except ValueError:
+            return abs(value)
+
+    return None if convert is None else converted
+
+
+def unary(op: Elementwise, node: Node) -> Node:
+    """Record an elementwise op of one node."""
+    form, _ = _find_call((op, node.form.kind)) or _call(op, node)
+    return _record(form, (node,))
+
+
+def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
+    """Record an elementwise op of two operands, at least one of them a node."""
+    key: tuple[Any, ...]
+    if type(left) is Node:
+        if type(right) is Node:
+            key = (op, left.form.kind, right.form.kind)
+            form, _ = _find_call(key) or _call(op, left, right)
+        else:
+            key = (op, left.form.kind, type(right))
+            form, converters = _find_call(key) or _call(op, left, right)
+            try:
+                right = converters[1](right)
+            except OverflowError as error:
+                return _compare_beyond(op, left, right, error, reflected=False)
+    elif type(right) is Node:
+        key = (op, type(left), right.form.kind)
+        form, converters = _find_call(key) or _call(op, left, right)
+        try:
+            left = converters[0](left)
+        except OverflowError as error:
+            return _compare_beyond(op, right, left, error, reflected=True)
+    else:
+        raise TypeError(f"{op.name}: one operand must be an array")
+    return _record(form, (left, right))
+
+
+def _compare_beyond(
+    op: Elementwise, node: Node, value: Any, error: OverflowError, *, reflected: bool
+) -> Node:
+    answer = compares_beyond(op, value, node.dtype, reflected=reflected)
+    if answer is None:
+        raise error
+    return full(node.shape, answer, np.dtype(bool), node.device)
+
+
+def elementwise(op: Elementwise, *operands: Operand) -> Node:
+    """Record an elementwise op.
+
+    Parameters
+    ----------
+    op : Elementwise
+    *operands : Node or Python scalar
+        Broadcast together; at least one is a node.  Python scalars are weak.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError
+        NumPy's, where it has no such loop, the shapes do not match or a Python int does not fit.
+    UnsupportedDtypeError
+        Where NumPy could compute this but no kernel can.
+    """
+    if len(operands) == 2:
+        return binary(op, *operands)
+    if len(operands) == 1:
+        return unary(op, *operands)
+    keys = [x.form.kind if type(x) is Node else type(x) for x in operands]
+    form, converters = _find_call((op, *keys)) or _call(op, *operands)
+    inputs = tuple(
+        x if convert is None else convert(x)
+        for x, convert in zip(operands, converters, strict=True)
+    )
+    return _record(form, inputs)
+
+
+def cast(node: Node, dtype: Any) -> Node:
+    """Return the node with another dtype; itself if it has that already."""
+    if node.dtype == dtype:
+        return node
+    return _new(selection.cast, (node,), (node.dtype,), node.shape, dtype, node.device)
+
+
+def _new(
+    op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
+) -> Node:
+    kind = kind_of(shape, np.dtype(dtype), device)
+    return _record(form_of(op, attrs, kind, len(inputs)), inputs)
+
+
+_moves: dict[Any, Form] = {}
+
+
+def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
+    """Record an op whose result has the dtype and the device of its first input."""
+    kind = inputs[0].form.kind
+    key = (op, attrs, shape, kind)
+    form = _moves.get(key)
+    if form is None:
+        if len(_moves) >= INTERNED:
+            _moves.clear()
+        result = kind_of(shape, kind.dtype, kind.device)
+        form = _moves[key] = form_of(op, attrs, result, len(inputs))
+    return _record(form, inputs)
+
+
+# Reductions ------------------------------------------------------------------------------------
+
+
+def reduce(
+    op: Reduction, node: Node, axes: Sequence[int], accumulate: Any = None, dtype: Any = None
+) -> Node:
+    """Record a reduction.
+
+    Parameters
+    ----------
+    op : Reduction
+    node : Node
+    axes : sequence of int
+        Distinct, non-negative; they vanish from the shape.
+    accumulate : dtype, optional
+        In which to accumulate; by default the one NumPy takes, float32 for float16.
+    dtype : dtype, optional
+        Of the result; by default NumPy's.
+    """
+    reduced = tuple(sorted(axes))
+    shape = tuple(size for axis, size in enumerate(node.shape) if axis not in reduced)
+    natural = _natural_accumulator(op, node.dtype)
+    if accumulate is None:
+        accumulate = natural if dtype is None else np.dtype(dtype)
+        if accumulate.char == "e" and op.name in ("sum", "prod", "deviation"):
+            accumulate = np.dtype(np.float32)
+    if dtype is None:
+        dtype = _natural_result(op, node.dtype, natural)
+    return _new(op, (node,), (reduced, np.dtype(accumulate)), shape, dtype, node.device)
+
+
+def _natural_accumulator(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if op.name in ("sum", "prod"):
+        if dtype.kind in "bi":
+            return np.dtype(dtype if dtype.itemsize > np.dtype(int).itemsize else int)
+        if dtype.kind == "u":
+            return np.dtype(np.uint)
+    elif op.name in ("all", "any"):
+        return np.dtype(bool)
+    elif op.name == "deviation" and dtype.kind in "biu":
+        return np.dtype(float)
+    return dtype
+
+
+def _natural_result(op: Op, dtype: np.dtype[Any], natural: np.dtype[Any]) -> np.dtype[Any]:
+    if op.name in ("argmin", "argmax"):
+        return np.dtype(np.intp)
+    if op.name == "deviation" and dtype.kind == "c":
+        return dtype.type(0).real.dtype
+    return natural
+
+
+# Views and updates -----------------------------------------------------------------------------
+
+
+def view(
+    node: Node, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape
+) -> Node:
+    """Record an affine view (see `AxisView`); the node itself if nothing changes."""
+    if shape == node.form.kind.shape and not any(starts) and _is_identity(axes, steps):
+        return node
+    return _move(movement.view, (node, *starts), (axes, steps), shape)
+
+
+def _is_identity(axes: Shape, steps: Shape) -> bool:
+    return axes == tuple(range(len(axes))) and all(step == 1 for step in steps)
+
+
+def reshape(node: Node, shape: Shape) -> Node:
+    """Record a row-major reshape to a shape of the same size."""
+    if shape == node.shape:
+        return node
+    return _move(movement.reshape, (node,), None, shape)
+
+
+def update(
+    old: Node, new: Node, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
+) -> Node:
+    """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
+    if new.form.kind.device is not old.form.kind.device:
+        _one_device((old, new))
+    if new.form.kind.size <= config.at_once:
+        local.recorder.note_small()
+    return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
+
+
+def transpose(node: Node, order: Sequence[int]) -> Node:
+    """Record a permutation of the axes: axis ``k`` of the result is axis ``order[k]``."""
+    axes = [0] * len(order)
+    for position, axis in enumerate(order):
+        axes[axis] = position
+    shape = tuple(node.shape[axis] for axis in order)
+    return view(node, tuple(axes), (1,) * len(axes), (0,) * len(axes), shape)
+
+
+def expand_dims(node: Node, new_axes: Sequence[int]) -> Node:
+    """Record new axes of length one, at these places of the result."""
+    ndim = len(node.shape) + len(new_axes)
+    kept = tuple(axis for axis in range(ndim) if axis not in new_axes)
+    sizes = iter(node.shape)
+    shape = tuple(1 if axis in new_axes else next(sizes) for axis in range(ndim))
+    return view(node, kept, (1,) * len(kept), (0,) * len(kept), shape)
+
+
+def broadcast_to(node: Node, shape: Shape) -> Node:
+    """Record a broadcast; the shapes have been checked."""
+    if node.shape == shape:
+        return node
+    ahead = len(shape) - len(node.shape)
+    axes = tuple(
+        -1 if size == 1 and shape[ahead + axis] != 1 else ahead + axis
+        for axis, size in enumerate(node.shape)
+    )
+    zeros = (0,) * len(axes)
+    return view(node, axes, tuple(int(axis >= 0) for axis in axes), zeros, shape)
+
+
+def broadcastable(shape: Shape, wanted: Shape) -> bool:
+    """Whether an array of one shape broadcasts to exactly the other."""
+    ahead = len(wanted) - len(shape)
+    return ahead >= 0 and all(
+        size in (1, wanted[ahead + axis]) for axis, size in enumerate(shape)
+    )
+
+
+# Sources, leaves and library calls -------------------------------------------------------------
+
+
+def full(shape: Shape, value: Any, dtype: Any, device: Any) -> Node:
+    """Record an array of one Python scalar."""
+    return _new(movement.full, (value,), None, shape, dtype, device)
+
+
+def empty(shape: Shape, dtype: Any, device: Any) -> Node:
+    """Record an array of any old content: every element must be written before it is read."""
+    return _new(movement.empty, (), None, shape, dtype, device)
+
+
+def iota(n: int, start: Any, step: Any, loop: Any, dtype: Any, device: Any) -> Node:
+    """Record ``start + k * step`` for ``k < n``, computed in ``loop``."""
+    return _new(movement.iota, (start, step), (np.dtype(loop),), (n,), dtype, device)
+
+
+def library(
+    op: Library, inputs: Sequence[Operand], attrs: Any, shape: Shape, dtype: Any,
+    device: Any = None,
+) -> Node:
+    """Record a call that is a kernel of its own; without input nodes, on ``device``."""
+    nodes = [x for x in inputs if type(x) is Node]
+    if nodes:
+        device = _one_device(nodes)
+    return _new(op, tuple(inputs), attrs, shape, dtype, device)
+
+
+def item(node: Node, k: int, shape: Shape, dtype: Any) -> Node:
+    """Record output ``k`` of a library node with several outputs."""
+    return _new(movement.item, (node,), k, shape, dtype, node.device)
+
+
+def leaf(buffer: Any) -> Node:
+    """Return the node of a buffer."""
+    array = buffer.array
+    kind = kind_of(array.shape, array.dtype, buffer.device)
+    return Node(form_of(movement.leaf, None, kind, 0), (), None, buffer)
+
+
+def flush() -> None:
+    """Evaluate all that this thread has pending and someone can still see."""
+    local.recorder.flush()

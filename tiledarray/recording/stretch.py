@@ -1,0 +1,243 @@
+"""When a recording is cut, and what is evaluated then.
+
+Each thread has a `Recorder`.  It knows, weakly, the handles that got a pending value since the
+last flush; what they hold is all that anyone can still see.  A long recording is cut into
+stretches that repeat: a stretch ends where the line that began it comes round again, so the second
+stretch of a loop has the structure of the first and finds its plan.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from tiledarray import config
+from tiledarray.execution import evaluate
+from tiledarray.graph.node import Node, Site
+
+_PACKAGE = "tiledarray"
+_INTERNAL = f"{_PACKAGE}."
+_PATH_LENGTH = 16
+MANY_SMALL = 64  # planning and running them takes some ms, and they may be the first of thousands
+
+
+class Recorder:
+    """The pending work of one thread.
+
+    Attributes
+    ----------
+    handles : list of weakref
+        Handles given a pending node since the last flush.
+    sites : list of Site
+        Where those handles' nodes were recorded.
+    count : int
+        Nodes recorded since the last flush.
+    limit : int
+        The count from which every new handle asks `consider`.
+    small : int
+        How many of those nodes could have been computed at once, had their operands been there.
+    """
+
+    __slots__ = (
+        "handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting", "small",
+    )
+    immediate = True  # whether what is small may be computed at once
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new stretch."""
+        self.handles.clear()
+        self.sites: list[Site | None] = []
+        self.count = 0
+        self.cut = config.cut
+        self.limit = 0  # so that the first handle of the stretch comes by and sets the anchor
+        self.anchor: Site | None = None
+        self.anchor_path: tuple[Any, ...] = ()
+        self.waiting = False
+        self.small = 0
+
+    def note_small(self) -> None:
+        """Count a small operation that had to be recorded, for what it reads is pending.
+
+        Where there are many, and little else, they had better be computed at once: the next handle
+        has what is pending evaluated.
+        """
+        self.small += 1
+        if self._is_small():
+            self.limit = 0
+
+    def _is_small(self) -> bool:
+        return self.small >= MANY_SMALL and 2 * self.small >= len(self.sites)
+
+    def consider(self, node: Node) -> None:
+        """Flush if the stretch is long enough and ``node`` begins the next one."""
+        if self._is_small():
+            targets = [*self.pending(), node]
+            self.reset()
+            _evaluate_apart(targets, small=True)
+        elif not self.sites:
+            self._begin_at(node)
+        elif self.count >= 4 * self.cut or self._comes_round(node):
+            self.flush(node)
+        elif not self.waiting:
+            self.waiting = True
+            if self.anchor not in self.sites[1:]:  # it stood before the loop
+                self._begin_at(node)
+
+    def _comes_round(self, node: Node) -> bool:
+        return node.site == self.anchor and call_path() == self.anchor_path
+
+    def _begin_at(self, node: Node) -> None:
+        self.anchor = node.site
+        self.anchor_path = call_path()
+        self.limit = self.cut
+
+    def flush(self, node: Node | None = None) -> None:
+        """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
+        targets = self.pending()
+        self.reset()  # what fails now is not tried again until it is looked at
+        _evaluate_apart(targets)
+        if node is not None:
+            self.count = 1
+            self._begin_at(node)
+
+    def pending(self) -> list[Node]:
+        """Return the pending nodes that live handles hold, each once."""
+        found: dict[Node, None] = {}
+        for reference in self.handles:
+            handle = reference()
+            if handle is not None and handle._node.buffer is None:
+                found[handle._node] = None
+        return list(found)
+
+
+class _Tracing(Recorder):
+    """A recorder that never evaluates: what it records is planned as a whole."""
+
+    __slots__ = ()
+    immediate = False
+
+    def consider(self, node: Node) -> None:
+        """Never cut."""
+        self.limit = sys.maxsize
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+
+
+class _Outside(dict[str, bool]):
+    """Whether a module of some name is not part of this package; remembered."""
+
+    def __missing__(self, module: str) -> bool:
+        found = self[module] = not module.startswith(_INTERNAL) and module != _PACKAGE
+        return found
+
+
+local = _Local()
+outside = _Outside()
+fallbacks: Counter[tuple[str, Site | None]] = Counter()
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Record into a recorder of its own, which never evaluates."""
+    outer, local.recorder = local.recorder, _Tracing()
+    try:
+        yield
+    finally:
+        local.recorder = outer
+
+
+def live_pending() -> list[Node]:
+    """Return what this thread has recorded and some live handle still holds."""
+    return local.recorder.pending()
+
+
+def look(nodes: list[Node]) -> None:
+    """Evaluate the nodes, and with them all that this thread has pending."""
+    recorder = local.recorder
+    wanted = [node for node in nodes if node.buffer is None]
+    if isinstance(recorder, _Tracing) and wanted:
+        raise TypeError(
+            "a function under tiledarray.jit looked at a value; what it does next would depend "
+            "on that value. Use where() instead of if, or take the look out of the function"
+        )
+    targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
+    recorder.reset()
+    if not targets:
+        return
+    try:
+        evaluate.evaluate(targets)
+        return
+    except Exception:
+        if len(targets) == len(wanted):
+            raise
+    # What failed may be something else that is pending: that is told when it is looked at.
+    evaluate.evaluate(wanted)
+
+
+def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
+    """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
+
+    A failure is raised where nothing at all can be computed.
+    """
+    if not targets:
+        return
+    try:
+        evaluate.evaluate(targets, small)
+        return
+    except Exception:
+        if len(targets) == 1:
+            raise
+    failures = []
+    for target in targets:
+        try:
+            evaluate.evaluate([target])
+        except Exception as error:
+            failures.append(error)
+    if len(failures) == len(targets):
+        raise failures[0]
+
+
+def note_fallback(name: str, site: Site | None = None) -> None:
+    """Count that NumPy itself did the work of ``name``."""
+    fallbacks[name, site if site is not None else user_site()] += 1
+
+
+def user_frame(depth: int = 2) -> FrameType | None:
+    """Return the nearest frame outside this package, from ``depth`` frames up."""
+    try:
+        frame: FrameType | None = sys._getframe(depth)
+    except ValueError:
+        return None
+    while frame is not None and not outside[frame.f_globals.get("__name__", "")]:
+        frame = frame.f_back
+    return frame
+
+
+def user_site() -> Site | None:
+    """Return the place in the user's program that is running now."""
+    frame = user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def call_path() -> tuple[Any, ...]:
+    """Return the places of the nearest callers, which tell two uses of one line apart."""
+    frame = user_frame(4)  # from the op's function: it is `consider` that asks for the path
+    path: list[Any] = []
+    for _ in range(_PATH_LENGTH):
+        if frame is None:
+            break
+        path += frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return tuple(path)

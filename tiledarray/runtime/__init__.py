@@ -1,1 +1,0 @@
-"""Running: devices, memory, threads, launches."""
