@@ -13,6 +13,7 @@ import numpy
 
 import tiledarray as ta
 from tiledarray.execution import evaluate, executable
+from tiledarray.execution.background import background
 from tiledarray.fusion import passes
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan
 from tiledarray.fusion.target import Target
@@ -91,7 +92,7 @@ class _Last:
 def let_compile() -> None:
     """Wait until the compiling thread has done all that was queued, by other tests too."""
     last: Any = _Last()
-    executable.background.compile(last)
+    background.compile(last)
     assert last.reached.wait(200)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +13,9 @@ import numpy as np
 from tiledarray import config
 from tiledarray.devices.buffer import Buffer
 from tiledarray.devices.device import Device
-from tiledarray.execution.arguments import Arguments, Binding, Workspace, dealt_from
+from tiledarray.execution.arguments import Binding
+from tiledarray.execution.background import background
+from tiledarray.execution.launches import CudaLaunch, HostLaunch, Launch
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
 from tiledarray.fusion.order import written
@@ -47,126 +46,7 @@ def source_of(kernel: Kernel, program: Program) -> str:
     return program.text.replace("NAME", program_name(kernel))
 
 
-class HostLaunch:
-    """A kernel compiled for the host."""
-
-    report = None
-
-    def __init__(self, program: Program, binding: Binding, address: int, grain: int) -> None:
-        self.program = program
-        self.binding = binding
-        self._header = (address, program.blocks, grain, program.scratch_bytes)
-        self._own = self.arguments()
-        self._zeroed: np.ndarray | None = None
-
-    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
-                 params: Sequence[Any]) -> None:
-        """Bind the kernel's arguments and run it."""
-        workspace, slots = Workspace(executable.device), self._own.slots
-        self.binding.locate(slots, buffers, params)
-        self.binding.fill(slots, params, workspace, self.counters)
-        host.pool().run(self._own.address)
-
-    def arguments(self) -> Arguments:
-        """Return memory for the arguments of one launch, after what the thread pool reads."""
-        return Arguments(self._header, self.binding.fields)
-
-    def start(self, args: Arguments) -> None:
-        """Run it with arguments that have been filled in."""
-        host.pool().run(args.address)
-
-    def counters(self, count: int) -> int:
-        """Address of zeroed counters, which the kernel leaves at zero."""
-        if self._zeroed is None:
-            self._zeroed = np.zeros(count, np.uint32)
-        return self._zeroed.ctypes.data
-
-
-class CudaArguments(Arguments):
-    """Memory of an ``Args``, and the launch that reads it."""
-
-    __slots__ = ("start",)
-
-    def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
-        super().__init__((), fields)
-        self.start: Callable[[], None] = function.bound(
-            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
-
-
-class CudaLaunch:
-    """A kernel compiled for a CUDA device."""
-
-    def __init__(self, program: Program, binding: Binding, device: Device, function: Any,
-                 report: Any = None) -> None:
-        self.program = program
-        self.binding = binding
-        self.function = function
-        self.report = report
-        self.counters: Callable[[int], int] = device.counters
-        self._scratch_bytes = binding.scratch_bytes
-        self._own = self.arguments()
-
-    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
-                 params: Sequence[Any]) -> None:
-        """Bind the kernel's arguments and launch it."""
-        scratch = executable.device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
-        slots = self._own.slots
-        self.binding.locate(slots, buffers, params)
-        self.binding.fill(slots, params, dealt_from(scratch), self.counters)
-        self._own.start()
-
-    def arguments(self) -> CudaArguments:
-        """Return memory for the arguments of one launch."""
-        return CudaArguments(self.binding.fields, self.function, self.program)
-
-    def start(self, args: CudaArguments) -> None:
-        """Launch it with arguments that have been filled in."""
-        args.start()
-
-
-Launch = HostLaunch | CudaLaunch
 _compiled: dict[tuple[str, str], Any] = {}
-
-
-class Background:
-    """A thread that compiles one plan after the other.
-
-    A forked child has its parent's plans but not its thread: what was left unfinished there is
-    queued again when it is met again.
-    """
-
-    def __init__(self) -> None:
-        self._unfinished: dict[Executable, None] = {}
-        self._queue: queue.SimpleQueue[Executable] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin_anew)
-
-    def compile(self, executable: Executable) -> None:
-        """Compile the plan, after those that wait."""
-        self._unfinished[executable] = None
-        self._queue.put(executable)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True)
-            self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            executable = self._queue.get()
-            try:
-                executable.compile()
-            except Exception as error:  # kept; whoever evaluates next warns of it
-                executable.failure = error
-            self._unfinished.pop(executable, None)
-
-    def _begin_anew(self) -> None:
-        self._queue, self._thread = queue.SimpleQueue(), None
-        for executable in self._unfinished:
-            executable.queued = False
-        self._unfinished = {}
-
-
-background = Background()
 
 
 class Executable:

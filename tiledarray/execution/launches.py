@@ -1,0 +1,98 @@
+"""Launching compiled kernels: one, on the buffers and scalars of one evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tiledarray.devices.buffer import Buffer
+from tiledarray.devices.device import Device
+from tiledarray.execution.arguments import Arguments, Binding, Workspace, dealt_from
+from tiledarray.fusion.ir import Value
+from tiledarray.kernels.compile import host
+from tiledarray.kernels.text.program import Program
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable
+
+
+class HostLaunch:
+    """A kernel compiled for the host."""
+
+    report = None
+
+    def __init__(self, program: Program, binding: Binding, address: int, grain: int) -> None:
+        self.program = program
+        self.binding = binding
+        self._header = (address, program.blocks, grain, program.scratch_bytes)
+        self._own = self.arguments()
+        self._zeroed: np.ndarray | None = None
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and run it."""
+        workspace, slots = Workspace(executable.device), self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, workspace, self.counters)
+        host.pool().run(self._own.address)
+
+    def arguments(self) -> Arguments:
+        """Return memory for the arguments of one launch, after what the thread pool reads."""
+        return Arguments(self._header, self.binding.fields)
+
+    def start(self, args: Arguments) -> None:
+        """Run it with arguments that have been filled in."""
+        host.pool().run(args.address)
+
+    def counters(self, count: int) -> int:
+        """Address of zeroed counters, which the kernel leaves at zero."""
+        if self._zeroed is None:
+            self._zeroed = np.zeros(count, np.uint32)
+        return self._zeroed.ctypes.data
+
+
+class CudaArguments(Arguments):
+    """Memory of an ``Args``, and the launch that reads it."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
+        super().__init__((), fields)
+        self.start: Callable[[], None] = function.bound(
+            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
+
+
+class CudaLaunch:
+    """A kernel compiled for a CUDA device."""
+
+    def __init__(self, program: Program, binding: Binding, device: Device, function: Any,
+                 report: Any = None) -> None:
+        self.program = program
+        self.binding = binding
+        self.function = function
+        self.report = report
+        self.counters: Callable[[int], int] = device.counters
+        self._scratch_bytes = binding.scratch_bytes
+        self._own = self.arguments()
+
+    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
+                 params: Sequence[Any]) -> None:
+        """Bind the kernel's arguments and launch it."""
+        scratch = executable.device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
+        slots = self._own.slots
+        self.binding.locate(slots, buffers, params)
+        self.binding.fill(slots, params, dealt_from(scratch), self.counters)
+        self._own.start()
+
+    def arguments(self) -> CudaArguments:
+        """Return memory for the arguments of one launch."""
+        return CudaArguments(self.binding.fields, self.function, self.program)
+
+    def start(self, args: CudaArguments) -> None:
+        """Launch it with arguments that have been filled in."""
+        args.start()
+
+
+Launch = HostLaunch | CudaLaunch
