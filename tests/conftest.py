@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
+import tiledarray
 from tiledarray.kernels.compile import host
 
 
@@ -14,6 +15,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    tiledarray.config.verify = True  # plans are checked, and after every evaluation all live memory
     settings.register_profile("ci", derandomize=True)
     if os.environ.get("CI"):  # the same examples every time; elsewhere new ones
         settings.load_profile("ci")

@@ -39,8 +39,9 @@ def planned(*arrays: Any, target: Target = HOST) -> Plan:
     nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
     traced = trace([node for node in nodes if node.buffer is None])
     del nodes
-    return passes.plan(traced.signature, evaluate._donatable(traced), target,
-                       params=traced.params, check=True)
+    given = evaluate._given(traced)
+    donatable = frozenset(k for k in traced.updates if traced.nodes[k] in given)
+    return passes.plan(traced.signature, donatable, target, params=traced.params, check=True)
 
 
 def plan_of(array: Any) -> Plan:

@@ -215,7 +215,7 @@ from tiledarray import config
 from tiledarray.execution import evaluate
 from tiledarray.kernels.compile import cache, host
 from tiledarray.devices import device
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 
 x = np.arange(1000.0)
 twice = np.jit(lambda x: x * 2)

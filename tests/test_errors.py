@@ -12,7 +12,7 @@ import pytest
 import tiledarray as np
 from tiledarray import config
 from tiledarray.devices import device as devices
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.errors import (
     CompilerError,
     DeviceNotFound,

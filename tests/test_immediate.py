@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tiledarray as ta
 from tiledarray import config
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate as evaluation
 from tiledarray.execution.executable import counters
 from tiledarray.recording.stretch import local

@@ -8,7 +8,7 @@ import pytest
 import tiledarray as np
 from tiledarray import config
 from tiledarray.devices import threads
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.errors import NodeFailed
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable

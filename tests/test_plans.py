@@ -24,7 +24,7 @@ from tests.plans import (
     planned,
 )
 from tiledarray import config
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate, executable
 from tiledarray.recording.stretch import local
 

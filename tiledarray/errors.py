@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,29 @@ class DeviceNotFound(TiledArrayError, RuntimeError):
 
 class UnknownSetting(TiledArrayError, ValueError, AttributeError):
     """There is no setting of that name."""
+
+
+# Modules whose code runs while something is computed: what raises elsewhere meanwhile is a signal
+# handler.
+_COMPUTING = frozenset((
+    "tiledarray", "numpy", "scipy", "cupy", "cupyx", "cupy_backends", "cuda", "ml_dtypes",
+    "opt_einsum", "threadpoolctl", "networkx", "fastrlock", *sys.stdlib_module_names,
+)) - {"__main__"}  # fmt: skip
+
+
+def raised_outside(error: BaseException) -> bool:
+    """Whether an exception that came out of computing was raised by a handler of the program's.
+
+    A handler (of ``signal.alarm``, of a test's time-out) runs wherever the interpreter is, and
+    what it raises is the program's own: it must not be taken for a failure of the computation.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        name = traceback.tb_frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in _COMPUTING:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 class NodeFailed(Exception):

@@ -122,8 +122,8 @@ def test_wrap_makes_dense(backend):
     dense = cupy.arange(12)
     shared = backend.wrap(dense, copy=False)
     assert shared.pointer == dense.data.ptr
-    assert shared.shared
-    assert not backend.wrap(dense).shared
+    assert not shared.alone()
+    assert backend.wrap(dense).alone()
     assert backend.wrap(dense).pointer != dense.data.ptr
     swapped = np.arange(12, dtype=">i4")
     np.testing.assert_array_equal(backend.to_host(backend.wrap(swapped)), swapped)
@@ -269,14 +269,17 @@ def test_elapsed(backend):
     assert 0.01 < milliseconds < 1000
 
 
-def test_only_buffers_that_nobody_else_sees_are_exclusive(backend):
+def test_memory_has_one_owner_or_is_counted(backend):
     buffer = backend.allocate((10,), np.dtype(float))
-    assert buffer.exclusive()
-    view = buffer.array[2:]
-    assert not buffer.exclusive()
-    del view
-    assert buffer.exclusive()
-    assert not backend.wrap(buffer.array, copy=False).exclusive()
+    assert buffer.alone()
+    other = buffer.another((2, 5))
+    assert not buffer.alone() and not other.alone()
+    del other
+    assert buffer.alone()
+    assert not backend.wrap(buffer.array, copy=False).alone()
+    assert backend.wrap(buffer.array, copy=False, given=True).alone()
+    buffer.lend()
+    assert not buffer.alone()
 
 
 def test_zero(backend):

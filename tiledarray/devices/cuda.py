@@ -20,7 +20,6 @@ import numpy as np
 from cupy.cuda import runtime
 
 from tiledarray import errors
-from tiledarray.devices.buffer import Buffer, host_pool
 from tiledarray.devices.cuda_launch import (
     OUT_OF_MEMORY,
     CudaFunction,
@@ -29,6 +28,8 @@ from tiledarray.devices.cuda_launch import (
     load_function,
     translate,
 )
+from tiledarray.devices.pool import host_pool
+from tiledarray.devices.storage import Buffer
 
 T = TypeVar("T")
 
@@ -167,21 +168,24 @@ class CudaBackend:
             array = None  # out of the handler, so that its frames keep nothing alive
         return self._buffer(self._empty(shape, dtype) if array is None else array)
 
-    def wrap(self, array: Any, copy: bool = True) -> Buffer:
+    def wrap(self, array: Any, copy: bool = True, given: bool = False) -> Buffer:
         """Return a dense buffer of this device with the array's values.
 
         Parameters
         ----------
         array : array_like or cupy.ndarray
         copy : bool
-            ``False`` shares the memory of a CuPy array that is dense and on this device; such a
-            buffer is marked as shared, for its owner may still look at it.
+            ``False`` takes the memory of a CuPy array that is dense and on this device as it is.
+            It is never written in place then, since its owner may still look at it.
+        given : bool
+            Nobody else looks at the array any more: memory that is taken becomes the buffer's own.
         """
         if not isinstance(array, cupy.ndarray):
             return self._buffer(self._from_host(np.asarray(array)))
         here = array.data.device_id == self.index
         if here and not copy and array.flags.c_contiguous:
-            return self._buffer(array, shared=True)
+            buffer = self._buffer(array)
+            return buffer if given else buffer.lent_for_ever()
         if not here:  # its stream knows nothing of ours
             with cupy.cuda.Device(array.data.device_id):
                 cupy.cuda.get_current_stream().synchronize()
@@ -240,8 +244,8 @@ class CudaBackend:
             cupy.get_default_memory_pool().free_all_blocks()
             cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    def _buffer(self, array: cupy.ndarray, shared: bool = False) -> Buffer:
-        return Buffer(array, array.data.ptr, self.device, shared)
+    def _buffer(self, array: cupy.ndarray) -> Buffer:
+        return Buffer(array, array.data.ptr, self.device)
 
     def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> cupy.ndarray:
         return self._retry(

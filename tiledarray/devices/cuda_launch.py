@@ -11,8 +11,9 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from functools import partial
 from typing import Any, NamedTuple
 
 import cupy
@@ -257,10 +258,17 @@ class BoundLaunch:
 
     def __call__(self, stream: int | None = None) -> None:
         """Start the kernel on a stream (CuPy's current one) and return without waiting."""
-        config = self._config
-        config.stream = cupy.cuda.get_current_stream().ptr if stream is None else stream
-        status = self._launch(self._at, self._handle, self._parameters, None)
+        self.check(self.on(stream)())
+
+    def on(self, stream: int | None = None) -> Callable[[], int]:
+        """Return what starts the kernel on a stream (CuPy's current one), and gives a status."""
+        self._config.stream = cupy.cuda.get_current_stream().ptr if stream is None else stream
+        return partial(self._launch, self._at, self._handle, self._parameters, None)
+
+    def check(self, status: int) -> None:
+        """Raise if the kernel could not be started."""
         if status:
+            config = self._config
             raise driver_error(
                 status,
                 f"launching {self.function.name} with grid {tuple(config.grid)}, "

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.devices.buffer import Buffer, address_of, host_pool
+from tiledarray.devices.pool import host_pool
+from tiledarray.devices.storage import Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
 from tiledarray.fork import hold_at_fork
 
@@ -117,32 +118,35 @@ class HostBackend:
         array, pointer = host_pool.array(shape, dtype)
         return Buffer(array, pointer, self.device)
 
-    def wrap(self, array: Any, copy: bool = False) -> Buffer:
+    def wrap(self, array: Any, copy: bool = False, given: bool = False) -> Buffer:
         """Return a buffer of the array's value.
 
         Parameters
         ----------
         array : array_like
         copy : bool
-            ``False`` shares the memory where it is dense, aligned and of native byte order; such
-            a buffer is marked as shared, for its owner may still look at it.
+            ``False`` takes the memory as it is where that is dense, aligned and of native byte
+            order.  It is never written in place then, since its owner may still look at it.
+        given : bool
+            Nobody else looks at the array any more: memory that is taken becomes the buffer's own.
         """
         array = np.asarray(array)
         dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         if array.dtype.hasobject:
             dense = np.array(array, order="C", copy=copy or None)
-            return Buffer(dense, address_of(dense), self.device, shared=not copy)
+            buffer = Buffer(dense, address_of(dense), self.device)
+            return buffer if copy or given else buffer.lent_for_ever()
         flags = array.flags
         if not copy and flags.c_contiguous and flags.aligned and dtype is array.dtype:
-            return Buffer(array.view(np.ndarray), address_of(array), self.device, shared=True)
+            buffer = Buffer(array.view(np.ndarray), address_of(array), self.device)
+            return buffer if given else buffer.lent_for_ever()
         buffer = self.allocate(array.shape, dtype)
         buffer.array[...] = array
         return buffer
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
-        """Return the buffer's own array, which is shared from now on."""
-        buffer.shared = True
-        array: np.ndarray = buffer.array
+        """Return the buffer's own memory, which is lent as long as the array lives."""
+        array: np.ndarray = buffer.lend()
         return array
 
     def synchronize(self) -> None:

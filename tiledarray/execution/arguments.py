@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.devices.buffer import Buffer
 from tiledarray.devices.device import Device
+from tiledarray.devices.storage import Buffer
 from tiledarray.fusion.ir import ONE, Terms, Value, evaluated_terms
 from tiledarray.kernels.text.program import Slot
 

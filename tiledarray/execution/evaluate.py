@@ -7,19 +7,20 @@ way and needs no more memory.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
 from tiledarray import config
-from tiledarray.devices.buffer import Buffer
+from tiledarray.devices import storage
 from tiledarray.devices.device import Device
+from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
+from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.executable import Executable, counters, spent
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
@@ -63,6 +64,7 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
         What went wrong; every target not yet computed is intact and still pending.
     """
     with lock:
+        storage.watch(config.verify)
         by_device: dict[Any, list[Node]] = {}
         for node in targets:
             if node.buffer is None:
@@ -73,24 +75,26 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
                     _evaluate(nodes, device)
             else:
                 _evaluate(nodes, device, small)
+        if config.verify:
+            storage.check()
 
 
 def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
     traced = trace(targets)
+    given = _given(traced) if traced.updates else ()
     if small and config.compile != "wait":
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < SMALL_SECONDS:
-            _op_by_op(parts, targets, _given(traced))
+            _op_by_op(parts, targets, given)
             return
     try:
-        executable = executable_for(traced, device)
+        executable = executable_for(traced, device, given)
     except UnsupportedDtypeError:
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return
     if executable.ready:
         _run(executable, traced, targets)
         return
-    given = _given(traced)
     parts = parts_of(traced.nodes, targets)
     if _decide(executable, parts):
         _run(executable, traced, targets)
@@ -105,15 +109,23 @@ def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
 # ---- plans ---------------------------------------------------------------------------------
 
 
-def executable_for(traced: Trace, device: Device) -> Executable:
+def executable_for(traced: Trace, device: Device, given: Collection[Node] = ()) -> Executable:
     """Return the executable of a trace, planning if it is new.
+
+    Parameters
+    ----------
+    traced : Trace
+    device : Device
+    given : collection of Node
+        Leaves in whose memory the plan may write; see `_given`.
 
     Raises
     ------
     UnsupportedDtypeError
         Some value has a dtype that kernels do not know.
     """
-    donatable = _donatable(traced) if traced.updates else _NONE
+    donatable = frozenset([k for k in traced.updates if traced.nodes[k] in given]) if given else (
+        _NONE)
     key: Any = (traced.key, donatable, config.contract)
     found = _executables.get(key)
     others = 0
@@ -160,21 +172,33 @@ def host_threads() -> int:
     return config.threads or host.available_cpus_remembered()
 
 
-def _donatable(traced: Trace) -> frozenset[int]:
-    """Leaves that only an update of this trace still refers to: it may write in their memory."""
-    found = []
-    for number in traced.updates:
-        # The trace's list holds it, the pending nodes' inputs, and the call.
-        inside = traced.key.count(number)
-        held = sys.getrefcount(traced.nodes[number])
-        if held <= inside + 2 and traced.nodes[number].buffer.exclusive():
-            found.append(number)
-    return frozenset(found)
-
-
 def _given(traced: Trace) -> Collection[Node]:
-    """Leaves that an update of this trace may write in."""
-    return {traced.nodes[k] for k in _donatable(traced)} if traced.updates else ()
+    """Return leaves that only updates of this trace still look at: they may write there.
+
+    What else looks at a leaf is not counted but seen.  The trace gets a leaf of its own over the
+    same memory; if the one it stands for dies then, nobody else had it.
+    """
+    given = set()
+    for number in dict.fromkeys(traced.updates):
+        buffer = traced.nodes[number].buffer
+        if isinstance(buffer, Buffer) and buffer.alone():
+            stand_in = _exchanged(traced, number)
+            del buffer
+            if stand_in.buffer.alone():
+                given.add(stand_in)
+    return given
+
+
+def _exchanged(traced: Trace, number: int) -> Node:
+    """Put another leaf of the same memory in the place of one that the trace reads."""
+    leaf = traced.nodes[number]
+    stand_in = traced.nodes[number] = Node(leaf.form, (), None, leaf.buffer.another())
+    left = traced.key.count(number)
+    for node in traced.nodes:
+        if left and node.buffer is None and any(x is leaf for x in node.inputs):
+            left -= sum(x is leaf for x in node.inputs)
+            node.inputs = tuple([stand_in if x is leaf else x for x in node.inputs])
+    return stand_in
 
 
 # ---- tiers ---------------------------------------------------------------------------------
@@ -230,34 +254,32 @@ def _warn(message: str, once: str = "") -> None:
 
 
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
-    nodes, entry = traced.nodes, executable.plan.entry
+    nodes, plan = traced.nodes, executable.plan
     leaves = {value: nodes[number].buffer for value, number in executable.leaves}
 
-    def done(value: Any, buffer: Buffer) -> None:
-        node = nodes[entry[value]]
-        node.buffer = buffer
-        node.inputs = ()
+    def marks(value: Any, buffer: Any) -> list[Callable[[], None]]:
+        """What notes that a value has been computed: in every node that it is the value of."""
+        named = [nodes[number] for number in plan.entry.get(value, ())]
+        named += [node for node, output in zip(targets, plan.outputs, strict=True)
+                  if output is value]
+        pending = [node for node in dict.fromkeys(named) if node.buffer is None]
+        holds = [buffer] if isinstance(buffer, tuple) else [
+            buffer if k == 0 else buffer.another() for k in range(len(pending))]
+        return [partial(setattr, node, "buffer", hold)
+                for node, hold in zip(pending, holds, strict=False)]
+
+    def settle(outputs: list[Any]) -> None:
+        for node, buffer in zip(targets, outputs, strict=True):
+            buffer.plan = executable
+            node.buffer = buffer
 
     try:
-        outputs = executable.run(leaves, traced.params, done)
+        executable.run(leaves, traced.params, marks, settle)
     except Exception as error:
         _explain_failure(error, traced)
         raise
-    if len(outputs) > 1:
-        _mark_shared(outputs)
-    for node, buffer in zip(targets, outputs, strict=True):
-        buffer.plan = executable
-        node.buffer = buffer
+    for node in targets:
         node.inputs = ()
-
-
-def _mark_shared(outputs: list[Buffer]) -> None:
-    """Outputs that lie in the same memory must not be written in place."""
-    seen: dict[int, Buffer] = {}
-    for buffer in outputs:
-        other = seen.setdefault(id(buffer.array), buffer)
-        if other is not buffer:
-            other.shared = buffer.shared = True
 
 
 def _explain_failure(error: BaseException, traced: Trace) -> None:
@@ -292,31 +314,23 @@ def _op_by_op(
 def _run_parts(
     parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node] = ()
 ) -> None:
-    values: dict[Node, Any] = {}
+    values = reference.Values()
     try:
         reference.run(parts, values, host_threads(), given)
-    except NodeFailed as failed:
+        for node in targets:
+            if node.buffer is None:
+                node.buffer = values.taken(node)
+    except BaseException as failed:
         if given:  # they may be overwritten, so what was computed from them is kept
-            _keep(values)
+            persist(values.keep)
+        if not isinstance(failed, NodeFailed):
+            raise
         node, error = failed.node, failed.__cause__
         assert error is not None
         if isinstance(error, MemoryError):
             raise _told_where(_no_room(node), node) from error
         raise _told_where(error, node) from error.__cause__
     for node in targets:
-        if node.buffer is None:
-            node.buffer = _owned(values[node], node)
-    for node in targets:
-        node.inputs = ()
-
-
-def _keep(values: dict[Node, Any]) -> None:
-    """Let nodes have their values."""
-    for node, value in values.items():
-        if isinstance(value, tuple):
-            node.buffer = tuple(node.device.wrap(part, copy=True) for part in value)
-        elif node.buffer is None:
-            node.buffer = _owned(value, node)
         node.inputs = ()
 
 
@@ -326,12 +340,3 @@ def _no_room(node: Node) -> OutOfMemory:
         f"no memory on {node.device} for an array of {size:,} bytes", nbytes=size,
         remedy="delete arrays that are no longer needed, use a smaller dtype, or work in parts",
     )
-
-
-def _owned(array: Any, node: Node) -> Buffer:
-    """A buffer that shares no memory with another node's."""
-    pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, which it has to itself
-    copy = not pooled and (array.base is not None or not array.flags.owndata)
-    buffer = node.device.wrap(array, copy=copy)
-    buffer.shared = False  # nobody else has seen it
-    return buffer

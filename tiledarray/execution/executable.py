@@ -6,14 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiledarray import config
-from tiledarray.devices.buffer import Buffer
 from tiledarray.devices.device import Device
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Binding
+from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import background
 from tiledarray.execution.launches import CudaLaunch, HostLaunch, Launch
 from tiledarray.fusion.group import storage
@@ -26,8 +27,9 @@ from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Leaf
 
-Done = Callable[[Value, Any], None]
-Action = Callable[[dict[Value, Any], Sequence[Any], Done], Any]
+Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
+Settle = Callable[[list[Any]], None]
+Action = Callable[[dict[Value, Any], Sequence[Any], Marks], Any]
 
 counters: Counter[str] = Counter()
 spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
@@ -81,7 +83,7 @@ class Executable:
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
         ]
         self._steps = list(zip(map(self._action, plan.steps), _releases(plan), strict=True))
-        self._outputs = [_place(value, plan.memory) for value in plan.outputs]
+        self._outputs = _places(plan)
 
     # ---- compiling -----------------------------------------------------------------------
 
@@ -150,49 +152,64 @@ class Executable:
     # ---- running -------------------------------------------------------------------------
 
     def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
-            done: Done) -> list[Any]:
-        """Run the steps; return the outputs' buffers.  ``leaves`` is used up.
+            marks: Marks = lambda value, buffer: (), settle: Settle = lambda outputs: None,
+            ) -> list[Any]:
+        """Run the steps; return the outputs' buffers.
 
-        ``done(value, buffer)`` is called for every update of a leaf in place as soon as its step
-        has run, so that nothing is applied twice should a later step fail; and then for whatever
-        is in memory, since what it was made of may have been overwritten.
+        Parameters
+        ----------
+        leaves : dict
+            The plan's inputs; used up.
+        params : sequence of scalar
+        marks : callable
+            ``marks(value, buffer)`` returns what notes that a value has been computed.  It is
+            called for every update of a leaf in place in one go with the launch, so that nothing
+            is applied twice should a later step fail; and if one fails for whatever is in memory
+            by then, since what it was made of may have been overwritten.
+        settle : callable
+            Takes the outputs' buffers; if it is interrupted, that counts as a failed step.
         """
         buffers: dict[Value, Any] = leaves
-        number = 0
+        done = 0
         try:
-            for number, (action, releases) in enumerate(self._steps):
+            for action, releases in self._steps:
                 if observers:
                     started = perf_counter()
-                    action(buffers, params, done)
-                    self._report(self.plan.steps[number], started)
+                    action(buffers, params, marks)
+                    self._report(self.plan.steps[done], started)
                 else:
-                    action(buffers, params, done)
+                    action(buffers, params, marks)
+                done += 1
                 for value in releases:
                     buffers.pop(value, None)
+            outputs = self.outputs(buffers)
+            settle(outputs)
         except BaseException:
-            self._keep(number, buffers, done)
+            persist(lambda: self._keep(done, buffers, marks))
             raise
         counters["launches"] += len(self.launches)
-        return self.outputs(buffers)
+        return outputs
 
-    def _keep(self, steps: int, buffers: dict[Value, Any], done: Done) -> None:
-        """Tell of the values that the first so many steps have left in memory."""
+    def _keep(self, steps: int, buffers: dict[Value, Any], marks: Marks) -> None:
+        """Note the values that the first so many steps have left in memory."""
         memory = self.plan.memory
         held = {memory[value]: value for step in self.plan.steps[:steps] for value in written(step)}
-        for base, value in held.items():
-            buffer = buffers.get(base)
-            if isinstance(buffer, Buffer) and not isinstance(base.op, Leaf) and (
-                    value in self.plan.entry):
-                done(value, buffer.reshaped(value.shape))
+        for value in (*held.values(), *self.plan.outputs):
+            base = memory.get(storage(value))
+            if base is None or base not in buffers or held.get(base) is not storage(value):
+                continue
+            found = buffers[base]
+            again = (tuple(part.another() for part in found) if isinstance(found, tuple)
+                     else found.another(value.shape))
+            for mark in marks(value, again):
+                mark()
 
     def outputs(self, buffers: dict[Value, Any]) -> list[Any]:
-        """Return the outputs' buffers, from the memory of the values."""
+        """Return the outputs' buffers, each with a hold of its own on the memory of the values."""
         found = []
-        for base, number, shape in self._outputs:
+        for base, number, shape, alone in self._outputs:
             buffer = buffers[base] if number is None else buffers[base][number]
-            if isinstance(buffer, Buffer) and buffer.array.shape != shape:
-                buffer = buffer.reshaped(shape)
-            found.append(buffer)
+            found.append(buffer if alone else buffer.another(shape))
         return found
 
     def _action(self, step: Step) -> Action:
@@ -200,10 +217,10 @@ class Executable:
         if isinstance(step, Kernel):
             return self._kernel_action(step)
         if isinstance(step, Call):
-            return lambda buffers, params, done: self._call(step, buffers, params)
+            return lambda buffers, params, marks: self._call(step, buffers, params)
         if isinstance(step, Copy):
-            return lambda buffers, params, done: self._copy(step, buffers)
-        return lambda buffers, params, done: self._allocate(step.value, buffers)
+            return lambda buffers, params, marks: self._copy(step, buffers)
+        return lambda buffers, params, marks: self._allocate(step.value, buffers)
 
     def _report(self, step: Step, started: float) -> None:
         self.device.synchronize()
@@ -225,16 +242,24 @@ class Executable:
                  for base in dict.fromkeys(memory[value] for value in stored)]
         in_place = [(value, memory[value]) for value in stored
                     if memory[value] is not value and isinstance(memory[value].op, Leaf)]
-        empty = not self.programs[kernel].blocks
+        empty, device = not self.programs[kernel].blocks, self.device
 
-        def action(buffers: dict[Value, Any], params: Sequence[Any], done: Done) -> None:
+        def action(buffers: dict[Value, Any], params: Sequence[Any], marks: Marks) -> None:
             for base, shape, dtype in bases:
                 if base not in buffers:
                     buffers[base] = allocate(shape, dtype)
-            if not empty:
-                launches[kernel](self, buffers, params)
-            for value, base in in_place:
-                done(value, buffers[base])
+            if empty:
+                return
+            launch = launches[kernel]
+            start, kept = launch.bound(device, buffers, params)
+            if in_place:
+                status = at_one_go(start, [
+                    mark for value, base in in_place for mark in marks(value, buffers[base])])
+            else:
+                status = start()
+            if status:
+                launch.check(status)
+            del kept
 
         return action
 
@@ -251,12 +276,12 @@ class Executable:
                 self.device.xp, *operands, attrs=value.attrs, shape=value.shape, dtype=value.dtype
             )
         counters["library calls"] += 1
-        wrap = self.device.wrap
-        if isinstance(result, tuple):
-            buffers[value] = tuple(_fresh(wrap(part, copy=False)) for part in result)
-        else:
-            own = not any(result is operand for operand in operands)
-            buffers[value] = _fresh(wrap(result, copy=not own or result.base is not None))
+
+        def own(array: Any) -> Buffer:
+            fresh = array.base is None and not any(array is operand for operand in operands)
+            return self.device.wrap(array, copy=not fresh, given=True)
+
+        buffers[value] = tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 
     def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         """A library call's operand: a scalar, or a strided view of a stored value."""
@@ -286,18 +311,40 @@ class Executable:
 SERIAL = 1 << 17
 
 
-def _fresh(buffer: Buffer) -> Buffer:
-    """A library's own result: nobody else has seen it."""
-    buffer.shared = False
-    return buffer
+class Place(NamedTuple):
+    """Where an output is found.
+
+    Attributes
+    ----------
+    base : Value
+        The value whose memory it has.
+    number : int or None
+        Which part of a library call's results.
+    shape : tuple of int
+    alone : bool
+        Whether the buffer found there becomes its own; else another value holds it as well.
+    """
+
+    base: Value
+    number: int | None
+    shape: tuple[int, ...]
+    alone: bool
 
 
-def _place(value: Value, memory: dict[Value, Value]) -> tuple[Value, int | None, tuple[int, ...]]:
-    """Where an output is found: the value whose memory it has, the item's number, its shape."""
-    base = storage(value)
-    if isinstance(base.op, Item):
-        return base.args[0], base.attrs, value.shape
-    return memory[base], None, value.shape
+def _places(plan: Plan) -> list[Place]:
+    """Return where the outputs are; of those in the same memory the first takes its buffer."""
+    places, taken = [], set()
+    for value in plan.outputs:
+        stored = storage(value)
+        if isinstance(stored.op, Item):
+            base, number, shape = stored.args[0], stored.attrs, stored.shape
+        else:
+            base, number, shape = plan.memory[stored], None, plan.memory[stored].shape
+        alone = (shape == value.shape and (base, number) not in taken
+                 and not isinstance(stored.op, Leaf))
+        taken.add((base, number))
+        places.append(Place(base, number, value.shape, alone))
+    return places
 
 
 def _releases(plan: Plan) -> list[list[Value]]:

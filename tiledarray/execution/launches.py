@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from tiledarray.devices.buffer import Buffer
+from tiledarray.devices import threads
 from tiledarray.devices.device import Device
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Arguments, Binding, Workspace, dealt_from
 from tiledarray.fusion.ir import Value
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.text.program import Program
-
-if TYPE_CHECKING:
-    from tiledarray.execution.executable import Executable
 
 
 class HostLaunch:
@@ -30,13 +29,15 @@ class HostLaunch:
         self._own = self.arguments()
         self._zeroed: np.ndarray | None = None
 
-    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
-                 params: Sequence[Any]) -> None:
-        """Bind the kernel's arguments and run it."""
-        workspace, slots = Workspace(executable.device), self._own.slots
+    def bound(self, device: Device, buffers: dict[Value, Buffer],
+              params: Sequence[Any]) -> tuple[Callable[[], int], Any]:
+        """Bind the arguments; return what runs the kernel and gives a status, and what to keep."""
+        workspace, slots = Workspace(device), self._own.slots
         self.binding.locate(slots, buffers, params)
         self.binding.fill(slots, params, workspace, self.counters)
-        host.pool().run(self._own.address)
+        return partial(host.pool().start, self._own.address), workspace
+
+    check = staticmethod(threads.check)
 
     def arguments(self) -> Arguments:
         """Return memory for the arguments of one launch, after what the thread pool reads."""
@@ -60,7 +61,7 @@ class CudaArguments(Arguments):
 
     def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
         super().__init__((), fields)
-        self.start: Callable[[], None] = function.bound(
+        self.start: Any = function.bound(
             (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
 
 
@@ -77,14 +78,18 @@ class CudaLaunch:
         self._scratch_bytes = binding.scratch_bytes
         self._own = self.arguments()
 
-    def __call__(self, executable: Executable, buffers: dict[Value, Buffer],
-                 params: Sequence[Any]) -> None:
-        """Bind the kernel's arguments and launch it."""
-        scratch = executable.device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
+    def bound(self, device: Device, buffers: dict[Value, Buffer],
+              params: Sequence[Any]) -> tuple[Callable[[], int], Any]:
+        """Bind the arguments; return what launches the kernel, and nothing to keep."""
+        scratch = device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
         slots = self._own.slots
         self.binding.locate(slots, buffers, params)
         self.binding.fill(slots, params, dealt_from(scratch), self.counters)
-        self._own.start()
+        return self._own.start.on(), None
+
+    def check(self, status: int) -> None:
+        """Raise if the kernel could not be started."""
+        self._own.start.check(status)
 
     def arguments(self) -> CudaArguments:
         """Return memory for the arguments of one launch."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.devices.buffer import Buffer
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import dealt_from
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.group import storage

@@ -21,7 +21,7 @@ UpdateChoice = dict[Value, tuple[str, str]]
 
 
 def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: Regions,
-          fired: dict[str, int], origin: dict[Value, int], entry: dict[Value, int]) -> Plan:
+          fired: dict[str, int], origin: dict[Value, int], entry: dict[Value, list[int]]) -> Plan:
     """Return the plan of the grouped values."""
     groups = grouper.groups
     readers = _readers(groups)

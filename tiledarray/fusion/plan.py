@@ -264,7 +264,7 @@ class Plan:
     origin : dict
         For each value, the number of the entry in the signature that it was made for.
     entry : dict
-        For some values, the number of the entry in the signature that they are the value of.
+        For some values, the numbers of the entries in the signature that they are the value of.
     refusals : list of str
         Why sinks did not share a kernel.
     updates : dict
@@ -280,7 +280,7 @@ class Plan:
     last_use: dict[Value, int]
     fired: dict[str, int]
     origin: dict[Value, int]
-    entry: dict[Value, int]
+    entry: dict[Value, list[int]]
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
     assumed: tuple[Assumption, ...] = ()

@@ -31,7 +31,7 @@ class Builder:
         self.fired: Counter[str] = Counter()
         self.shared: set[int] = set()
         self.origin: dict[Value, int] = {}
-        self.entry: dict[Value, int] = {}
+        self.entry: dict[Value, list[int]] = {}
         self._known: dict[Any, Value] = {}
 
     def make(
@@ -341,7 +341,7 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
         builder.origin.update((new, number) for new in builder.values[before:])
         if entry[0] is movement.update:
             builder.origin[value] = number
-        builder.entry.setdefault(value, number)
+        builder.entry.setdefault(value, []).append(number)
         made.append(value)
     return builder, [made[number] for number in outputs]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.devices.buffer import Buffer
 from tiledarray.devices.device import Device
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution import executable as execution
 from tiledarray.execution.executable import Executable, program_name
 from tiledarray.fusion.ir import Value
@@ -171,7 +171,7 @@ def measure(
             inputs = {value: device.wrap(buffer.array, copy=True) if value in written else buffer
                       for value, buffer in leaves.items()}
             with device.active() if device.kind == "cuda" else nullcontext():
-                executable.run(inputs, params, lambda value, buffer: None)
+                executable.run(inputs, params)
             runs += 1
     finally:
         execution.observers.remove(observe)

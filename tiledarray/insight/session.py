@@ -8,8 +8,8 @@ from collections import Counter
 from time import perf_counter
 from types import TracebackType
 
-from tiledarray.devices.buffer import host_pool
 from tiledarray.devices.device import current
+from tiledarray.devices.pool import host_pool
 from tiledarray.execution import executable
 from tiledarray.insight.facts import Reporter, bytes_text, counted, place_text, time_text
 from tiledarray.insight.measure import Profile, StepTime, host_threads

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tiledarray import config
-from tiledarray.devices.buffer import HostValue
+from tiledarray.devices.storage import HostValue
+from tiledarray.errors import raised_outside
 from tiledarray.graph.node import Form, Node, form_of, kind_of
 from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import AxisView, Elementwise, Source
@@ -31,7 +31,6 @@ MANY_PARTS = 32
 PART_OF_MANY = 1 << 12  # elements; longer parts are stored by the kernels that compute them
 ALL_OF_FEW = 1 << 10  # elements, of fewer parts than that
 
-_references = sys.getrefcount
 _INTS = {int}
 _Call = Callable[..., np.ndarray]
 # With `out=...` a ufunc returns an array where it would return a scalar.
@@ -91,7 +90,9 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
         ]
     try:
         array = _quiet.run(form.call or _call_of(form), *values)
-    except Exception:
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError) as error:
+        if raised_outside(error):
+            raise
         return None  # once recorded, it is told where someone looks, as for every other size
     return HostValue(array, form.kind.device)
 
@@ -222,31 +223,27 @@ def _is_element(key: Any, ndim: int) -> bool:
 
 
 def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
-    """Return the evaluated host array of a handle if nothing else refers to its value."""
+    """Return the evaluated host array of a handle if nothing else looks at its value."""
     node = holder._node
+    buffer = node.buffer
     if (
-        node.buffer is None or node.form.kind.size == sys.maxsize
+        buffer is None or node.form.kind.size == sys.maxsize
         or not config.at_once or not local.recorder.immediate
     ):
         return None
-    del node
-    if _references_to_value(holder) != _ALONE or not holder._node.buffer.exclusive():
+    if not node.private:
+        # The handle gets a node of its own over the memory.  If the one it had dies, nobody else
+        # held that.
+        holder._node = own = Node(node.form, (), None, buffer.another())
+        del node, buffer
+        if not own.buffer.alone():
+            return None
+        own.private = True
+        buffer = own.buffer
+    elif not buffer.alone():
         return None
-    array: np.ndarray = holder._node.buffer.array
+    array: np.ndarray = buffer.array
     return array
-
-
-def _references_to_value(holder: Any) -> tuple[int, int]:
-    return _references(holder._node), _references(holder._node.buffer)
-
-
-def _references_when_alone() -> tuple[int, int]:
-    """Count what a handle alone counts as: it depends on the interpreter."""
-    holder = SimpleNamespace(_node=Node(None, (), None, HostValue(np.empty(0), None)))  # type: ignore[arg-type]
-    return _references_to_value(holder)
-
-
-_ALONE = _references_when_alone()
 
 
 # Joining ----------------------------------------------------------------------------------------
@@ -279,6 +276,5 @@ def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: 
     arrays = [part.buffer.array for part in parts]
     with device.active() if device.kind == "cuda" else nullcontext():
         array = _quiet.run(join, device.xp, arrays)
-        buffer = device.wrap(array.astype(dtype, copy=False))
-    buffer.shared = False  # nobody else has seen it
+        buffer = device.wrap(array.astype(dtype, copy=False), copy=False, given=True)
     return Node(form_of(leaf, None, kind_of(array.shape, dtype, device), 0), (), None, buffer)

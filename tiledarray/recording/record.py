@@ -52,12 +52,16 @@ def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
     node = _allocate(Node)  # what the constructor would do, without the call
     node.form = form
+    node.private = False
     if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
         node.inputs = ()
         node.buffer = value
         node.site = None
         return node
     local.recorder.count += 1
+    for x in inputs:
+        if type(x) is Node:
+            x.private = False
     node.inputs = inputs
     node.buffer = None
     node.site = None

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from tiledarray import config
+from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site
 
@@ -179,8 +180,8 @@ def look(nodes: list[Node]) -> None:
     try:
         evaluate.evaluate(targets)
         return
-    except Exception:
-        if len(targets) == len(wanted):
+    except Exception as error:
+        if len(targets) == len(wanted) or raised_outside(error):
             raise
     # What failed may be something else that is pending: that is told when it is looked at.
     evaluate.evaluate(wanted)
@@ -196,14 +197,16 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     try:
         evaluate.evaluate(targets, small)
         return
-    except Exception:
-        if len(targets) == 1:
+    except Exception as error:
+        if len(targets) == 1 or raised_outside(error):
             raise
     failures = []
     for target in targets:
         try:
             evaluate.evaluate([target])
         except Exception as error:
+            if raised_outside(error):
+                raise
             failures.append(error)
     if len(failures) == len(targets):
         raise failures[0]

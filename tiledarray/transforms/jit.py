@@ -12,8 +12,8 @@ import numpy as np
 from tiledarray import config
 from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
-from tiledarray.devices.buffer import Buffer
 from tiledarray.devices.device import current
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.replay import Replay, can_replay
@@ -136,7 +136,7 @@ class _Call:
                 known = inputs.index(node) if node in inputs else node.buffer
                 self.leaves.append((value, known))
         self.executable = executable
-        self.step_by_step = lambda leaves: executable.run(leaves, traced.params, lambda *_: None)
+        self.step_by_step = lambda leaves: executable.run(leaves, traced.params)
         replays = can_replay(executable)
         self.run = Replay(executable, traced.params) if replays else self.step_by_step
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.devices.threads import together
-from tiledarray.errors import NodeFailed
+from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import full, strided_view
@@ -132,6 +132,8 @@ class Chain:
                 elif node in stored or isinstance(node.op, Reduction):
                     targets[node] = self.results[node] = host_pool.array(node.shape, node.dtype)[0]
             except Exception as error:
+                if raised_outside(error):
+                    raise
                 raise NodeFailed(node) from error
         return targets
 
@@ -189,12 +191,17 @@ class Chain:
                     try:
                         step.call(*[values[k] for k in step.operands], out=out)
                     except Exception as error:
+                        if raised_outside(error):
+                            raise
                         raise NodeFailed(step.node) from error
 
 
 def value_of(node: Node, values: dict[Node, Any]) -> Any:
     """Return the node's array, computed just now or before."""
-    return node.buffer.array if node.buffer is not None else values[node]
+    buffer = node.buffer
+    if buffer is None:
+        return values[node]
+    return tuple(part.array for part in buffer) if type(buffer) is tuple else buffer.array
 
 
 def updated(node: Node, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,32 +7,99 @@ from __future__ import annotations
 
 import ctypes
 import math
-import sys
 from collections.abc import Collection, Sequence
+from functools import partial
+from operator import delitem, setitem
 from typing import Any
 
 import numpy as np
 
-from tiledarray.devices.buffer import host_pool
+from tiledarray.devices.pool import host_pool
 from tiledarray.devices.threads import together
-from tiledarray.errors import NodeFailed
+from tiledarray.errors import NodeFailed, raised_outside
+from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.execution.op_by_op.parts import Part
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import empty, strided_view
-from tiledarray.ops.op import Reduction, Update
+from tiledarray.ops.op import Item, Reduction, Update
 
 WORTH_SHARING = 128  # columns
 
 
-def _references_of_a_local() -> int:
-    """Count the references to an array that only a local variable holds, as Python counts."""
-    array = np.empty(0)
-    return sys.getrefcount(array)
+def memory_of(array: Any) -> int:
+    """Identity of the object in whose memory an array lies."""
+    base = array.base
+    while base is not None:
+        array, base = base, getattr(base, "base", None)
+    return id(array)
 
 
-_ALONE = _references_of_a_local()
+class Values(dict[Node, Any]):
+    """What has been computed: the array of each node, a tuple of arrays where it has several.
+
+    Attributes
+    ----------
+    fresh : set of Node
+        Those whose arrays lie in memory of their own, made for them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fresh: set[Node] = set()
+        self._parts: set[tuple[Node, int]] = set()
+
+    def add(self, node: Node, result: Any, inputs: Sequence[Any]) -> None:
+        """Enter a result; it is fresh unless it lies in the memory of an input."""
+        self[node] = result
+        if type(node.op) is Item:  # a part of what nobody else has, if it is the first
+            part = node.inputs[0], node.attrs
+            if part[0] in self.fresh and part not in self._parts:
+                self.fresh.add(node)
+            self._parts.add(part)
+            return
+        taken = {memory_of(x) for value in inputs for x in _arrays(value)}
+        own = [memory_of(x) for x in _arrays(result)]
+        if len({*own}) == len(own) and taken.isdisjoint(own):
+            self.fresh.add(node)
+
+    def alone(self, array: Any) -> bool:
+        """Whether no other array that was computed lies in the memory of this one."""
+        memory = memory_of(array)
+        return not any(
+            x is not array and memory_of(x) == memory for value in self.values()
+            for x in _arrays(value))
+
+    def taken(self, node: Node) -> Any:
+        """Return the value as the node's own buffer, copied where others look at its memory."""
+        value, fresh = self[node], node in self.fresh
+        if isinstance(value, tuple):
+            return tuple(_buffer(part, node, fresh) for part in value)
+        return _buffer(value, node, fresh)
+
+    def keep(self) -> None:
+        """Let the nodes have their values; of what needs a copy, as many as there is room for."""
+        for node in sorted(self, key=lambda node: node not in self.fresh):
+            if node.buffer is None:
+                try:
+                    node.buffer = self.taken(node)
+                except MemoryError:
+                    continue
+
+
+def _arrays(value: Any) -> Sequence[Any]:
+    """The arrays of a value; none of a scalar."""
+    if isinstance(value, tuple):
+        return value
+    return (value,) if hasattr(value, "base") else ()
+
+
+def _buffer(array: Any, node: Node, fresh: bool) -> Any:
+    """A buffer that shares no memory with another node's."""
+    pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, which it has to itself
+    whole = pooled or (array.base is None and array.flags.owndata)
+    return node.device.wrap(array, copy=not (fresh and whole), given=True)
 
 
 def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:
@@ -46,20 +113,20 @@ def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:
     return xp.asarray(result)
 
 
-def run(parts: Sequence[Part], values: dict[Node, Any], threads: int,
+def run(parts: Sequence[Part], values: Values, threads: int,
         given: Collection[Node] = ()) -> None:
     """Compute the parts in order.
 
     Parameters
     ----------
     parts : sequence of Part
-    values : dict
-        Given empty; the arrays of what is not dead are there in the end, and should a part fail.
+    values : Values
+        Given empty; what is not dead is there in the end, and should a part fail.
     threads : int
         Host threads that share the work.
     given : collection of Node
-        Leaves that nothing else refers to: an update may write in their memory.  It is marked as
-        computed at once, so that it is not done twice should a later part fail.
+        Leaves that nothing else looks at: an update may write in their memory.  It is noted as
+        computed in one go with that, so that it is not done twice should a later part fail.
 
     Raises
     ------
@@ -71,6 +138,7 @@ def run(parts: Sequence[Part], values: dict[Node, Any], threads: int,
         if part.space is not None:
             chain = Chain(part.space, part.nodes, values, part.stored)
             chain.run(threads)
+            values.fresh.update(chain.results)
             values.update(chain.results)
             del chain  # it refers to its operands, which may now be written
         else:
@@ -78,50 +146,52 @@ def run(parts: Sequence[Part], values: dict[Node, Any], threads: int,
             try:
                 if isinstance(node.op, Update) and node.device.kind == "cpu":
                     mine = {x for x in part.dead if x in values or x in given}
-                    result = _updated(node, values, mine)
+                    _update(node, values, mine)
                 else:
-                    result = _computed(node, values, threads)
+                    _compute(node, values, threads)
             except Exception as error:
+                if raised_outside(error):
+                    raise
                 raise NodeFailed(node) from error
-            if node.buffer is None:
-                values[node] = result
-            else:
+            if node.buffer is not None:
                 given.add(node)
-            del result
         for node in part.dead:
             values.pop(node, None)
 
 
-def _computed(node: Node, values: dict[Node, Any], threads: int) -> Any:
+def _compute(node: Node, values: Values, threads: int) -> None:
+    inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     if node.device.kind == "cpu":
         if threads > 1 and _has_columns(node):
-            return _reduced(node, value_of(node.inputs[0], values), threads)
+            values.add(node, _reduced(node, inputs[0], threads), inputs)
+            return
         if node.op is empty and has_kernel(node.dtype):
-            return host_pool.array(node.shape, node.dtype)[0]
-    inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
-    return compute(node, node.device.xp, inputs)
+            values.add(node, host_pool.array(node.shape, node.dtype)[0], ())
+            return
+    values.add(node, compute(node, node.device.xp, inputs), inputs)
 
 
-def _updated(node: Node, values: dict[Node, Any], mine: Collection[Node]) -> Any:
-    """Write in the old value's array if this update alone refers to it, else in a new one."""
+def _update(node: Node, values: Values, mine: Collection[Node]) -> None:
+    """Write in the old value's array if this update alone looks at it, else in a new one."""
     old, new, *starts = node.inputs
     axes, steps, shape = node.attrs
     written = value_of(new, values)
-    if old in mine and old.buffer is not None and old.buffer.exclusive():
-        array = old.buffer.array
-        strided_view(array, axes, steps, tuple(starts), shape)[...] = written
-        node.buffer, node.inputs = old.buffer, ()
-        return array
-    if old in mine and old.buffer is None:
-        array = values.pop(old)
-        alone = array.flags.owndata or isinstance(array.base, ctypes.Array)
-        if alone and array.flags.writeable and sys.getrefcount(array) == _ALONE:
-            strided_view(array, axes, steps, tuple(starts), shape)[...] = written
-            return array
-        values[old] = array
-    array, region = updated(node, value_of(old, values))
+    array = value_of(old, values)
+    computed = old.buffer is None
+    own = old in values.fresh if computed else old.buffer.alone()
+    if old in mine and own and array.flags.writeable and values.alone(array):
+        write = partial(setitem, strided_view(array, axes, steps, tuple(starts), shape), ...,
+                        written)
+        if computed:
+            at_one_go(write, [partial(setitem, values, node, array), partial(delitem, values, old),
+                              partial(values.fresh.add, node)])
+        else:
+            at_one_go(write, [partial(setattr, node, "buffer", old.buffer)])
+            node.inputs = ()
+        return
+    result, region = updated(node, array)
     region[...] = written
-    return array
+    values.add(node, result, (array,))
 
 
 def _has_columns(node: Node) -> bool:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from tiledarray import config
-from tiledarray.devices import buffer as buffer_module
-from tiledarray.devices.buffer import ALIGNMENT, Buffer, HostPool
+from tiledarray.devices import pool as pool_module
+from tiledarray.devices import storage
+from tiledarray.devices.pool import ALIGNMENT, HostPool
+from tiledarray.devices.storage import Buffer
 from tiledarray.errors import OutOfMemory
 
 F4 = np.dtype(np.float32)
@@ -41,7 +43,7 @@ def test_arrays_are_dense_aligned_and_writable(pool, shape, dtype):
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 1000, 4097, 10**6, 123456789, 2**40 + 1])
 def test_block_sizes_waste_little(nbytes):
-    size = buffer_module._rounded(nbytes)
+    size = pool_module._rounded(nbytes)
     assert size >= nbytes and size % ALIGNMENT == 0
     assert size <= max(ALIGNMENT, nbytes + ALIGNMENT, nbytes * 1.125 + ALIGNMENT)
 
@@ -73,9 +75,9 @@ def test_an_exported_view_keeps_the_memory(pool):
     assert pool.statistics().in_use == 0
 
 
-def test_reshaped_shares_memory_and_keeps_it(pool):
+def test_another_hold_shares_memory_and_keeps_it(pool):
     made = make(pool)
-    flat = made.reshaped((100,))
+    flat = made.another((100,))
     assert flat.pointer == made.pointer and flat.array.shape == (100,)
     flat.array[3] = 5
     assert made.array[0, 3] == 5
@@ -85,21 +87,61 @@ def test_reshaped_shares_memory_and_keeps_it(pool):
     assert pool.statistics().in_use == 0
 
 
-def test_exclusive_sees_every_other_reader(pool):
+def test_owners_are_counted(pool):
     made = make(pool)
-    assert made.exclusive()
-    array = made.array
-    assert not made.exclusive()
-    del array
-    view = made.array[1:]
-    assert not made.exclusive()
-    del view
-    flat = made.reshaped((100,))
-    assert not made.exclusive() and not flat.exclusive()
-    del made
-    assert flat.exclusive()
-    flat.shared = True
-    assert not flat.exclusive()
+    assert made.alone() and made.storage.owners == 1 and made.alone()
+    flat = made.another((100,))
+    third = flat.another()
+    assert made.storage is flat.storage is third.storage and made.storage.owners == 3
+    assert not (made.alone() or flat.alone() or third.alone())
+    del made, third
+    assert flat.storage.owners == 1 and flat.alone()
+
+
+def test_what_is_handed_out_is_a_lease(pool):
+    made = make(pool)
+    lent = made.lend()
+    assert lent.base is not None and made.storage.leases == 1 and not made.alone()
+    part = lent[2:]
+    del lent
+    assert made.storage.leases == 1 and not made.alone()
+    del part
+    assert made.storage.leases == 0 and made.alone()
+    assert not made.lent_for_ever().alone()
+
+
+def test_owners_that_come_and_go_in_threads_are_counted(pool):
+    made = make(pool)
+
+    def work():
+        for _ in range(2000):
+            one = made.another()
+            other = one.another()
+            assert not one.alone()
+            del one, other
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.storage.owners == 1 and made.alone()
+
+
+def test_shared_memory_is_found(pool):
+    storage.watch(True)
+    try:
+        first, second = make(pool), make(pool)
+        storage.check()
+        alias = Buffer(first.array, first.pointer, None)
+        with pytest.raises(storage.MemoryShared):
+            storage.check()
+        del alias
+        counted = second.another()
+        storage.check()
+        assert counted.pointer == second.pointer
+    finally:
+        storage.watch(False)
 
 
 def test_a_loop_needs_flat_memory(pool):
@@ -126,7 +168,7 @@ def test_what_is_kept_is_bounded(pool):
         del larger
         assert pool.statistics().cached == before
     pool.clear()
-    assert pool.statistics() == buffer_module.PoolStatistics(0, 0, pool.peak)
+    assert pool.statistics() == pool_module.PoolStatistics(0, 0, pool.peak)
 
 
 def test_out_of_memory_clears_the_pool_and_says_how_much(pool, monkeypatch):
@@ -136,7 +178,7 @@ def test_out_of_memory_clears_the_pool_and_says_how_much(pool, monkeypatch):
     def refuse(*_):
         raise MemoryError
 
-    monkeypatch.setattr(buffer_module.np, "empty", refuse)
+    monkeypatch.setattr(pool_module.np, "empty", refuse)
     with pytest.raises(OutOfMemory, match="4,000,000 bytes") as caught:
         make(pool, (1_000_000,))
     assert isinstance(caught.value, MemoryError) and caught.value.nbytes == 4_000_000
@@ -159,7 +201,7 @@ def test_memory_is_retried_after_clearing(pool, monkeypatch):
             raise MemoryError
         return real(*arguments)
 
-    monkeypatch.setattr(buffer_module.np, "empty", refuse_once)
+    monkeypatch.setattr(pool_module.np, "empty", refuse_once)
     assert make(pool).array.shape == (10, 10)
     assert len(calls) == 2
 
@@ -186,7 +228,7 @@ def test_threads_never_get_the_same_block(pool):
 
 def test_arrays_alive_at_exit_are_no_trouble():
     code = (
-        "import numpy as np; from tiledarray.devices.buffer import host_pool;"
+        "import numpy as np; from tiledarray.devices.pool import host_pool;"
         "a = [host_pool.array((10, 10), np.dtype('f4')) for _ in range(5)]; a.append(a)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Buffers, and the pool of host memory that they come from.
+"""The pool of host memory that arrays come from.
 
 Fresh pages cost as much as the copy that fills them, so memory of dead arrays is kept for the next
 ones.  A block goes back to the pool when nothing refers to it any more, NumPy views that the user
@@ -25,106 +25,6 @@ STEPS_PER_OCTAVE = 8  # block sizes between a power of two and the next: 12.5 % 
 SHELVES_REMEMBERED = 4096
 
 _BYTE = np.dtype(np.uint8)
-
-
-class Buffer:
-    """A computed value: dense, row-major memory on one device.
-
-    Attributes
-    ----------
-    array : numpy.ndarray or cupy.ndarray
-        C-contiguous, of the value's shape and dtype.
-    pointer : int
-        Address of the first element.
-    device : Device
-    shared : bool
-        Whether someone outside the library may see the memory: it is then never written in place.
-    plan : object or None
-        How the value was computed.
-    """
-
-    __slots__ = ("array", "pointer", "device", "shared", "plan", "__weakref__")
-
-    def __init__(
-        self, array: Any, pointer: int, device: Any, shared: bool = False, plan: Any = None
-    ) -> None:
-        self.array = array
-        self.pointer = pointer
-        self.device = device
-        self.shared = shared
-        self.plan = plan
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the value in bytes."""
-        return int(self.array.nbytes)
-
-    def reshaped(self, shape: tuple[int, ...]) -> Buffer:
-        """Return the same memory with another shape of the same size."""
-        array = self.array.reshape(shape)
-        return Buffer(array, self.pointer, self.device, self.shared, self.plan)
-
-    def exclusive(self) -> bool:
-        """Whether this object alone refers to the memory, so that writing in place is unseen.
-
-        Arrays exported from the buffer, views of them and reshaped buffers all count.  A second
-        reference to this very object does not: the caller knows who holds it.
-        """
-        if self.shared:
-            return False
-        counts = _reference_counts(self)
-        return counts == _ALONE[: len(counts)]
-
-    def __repr__(self) -> str:
-        return f"<Buffer {self.array.dtype}{list(self.array.shape)} on {self.device}>"
-
-
-class HostValue(Buffer):
-    """A buffer on the host of an array that nothing else refers to.
-
-    Most that are made have a few elements and are never handed to a kernel: the address, which
-    takes longer to find than all the rest, is looked up where it is asked for.
-    """
-
-    __slots__ = ()
-
-    def __init__(self, array: np.ndarray, device: Any) -> None:
-        self.array = array
-        self.device = device
-        self.shared = False
-        self.plan = None
-
-    @property
-    def pointer(self) -> int:  # type: ignore[override]
-        """Address of the first element."""
-        return address_of(self.array)
-
-
-def address_of(array: np.ndarray) -> int:
-    """Address of the first element of a host array."""
-    return int(array.__array_interface__["data"][0])
-
-
-def _reference_counts(buffer: Buffer) -> list[int]:
-    """Count references to the buffer's array, and to each thing down the chain of its bases."""
-    counts = [sys.getrefcount(buffer.array)]
-    base = buffer.array.base
-    while base is not None:
-        counts.append(sys.getrefcount(base))
-        base = getattr(base, "base", None)
-    return counts
-
-
-def _counts_when_alone(depth: int) -> list[int]:
-    """Return the counts where nobody else looks: they depend on the interpreter."""
-    view = np.ndarray(1, _BYTE, memoryview(bytearray(1)))
-    alone = Buffer(view, 0, None)
-    del view
-    first, *rest = _reference_counts(alone)
-    return [first, *rest * (depth - 1)]
-
-
-_ALONE = _counts_when_alone(8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,215 @@
+"""Who owns memory.
+
+A `Buffer` is one value's hold on memory.  Where a second value holds the same memory, or someone
+outside the library does, a `Storage` stands between them and counts: *owners* are the values whose
+memory it is, *leases* what was handed out (NumPy and CuPy arrays, DLPack capsules).  Memory may be
+written in place while it has one owner and no lease, which `Buffer.alone` tells; nothing else
+decides it.  A value acquires its hold by `Buffer.another` and releases it when it dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fork import hold_at_fork
+
+_making = threading.Lock()
+hold_at_fork(_making)
+
+
+class Storage:
+    """What holds a piece of memory: made when a second holder, or an outsider, comes.
+
+    Attributes
+    ----------
+    owners : int
+        Values whose memory it is.
+    leases : int
+        Arrays handed out that still live; one that is never given back counts for ever.
+    """
+
+    __slots__ = ("_owners", "_leases", "_for_ever")
+
+    def __init__(self) -> None:
+        # A set and a list: adding and dropping is one step, whichever thread does it.
+        self._owners: set[int] = set()
+        self._leases: list[weakref.ref[Any]] = []
+        self._for_ever = 0
+
+    @property
+    def owners(self) -> int:
+        """Number of values whose memory it is."""
+        return len(self._owners)
+
+    @property
+    def leases(self) -> int:
+        """Number of arrays handed out that still live."""
+        if self._leases:
+            self._leases[:] = [lease for lease in self._leases if lease() is not None]
+        return len(self._leases) + self._for_ever
+
+
+class _Hold:
+    """One value's ownership of a storage, released when the value dies."""
+
+    __slots__ = ("storage",)
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        storage._owners.add(id(self))
+
+    def __del__(self) -> None:
+        self.storage._owners.discard(id(self))
+
+
+class Buffer:
+    """One value's hold on dense, row-major memory on one device.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or cupy.ndarray
+        C-contiguous, of the value's shape and dtype.
+    pointer : int
+        Address of the first element.
+    device : Device
+    hold : object or None
+        Its ownership of a `Storage`; ``None`` while nobody else was ever given the memory.
+    plan : object or None
+        How the value was computed.
+    """
+
+    __slots__ = ("array", "pointer", "device", "hold", "plan", "__weakref__")
+
+    def __init__(self, array: Any, pointer: int, device: Any) -> None:
+        self.array = array
+        self.pointer = pointer
+        self.device = device
+        self.hold: _Hold | None = None
+        self.plan: Any = None
+        if _watched is not None:
+            _watched.add(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the value in bytes."""
+        return int(self.array.nbytes)
+
+    @property
+    def storage(self) -> Storage:
+        """The storage, made at the first question."""
+        if self.hold is None:
+            with _making:
+                if self.hold is None:
+                    self.hold = _Hold(Storage())
+        return self.hold.storage
+
+    def another(self, shape: tuple[int, ...] | None = None) -> Buffer:
+        """Return a hold of one more value on the memory, of another shape if one is given."""
+        array = self.array if shape is None else self.array.reshape(shape)
+        other = Buffer(array, self.pointer, self.device)
+        other.hold = _Hold(self.storage)
+        other.plan = self.plan
+        return other
+
+    def alone(self) -> bool:
+        """Whether nobody else looks at the memory, so that it may be written in place."""
+        hold = self.hold
+        return hold is None or (hold.storage.owners == 1 and not hold.storage.leases)
+
+    def lend(self) -> Any:
+        """Return a view of the array for somebody outside: a lease while that or its views live.
+
+        Where that cannot be seen (CuPy's arrays, objects) the lease never ends.
+        """
+        array = self.array
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            self.lent_for_ever()
+            return array.view()
+        # NumPy lets views of views refer to the innermost array, but not past other objects.
+        lease = _lease_type(array.nbytes).from_address(self.pointer)
+        lease.array = array
+        self.storage._leases.append(weakref.ref(lease))
+        return np.ndarray(array.shape, array.dtype, lease)
+
+    def lent_for_ever(self) -> Buffer:
+        """Count a lease that never ends: the memory belongs to somebody else."""
+        self.storage._for_ever += 1
+        return self
+
+    def __repr__(self) -> str:
+        array = self.array
+        return f"<{type(self).__name__} {array.dtype}{list(array.shape)} on {self.device}>"
+
+
+class HostValue(Buffer):
+    """A buffer on the host of an array that nothing else refers to.
+
+    Most that are made have a few elements and are never handed to a kernel: the address, which
+    takes longer to find than all the rest, is looked up where it is asked for.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, array: np.ndarray, device: Any) -> None:
+        self.array = array
+        self.device = device
+        self.hold = None
+        self.plan = None
+
+    @property
+    def pointer(self) -> int:  # type: ignore[override]
+        """Address of the first element."""
+        return address_of(self.array)
+
+
+@functools.lru_cache(maxsize=256)
+def _lease_type(nbytes: int) -> Any:
+    """Make the type of an object that exports so many bytes, and keeps what they belong to."""
+    return type("Lease", (ctypes.Array,), {"_type_": ctypes.c_char, "_length_": nbytes})
+
+
+def address_of(array: np.ndarray) -> int:
+    """Address of the first element of a host array."""
+    return int(array.__array_interface__["data"][0])
+
+
+# Checking ---------------------------------------------------------------------------------------
+
+
+class MemoryShared(AssertionError):
+    """Two values that may be written lie in the same memory."""
+
+
+_watched: weakref.WeakSet[Buffer] | None = None
+
+
+def watch(wanted: bool) -> None:
+    """Begin or end to keep track of the buffers that live, for `check`."""
+    global _watched
+    if wanted != (_watched is not None):
+        _watched = weakref.WeakSet() if wanted else None
+
+
+def check() -> None:
+    """Raise `MemoryShared` if live buffers share memory that one of them thinks it has alone.
+
+    It knows the buffers made since `watch` began.
+    """
+    found = [buffer for buffer in [*(_watched or ())] if buffer.nbytes]
+    found.sort(key=lambda buffer: (str(buffer.device), buffer.pointer))
+    furthest = found[0] if found else None
+    for buffer in found[1:]:
+        assert furthest is not None
+        end = furthest.pointer + furthest.nbytes
+        if buffer.device is furthest.device and buffer.pointer < end and (
+                buffer.alone() or furthest.alone()):
+            raise MemoryShared(f"{furthest!r} and {buffer!r} share memory at {buffer.pointer:#x}, "
+                               "and one of them may be written in place")
+        if buffer.device is not furthest.device or buffer.pointer + buffer.nbytes > end:
+            furthest = buffer
