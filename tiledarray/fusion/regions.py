@@ -41,19 +41,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The product of one span for each dimension of an array of that shape."""
+    """Elements of an array of that shape, ``size`` of them.
+
+    They lie in the box of one span for each dimension, and are all of it unless several dimensions
+    follow one axis (a diagonal).
+    """
 
     shape: tuple[int, ...]
     spans: tuple[Span, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(span.count for span in self.spans)
+    size: int
 
 
 def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> Region:
     """The elements of an array that an index reaches from a domain."""
+    followed = {position.axis for position in index if position.axis >= 0 and position.step}
     spans = []
     for position in index:
         count = domain[position.axis] if position.axis >= 0 and position.step else 1
@@ -61,7 +62,7 @@ def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> 
         if step < 0:
             step, first = -step, _sum((1, first), constant=step * (count - 1))
         spans.append(Span(first, step, count))
-    return Region(shape, tuple(spans))
+    return Region(shape, tuple(spans), prod(domain[axis] for axis in followed))
 
 
 @dataclass(slots=True)
@@ -75,7 +76,10 @@ class Regions:
     assumed: dict[Assumption, None] = field(default_factory=dict)
 
     def apart(self, one: Region, other: Region) -> bool:
-        """Whether two regions of the same memory have no element in common."""
+        """Whether two regions of the same memory certainly have no element in common.
+
+        Boxes are compared: two diagonals of one box count as overlapping.
+        """
         if one.shape != other.shape or not (one.size and other.size):
             return False  # what is empty is still read after it is made
         reasons = [reason for a, b in zip(one.spans, other.spans, strict=True)
