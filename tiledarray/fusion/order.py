@@ -15,7 +15,7 @@ from tiledarray.fusion.schedule.tile import bytes_read, tile
 from tiledarray.fusion.share import share
 from tiledarray.fusion.target import Target
 from tiledarray.ops.movement import empty
-from tiledarray.ops.op import AxisView, Leaf, Reshape, Update
+from tiledarray.ops.op import AxisView, Item, Leaf, Reshape, Update
 
 UpdateChoice = dict[Value, tuple[str, str]]
 
@@ -98,7 +98,8 @@ def _update_choice(
     if sink.fills:
         return "fill", "the old value is the same everywhere"
     old = storage(sink.value.args[0])
-    owned = old.attrs in donatable if isinstance(old.op, Leaf) else old not in outputs
+    owned = old not in outputs and not isinstance(old.op, Item) and (
+        not isinstance(old.op, Leaf) or old.attrs in donatable)
     others = [reader for reader in readers[old] if reader is not group]
     blocked = any(group.number in grouper.ancestors[reader.number] for reader in others)
     if owned and not blocked and _reads_what_it_writes(group, sink, old, regions):
