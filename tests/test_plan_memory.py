@@ -62,3 +62,38 @@ def test_an_update_beside_a_copy_of_the_old_value_is_made_elsewhere(target):
     assert choices(planned(x, copy, target=target)) == ["border"]
     del copy
     assert choices(planned(x, target=target)) == ["in place"]
+
+
+# ---- a kernel of several passes overwrites what it reads in its last ----------------------------
+
+
+def normalised_beside(np, x):
+    part = x[:, 2:98] * 1.5
+    x[:, 2:98] += 1.0
+    return x, np.abs(part - part.max(1, keepdims=True)).sum(1)
+
+
+def columns_beside(np, x):
+    part = x[2:60] * 1.5
+    x[2:60] = x[2:60] - 3.0
+    return x, np.abs(part - part.max(0)).sum(0)
+
+
+def three_passes_beside(np, x):
+    part = x[1:, 1:] + 1.0
+    x[1:, 1:] *= 2.0
+    gap = part - part.max(1, keepdims=True)
+    return x, (gap - gap.mean(1, keepdims=True)).min(1)
+
+
+@pytest.mark.parametrize("program", [normalised_beside, columns_beside, three_passes_beside])
+def test_what_every_pass_reads_is_overwritten_in_the_last(program):
+    x = np.evaluate(np.array(values()))
+    ours = program(np, x)
+    for target in TARGETS.values():
+        plan = planned(*ours, target=target)
+        assert choices(plan) == ["in place"]
+        assert len(plan.kernels) == 1
+        assert plan.kernels[0].group.phases > 1
+    for mine, theirs in zip(ours, program(numpy, values()), strict=True):
+        numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-12)

@@ -56,7 +56,8 @@ class Sink:
 
     ``level`` is ``"full"`` (an element per domain point) or ``"row"`` (per point of the axes that
     are not reduced); ``index`` leads from the domain to the value's elements, or to those of the
-    array that an update writes into.
+    array that an update writes into.  ``earliest`` is the first pass over the reduced axes that may
+    store it.
     """
 
     value: Value
@@ -65,6 +66,12 @@ class Sink:
     index: Index
     stored: bool = False
     fills: bool = False
+    earliest: int = 1
+
+    @property
+    def store_pass(self) -> int:
+        """The pass that stores a full sink."""
+        return max(self.cell.phase + 1, self.earliest)
 
 
 @dataclass(eq=False, slots=True)

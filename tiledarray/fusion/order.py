@@ -56,9 +56,14 @@ def _readers(groups: list[Group]) -> defaultdict[Value, list[Group]]:
     return readers
 
 
+def _read_on_the_way(group: Group) -> list[Value]:
+    """What a kernel's cells read from memory."""
+    return [storage(cell.access.value) for cell in group.cells
+            if cell.kind == "load" and cell.access is not None]
+
+
 def _read_by(group: Group) -> list[Value]:
-    found = [storage(cell.access.value) for cell in group.cells
-             if cell.kind == "load" and cell.access is not None]
+    found = _read_on_the_way(group)
     if group.library is not None:
         for arg in group.library.args:
             if isinstance(arg, Value):
@@ -110,6 +115,8 @@ def _update_choice(
         for other in grouper.groups if others else ():
             if group.number in grouper.ancestors[other.number]:
                 grouper.ancestors[other.number] |= grouper.ancestors[group.number]
+        if old in _read_on_the_way(group):
+            sink.earliest = group.phases  # every pass may read it again
         return "in place", "the old value is dead"
     reason = (
         "something else holds the old value" if not owned

@@ -59,7 +59,7 @@ def passes_needed(kernel: Kernel) -> dict[Cell, set[int]]:
     for store in kernel.stores:
         sink = store.sink
         if sink.level == "full":
-            needed[sink.cell].add(sink.cell.phase + 1)
+            needed[sink.cell].add(sink.store_pass)
     for cell in reversed(kernel.cells):
         if cell.kind == "reduce":
             needed[cell.args[0]].add(cell.phase)

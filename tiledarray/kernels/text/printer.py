@@ -404,7 +404,7 @@ class Printer:
         cells = self._pass_cells(number)
         self._vector_loads(self._reads(cells, number), guarded)
         stores = [(k, s) for k, s in enumerate(self.kernel.stores)
-                  if s.sink.level == "full" and s.sink.cell.phase + 1 == max(number, 1)]
+                  if s.sink.level == "full" and s.sink.store_pass == number]
         for k, store in stores:
             if store.access.strides[-1] == 1:
                 offset = self._chunk_offset(f"q{k}", store.access)
