@@ -4,8 +4,10 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tests.plans import TARGETS, planned
+from tests.plans import TARGETS, kinds, planned
 from tiledarray import config
+from tiledarray.fusion.verify import InvalidPlan, verify
+from tiledarray.ops.op import Leaf
 from tiledarray.recording.stretch import local
 
 SHAPE = (64, 100)
@@ -97,3 +99,99 @@ def test_what_every_pass_reads_is_overwritten_in_the_last(program):
         assert plan.kernels[0].group.phases > 1
     for mine, theirs in zip(ours, program(numpy, values()), strict=True):
         numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-12)
+
+
+# ---- which outputs share memory ------------------------------------------------------------------
+
+
+def test_a_plan_says_which_outputs_share_memory():
+    x = np.evaluate(np.array(values()))
+    one, other, apart = x * 2, x * 2, x * 3
+    turned = one.reshape(-1).copy()
+    copy = x.reshape(-1).copy()
+    plan = planned(one, other, apart, turned, copy)
+    shared = {tuple(plan.outputs[place].shape for place in places)
+              for places in plan.shared.values()}
+    assert shared == {(SHAPE, SHAPE, (6400,)), ((6400,),)}
+    assert all(isinstance(base.op, Leaf) == (len(places) == 1)
+               for base, places in plan.shared.items())
+
+
+def test_the_memory_of_a_dead_leaf_is_its_updates_own():
+    x = np.evaluate(np.array(values()))
+    x[1:] += 10
+    assert planned(x).shared == {}
+    y = x[:]
+    assert planned(x, y).shared == {}
+
+
+# ---- the verifier finds what is wrong -----------------------------------------------------------
+
+
+def verified(plan, donated=(0, 1, 2)):
+    """What the verifier says of a plan: the complaint, or nothing."""
+    try:
+        verify(plan, donated)
+    except InvalidPlan as complaint:
+        return str(complaint)
+    return None
+
+
+def test_sharing_that_the_plan_does_not_tell_is_found():
+    x = np.evaluate(np.array(values()))
+    plan = planned(x * 2, x * 2, x.reshape(-1).copy())
+    assert verified(plan) is None
+    for base in [*plan.shared]:
+        places = plan.shared.pop(base)
+        assert "does not say so" in verified(plan)
+        plan.shared[base] = places
+
+
+def test_a_read_after_its_value_is_overwritten_is_found():
+    x = np.evaluate(np.array(values()))
+    y = x.sum(0) + 1
+    x[1:] += 10
+    plan = planned(x, y)
+    assert choices(plan) == ["in place"]
+    assert verified(plan) is None
+    plan.steps.reverse()
+    assert "overwritten" in verified(plan) or "before" in verified(plan)
+
+
+def test_an_update_of_what_is_a_result_is_found():
+    x = np.evaluate(np.array(values()))
+    y = x[:] + 0.5
+    x[1:] += 10
+    plan = planned(x, y)
+    assert verified(plan) is None
+    plan.outputs.append(next(value for value in plan.values if isinstance(value.op, Leaf)))
+    assert "overwritten" in verified(plan)
+
+
+def test_an_update_of_a_leaf_that_others_hold_is_found():
+    x = np.evaluate(np.array(values()))
+    x[1:] += 10
+    plan = planned(x)
+    assert verified(plan) is None
+    assert "not the plan's own" in verified(plan, donated=())
+
+
+def test_a_pass_that_reads_what_an_earlier_one_overwrote_is_found():
+    plan = planned(*normalised_beside(np, np.evaluate(np.array(values()))))
+    assert verified(plan) is None
+    for sink in plan.kernels[0].group.sinks:
+        sink.earliest = 1
+    assert "has overwritten it" in verified(plan)
+
+
+def test_parts_of_a_launch_that_only_an_assumption_keeps_apart_are_found():
+    x = np.evaluate(np.array(values()))
+    for k in (3, 40):
+        x[k:k + 5] = x[k:k + 5] * 2
+    plan = planned(x)
+    assert kinds(plan) == ["map"]
+    assert len(plan.kernels[0].parts) == 2
+    assert verified(plan) is None
+    assert plan.assumed
+    plan.assumed = ()
+    assert "is written in step 0" in verified(plan)

@@ -42,8 +42,9 @@ def order(grouper: Grouper, donatable: frozenset[int], target: Target, regions: 
     steps = share(steps, memory, regions, target, refusals)
     return Plan(
         steps=steps, values=grouper.values, outputs=grouper.outputs, memory=memory,
-        last_use=_last_use(steps, memory), fired=fired, origin=origin, entry=entry,
-        updates=choices, refusals=refusals, assumed=tuple(regions.assumed),
+        shared=_shared(grouper.outputs, memory), last_use=_last_use(steps, memory), fired=fired,
+        origin=origin, entry=entry, updates=choices, refusals=refusals,
+        assumed=tuple(regions.assumed),
     )
 
 
@@ -242,6 +243,17 @@ def _memory(values: list[Value], choices: UpdateChoice) -> dict[Value, Value]:
         else:
             memory[value] = value
     return memory
+
+
+def _shared(outputs: list[Value], memory: dict[Value, Value]) -> dict[Value, tuple[int, ...]]:
+    """The outputs that share memory with one another or with a leaf that stays as it is."""
+    inside: defaultdict[Value, list[int]] = defaultdict(list)
+    for number, value in enumerate(outputs):
+        inside[memory[storage(value)]].append(number)
+    return {
+        base: tuple(numbers) for base, numbers in inside.items()
+        if len(numbers) > 1 or isinstance(storage(outputs[numbers[0]]).op, Leaf)
+    }
 
 
 def touched(step: Step) -> list[Value]:

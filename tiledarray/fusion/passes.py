@@ -51,7 +51,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
         except MustStore as must:
             forced.add(must.value)
     if check:
-        verify(result)
+        verify(result, donatable)
     return result
 
 

@@ -257,6 +257,10 @@ class Plan:
     memory : dict
         ``memory[v]`` is the value whose buffer ``v`` lives in: itself, the old value of an update
         done in place, or the value a reshape shares.
+    shared : dict
+        Outputs that must not be written in place as long as something else lives: for each memory
+        that several outputs lie in, or an output and a leaf that nobody gave away, their places
+        in ``outputs``.
     last_use : dict
         Index of the last step that touches the memory of a value.
     fired : dict
@@ -277,6 +281,7 @@ class Plan:
     values: list[Value]
     outputs: list[Value]
     memory: dict[Value, Value]
+    shared: dict[Value, tuple[int, ...]]
     last_use: dict[Value, int]
     fired: dict[str, int]
     origin: dict[Value, int]

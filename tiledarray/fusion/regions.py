@@ -69,7 +69,7 @@ def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> 
 class Regions:
     """Decides whether regions are apart, and keeps what was assumed for it.
 
-    Without parameters only what holds for all of them is true.
+    Without parameters only what holds for all of them, or was assumed before, is true.
     """
 
     params: Sequence[Any] | None = None
@@ -87,9 +87,9 @@ class Regions:
         if any(all(number == ONE for number, _ in reason.terms) and reason.holds(())
                for reason in reasons):
             return True
-        for reason in reasons if self.params is not None else ():
-            assert self.params is not None
-            if reason in self.assumed or reason.holds(self.params):
+        for reason in reasons:
+            if reason in self.assumed or (
+                    self.params is not None and reason.holds(self.params)):
                 self.assumed[reason] = None
                 return True
         return False
@@ -115,14 +115,15 @@ class Regions:
 
 
 def _reasons(a: Span, b: Span) -> Iterator[Assumption]:
-    """What would keep two spans apart, the most lasting first."""
+    """What would keep two spans apart, the most lasting first; the same for them exchanged."""
     between = _sum((1, b.first), (-1, a.first))
+    apart = between if between[:1] > _sum((-1, between))[:1] else _sum((-1, between))
     if a.count == b.count == 1:
-        yield Assumption(between, 0)
+        yield Assumption(apart, 0)
         return
     step = a.step if b.count == 1 else b.step if a.count == 1 else a.step
     if step > 1 and (min(a.count, b.count) == 1 or a.step == b.step):
-        yield Assumption(between, step)
+        yield Assumption(apart, step)
     yield Assumption(_sum((1, between), constant=-a.step * (a.count - 1) - 1))
     yield Assumption(_sum((-1, between), constant=-b.step * (b.count - 1) - 1))
 

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Value
-from tiledarray.fusion.order import touched
-from tiledarray.fusion.plan import Copy, Kernel, Plan, Step
-from tiledarray.ops.movement import empty
-from tiledarray.ops.op import Item, Leaf
+from collections.abc import Collection
+
+from tiledarray.fusion.plan import Kernel, Plan
+from tiledarray.fusion.races import found_races
 
 
 class InvalidPlan(AssertionError):
     """A pass produced a plan that cannot be run."""
 
 
-def verify(plan: Plan) -> None:
-    """Raise `InvalidPlan` unless every step reads only what exists and outputs are produced."""
-    known = {value for value in plan.values if isinstance(value.op, Leaf) or value.op is empty}
-    for step in plan.steps:
-        written = _written(step)
-        for value in touched(step):
-            base = storage(value)
-            base = base.args[0] if isinstance(base.op, Item) else base
-            if base not in known and base not in written:
-                raise InvalidPlan(f"{value} is read before anything computes it")
-        if isinstance(step, Kernel):
-            for part in step.parts:
-                _verify_kernel(part)
-        known |= written
-    for value in plan.outputs:
-        base = storage(value)
-        base = base.args[0] if isinstance(base.op, Item) else base
-        if base not in known:
-            raise InvalidPlan(f"output {value} is never computed")
+def verify(plan: Plan, donated: Collection[int]) -> None:
+    """Check a plan that may overwrite the leaves of those numbers.
 
-
-def _written(step: Step) -> set[Value]:
-    if isinstance(step, Kernel):
-        return {store.sink.value for part in step.parts for store in part.stores}
-    if isinstance(step, Copy):
-        return {step.target}
-    return {step.value}
+    Raises
+    ------
+    InvalidPlan
+        If it reads what is not there, leaves an output out, or has two values in one memory where
+        it does not say so.
+    """
+    for kernel in plan.kernels:
+        for part in kernel.parts:
+            _verify_kernel(part)
+    for complaint in found_races(plan, donated):
+        raise InvalidPlan(complaint)
 
 
 def _verify_kernel(kernel: Kernel) -> None:
