@@ -6,6 +6,7 @@ gives the base a new node; every view reads through its base and so sees it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
@@ -26,13 +27,14 @@ _new = object.__new__
 class Handle:
     """The part of `TiledArray` that the operators and the protocols build on."""
 
-    # _base is None for what owns its node.  A view keeps in _node what it last read, from _root.
-    __slots__ = ("_node", "_base", "_steps", "_root", "__weakref__")
+    # _base is None for what owns its _node.  A view has in _seen the node that it last read, after
+    # the root's that it was read from: one pair, since threads may read a view at the same time.
+    __slots__ = ("_node", "_base", "_steps", "_seen", "__weakref__")
 
     _node: Node
     _base: Handle | None
     _steps: tuple[Step, ...]
-    _root: Node | None
+    _seen: tuple[Node, Node] | None
 
     @property
     def node(self) -> Node:
@@ -41,10 +43,10 @@ class Handle:
         if base is None:
             return self._node
         root = (base if base._base is None else self.origin())._node
-        if self._root is not root:
-            self._node = views.read(root, self._steps)
-            self._root = root
-        return self._node
+        seen = self._seen
+        if seen is None or seen[0] is not root:
+            seen = self._seen = root, views.read(root, self._steps)
+        return seen[1]
 
     def origin(self) -> Handle:
         """Return the array that owns the value: the base of a view, else the array itself."""
@@ -72,7 +74,7 @@ class Handle:
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
         root = self.origin()
-        self._root = None  # what it last read would count as a reader of the old value
+        self._seen = None  # what it last read would be a reader of the old value
         if not _write_at_once(root, self.steps, value):
             rebind(root, views.write(root._node, self.steps, value))
 
@@ -145,8 +147,15 @@ def view_of(handle: Handle, step: Step) -> Any:
     else:
         result._base = handle.origin()
         result._steps = views.extend(handle._steps, step)
-    result._root = None
+    result._seen = None
     return result
+
+
+def follow(handle: Handle, steps: Sequence[Step]) -> Any:
+    """Return the view of an array that some more steps lead to; itself if there are none."""
+    for step in steps:
+        handle = view_of(handle, step)
+    return handle
 
 
 def host_array(handle: Handle) -> np.ndarray[Any, Any]:

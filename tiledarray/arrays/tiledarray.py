@@ -25,6 +25,7 @@ from tiledarray.arrays.handle import (
     wrap,
 )
 from tiledarray.arrays.methods import Methods
+from tiledarray.arrays.tracing import check_own
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.ops.selection import where as where_op
@@ -68,6 +69,7 @@ class TiledArray(Methods, Handle):
     @shape.setter
     def shape(self, shape: Any) -> None:
         wanted = views.new_shape(self.shape, _lengths(shape))
+        check_own(self)
         if self._base is None:
             self._become_view()
         elif views.reshaped_strides(self.shape, self.view_strides, self.itemsize, wanted) is None:
@@ -76,8 +78,7 @@ class TiledArray(Methods, Handle):
                 "with the desired shape."
             )
         self._steps = views.extend(self._steps, views.Reshaped(wanted))
-        self._root = self.origin()._node
-        self._node = views.read(self._root, self._steps)
+        self._seen = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -138,6 +139,7 @@ class TiledArray(Methods, Handle):
 
     def set_writable(self, writable: bool) -> None:
         """Make the array read-only, or writable if what it is a view of is."""
+        check_own(self)
         if not writable and self._base is None:
             self._become_view()
         if not writable:
@@ -149,9 +151,11 @@ class TiledArray(Methods, Handle):
 
     def _become_view(self) -> None:
         """Make the array a view of what it was: its own views find that by `origin`."""
-        self._base = wrap(self._node)
+        base = wrap(self._node)
+        self._seen = None
         self._steps = ()
-        self._root = self._base._node
+        self._base = base
+        del self._node
 
     @property
     def data(self) -> memoryview:

@@ -32,6 +32,7 @@ from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import Trace, trace
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.ops.elementwise import has_kernel
+from tiledarray.ops.movement import placeholder
 from tiledarray.ops.op import Library, Update
 
 _Error = TypeVar("_Error", bound=BaseException)
@@ -212,7 +213,7 @@ def _decide(executable: Executable, parts: Sequence[Part]) -> bool:
             _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
         return False
     if executable.failure is not None:
-        return _do_without(executable.failure)
+        return do_without(executable.failure)
     if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
         return _compile(executable)
     executable.met += 1
@@ -238,11 +239,12 @@ def _compile(executable: Executable) -> bool:
         executable.compile()
     except (CompilerError, OSError) as error:
         executable.failure = error
-        return _do_without(error)
+        return do_without(error)
     return True
 
 
-def _do_without(failure: BaseException) -> bool:
+def do_without(failure: BaseException) -> bool:
+    """Warn, once, that something runs op by op since it does not compile; return ``False``."""
     _warn(f"tiledarray runs op by op what does not compile: {failure}", once="compile")
     return False
 
@@ -256,6 +258,8 @@ def _warn(message: str, once: str = "") -> None:
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
     nodes, plan = traced.nodes, executable.plan
     leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+    if None in leaves.values():
+        placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
     def marks(value: Any, buffer: Any) -> list[Callable[[], None]]:
         """What notes that a value has been computed: in every node that it is the value of."""

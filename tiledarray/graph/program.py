@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tiledarray.graph.node import Form, Node
-from tiledarray.ops.movement import update
+from tiledarray.ops.movement import placeholder, update
 
 Entry = tuple[Any, ...]
 Start = tuple[int | None, int]  # reference to another start (None: 0), and how far behind it
@@ -56,10 +56,11 @@ class Trace(NamedTuple):
 
 
 def _entry(first: Any, parts: Iterator[Any]) -> Entry:
-    if type(first) is Form:
+    if type(first) is Form and first.op is not placeholder:
         kind = first.kind
         return first.op, first.attrs, kind.shape, kind.dtype, *islice(parts, first.arity)
-    return None, first.shape, first.dtype
+    kind = first.kind if type(first) is Form else first
+    return None, kind.shape, kind.dtype
 
 
 def trace(targets: Sequence[Node]) -> Trace:

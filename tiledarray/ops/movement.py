@@ -70,7 +70,15 @@ def _leaf(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     raise AssertionError("a leaf has its value already")
 
 
+def _placeholder(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    raise TypeError(
+        "this array was made while tiledarray.jit recorded a function, and has no value outside it"
+    )
+
+
 leaf = Leaf("leaf", _leaf)
+# A leaf without a value: what a traced function is given in place of an array.
+placeholder = Leaf("placeholder", _placeholder)
 view = AxisView("view", _view)
 reshape = Reshape("reshape", _reshape)
 update = Update("update", _update)

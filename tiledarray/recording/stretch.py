@@ -48,6 +48,7 @@ class Recorder:
         "handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting", "small",
     )
     immediate = True  # whether what is small may be computed at once
+    scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
 
     def __init__(self) -> None:
         self.handles: list[Any] = []
@@ -115,7 +116,7 @@ class Recorder:
         found: dict[Node, None] = {}
         for reference in self.handles:
             handle = reference()
-            if handle is not None and handle._node.buffer is None:
+            if handle is not None and handle._base is None and handle._node.buffer is None:
                 found[handle._node] = None
         return list(found)
 
@@ -123,8 +124,12 @@ class Recorder:
 class _Tracing(Recorder):
     """A recorder that never evaluates: what it records is planned as a whole."""
 
-    __slots__ = ()
+    __slots__ = ("scope",)
     immediate = False
+
+    def __init__(self, scope: Any) -> None:
+        super().__init__()
+        self.scope = scope
 
     def consider(self, node: Node) -> None:
         """Never cut."""
@@ -150,9 +155,9 @@ fallbacks: Counter[tuple[str, Site | None]] = Counter()
 
 
 @contextmanager
-def tracing() -> Iterator[None]:
-    """Record into a recorder of its own, which never evaluates."""
-    outer, local.recorder = local.recorder, _Tracing()
+def tracing(scope: Any) -> Iterator[None]:
+    """Record into a recorder of its own, which never evaluates; the scope is there to be found."""
+    outer, local.recorder = local.recorder, _Tracing(scope)
     try:
         yield
     finally:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiledarray import config
-from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.handle import follow, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
+from tiledarray.arrays.tracing import Scope, is_tracing, make_placeholder, traced
+from tiledarray.arrays.views import Frozen, Step, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
+from tiledarray.errors import CompilerError
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.replay import Replay, can_replay
@@ -24,7 +28,7 @@ from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.ops.op import Leaf
 from tiledarray.recording import record
-from tiledarray.recording.stretch import tracing
+from tiledarray.transforms.variables import Arguments, Variable, Way, variables_of
 
 
 def _flatten(tree: Any, arrays: list[Any]) -> Any:
@@ -40,22 +44,22 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
         return (type(tree), *[_flatten(part, arrays) for part in tree])
     if isinstance(tree, dict):
         return (dict, *[(name, _flatten(part, arrays)) for name, part in tree.items()])
-    if isinstance(tree, (bool, int, float, complex)):
-        return (type(tree), _Scalar(tree))
+    if isinstance(tree, (bool, int, float, complex, np.generic)):
+        return _Scalar(tree)
     return tree
 
 
 class _Scalar:
-    """A Python scalar as part of a key: equal to what has its very bits.
+    """A scalar as part of a key: equal to what has its type and its very bits.
 
     ``0.0 == -0.0``, though a plan tells them apart, and a NaN equals not even itself.
     """
 
     __slots__ = ("value", "_text")
 
-    def __init__(self, value: bool | int | float | complex) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
-        self._text = repr(value)  # tells signs of zeros apart
+        self._text = f"{type(value)} {value!r}"  # tells signs of zeros apart
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Scalar) and self._text == other._text
@@ -68,80 +72,217 @@ def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
     """Put the arrays back, in the order in which `_flatten` took them out."""
     if type(shape) is Kind:
         return next(arrays)
+    if type(shape) is _Scalar:
+        return shape.value
     if isinstance(shape, tuple) and shape and isinstance(shape[0], type):
         kind, *parts = shape
         if kind is dict:
             return {name: _unflatten(part, arrays) for name, part in parts}
-        if kind in (bool, int, float, complex):
-            return parts[0].value
         made = [_unflatten(part, arrays) for part in parts]
         return kind(*made) if hasattr(kind, "_fields") else kind(made)
     return shape
 
 
+TRACES_REMEMBERED = 64  # of a function; their temporary memory stays with them
+VARIANTS_REMEMBERED = 8  # of one combination of arguments, for other arrays behind the names
 _NO_NAMES = (dict,)  # what `_flatten` makes of no keyword arguments
 _NOTHING = contextlib.nullcontext()
 
 
-class _Call:
-    """A function recorded for arguments of certain shapes and dtypes."""
+class _Input(NamedTuple):
+    """An array that a traced function reads or writes.
 
-    def __init__(self, function: Callable[..., Any], shape: Any, buffers: list[Buffer]) -> None:
-        inputs = [record.leaf(buffer) for buffer in buffers]
-        handles = [wrap(node) for node in inputs]
-        with tracing():
-            arrays = iter(handles)
-            args = [_unflatten(part, arrays) for part in shape[0]]
-            kwargs = _unflatten(shape[1], arrays)
-            results: list[Any] = []
-            self.result_shape = _flatten(function(*args, **kwargs), results)
-            nodes = [x.node for x in results]
-            written = {k: handle.node for k, handle in enumerate(handles)
-                       if handle.node is not inputs[k]}
+    Attributes
+    ----------
+    argument : int or None
+        The array argument that it is, or is the base of.
+    whole : bool
+        Whether it is what the argument is a view of, if that is one; else it is the argument.
+    ways : list
+        Names by which the function could have found it, each with the steps from there.
+    placeholder : Node
+    """
+
+    argument: int | None
+    whole: bool
+    ways: list[tuple[Way, tuple[Step, ...]]]
+    placeholder: Node
+
+
+class _Trace:
+    """A function recorded for arguments of certain shapes and dtypes.
+
+    Parameters
+    ----------
+    function : callable
+    shape : tuple
+        Arguments by position and by name, with a `Kind` in place of each array.
+    arrays : list of TiledArray
+        Those arrays.
+    related : bool
+        Whether arguments that are views are traced as views of their bases, so that what is one
+        array is one.  Otherwise each is taken for an array of its own, and it does not matter
+        which view it is.
+
+    Attributes
+    ----------
+    reads_only : bool
+        Whether nothing from outside is written: then it does not matter what is one array.
+    sound : bool
+        Whether the trace is right for the arguments that it was made for.
+    """
+
+    def __init__(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
+                 related: bool) -> None:
+        self.relation = _relation(arrays) if related else ()
+        self.steps = [array.steps for array in arrays] if related else None
+        kinds = [array.node.form.kind for array in arrays]
+        with traced() as scope:
+            nodes, written = self._record(
+                function, shape, arrays, None if related else kinds, scope)
+            if scope.leaked():
+                raise TypeError(
+                    "a function under tiledarray.jit stored an array where it outlives the call "
+                    "(a global name, an attribute, a list); that would happen once, not at every "
+                    "call. Return the array, or write into one with x[...] ="
+                )
+        placeholders = [each.placeholder for each in self.inputs]
         wanted = dict.fromkeys([*nodes, *written.values()])
-        self.targets = [node for node in wanted if node.buffer is None]
-        same = {id(handle): k for k, handle in enumerate(handles)}
-        self.results: list[tuple[str, Any]] = [
-            ("argument", same[id(x)]) if id(x) in same else self._place(x.node, inputs)
-            for x in results
-        ]
-        self.written = [(k, *self._place(node, inputs)) for k, node in written.items()]
-        self.run: Callable[[dict[Value, Buffer]], list[Buffer]]
-        self.step_by_step: Callable[[dict[Value, Buffer]], list[Buffer]]
-        self.leaves: list[tuple[Value, int | Buffer]] = []
+        self.targets = [x for x in wanted if x.buffer is None and x not in placeholders]
+        self.made = [self._place(node, placeholders) for node in nodes]
+        self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
+        self.leaves: list[tuple[Value, int | Buffer]] = []
         self.executable: Executable | None = None
         if self.targets:
-            self._plan(inputs)
+            self._plan(placeholders)
 
-    def _place(self, node: Node, inputs: list[Node]) -> tuple[str, Any]:
-        """Where a value comes from: the plan's outputs, an argument's value, or a fixed one."""
-        if node.buffer is None:
-            return "output", self.targets.index(node)
-        return ("value", inputs.index(node)) if node in inputs else ("fixed", node)
+    def _record(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
+                kinds: list[Kind] | None, scope: Scope) -> tuple[list[Node], dict[int, Node]]:
+        """Run the function; return the new arrays that it returns, and what it has written.
 
-    def _plan(self, inputs: list[Node]) -> None:
-        traced = trace(self.targets)
+        With ``kinds``, arguments that are views are arrays of their own of these kinds.
+        """
+        origins = [array.origin() for array in arrays]
+        given, alone = (arrays, {}) if kinds is None else _stand_ins(arrays, origins, kinds)
+        parts = iter(given)
+        args = [_unflatten(part, parts) for part in shape[0]]
+        kwargs = _unflatten(shape[1], parts)
+        results: list[Any] = []
+        self.result_shape = _flatten(function(*args, **kwargs), results)
+        self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
+                              origins, variables_of(function, tuple(args)))
+        roots = [handle for handle, _ in scope.outside]
+        self.inputs += [_Input(k, False, [], node) for k, (_, node) in alone.items()]
+        nodes: list[Node] = []
+        self.results = self._results(results, given, roots, alone, nodes)
+        written = scope.written()
+        for place, (handle, node) in enumerate(alone.values(), len(roots)):
+            if handle.node is not node:
+                written[place] = handle.node
+        apart = [id(origins[k]) for k in alone]
+        self.reads_only = not written
+        self.sound = self.reads_only or (
+            len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots)))
+        return nodes, written
+
+    def _results(self, results: list[Any], given: list[Any], roots: list[Any],
+                 alone: dict[int, Any], nodes: list[Node]) -> list[tuple[str, int, Any]]:
+        """Say what each result is: an argument, an array from outside, a new one; or a view.
+
+        The values of the new ones are added to ``nodes``.
+        """
+        owners: dict[int, tuple[str, int]] = {
+            **{id(handle): ("outside", k) for k, handle in enumerate(roots)},
+            **{id(handle.origin()): ("argument", k) for k, (handle, _) in alone.items()},
+        }
+        same = {id(handle): k for k, handle in enumerate(given)}
+        found: list[tuple[str, int, Any]] = []
+        for x in results:
+            if id(x) in same:
+                found.append(("argument", same[id(x)], ()))
+                continue
+            origin = x.origin()
+            if id(origin) not in owners:
+                owners[id(origin)] = "new", len(nodes)
+                nodes.append(origin.node)
+            found.append((*owners[id(origin)], x.steps))
+        return found
+
+    def _place(self, node: Node, placeholders: list[Node]) -> tuple[str, Any]:
+        """Where a value comes from: the plan's outputs, an input's value, or a fixed one."""
+        if node in placeholders:
+            return "value", placeholders.index(node)
+        return ("output", self.targets.index(node)) if node.buffer is None else ("fixed", node)
+
+    def _plan(self, placeholders: list[Node]) -> None:
+        traced_nodes = trace(self.targets)
         device = self.targets[0].device
         try:
             with evaluate.lock:
-                executable = evaluate.executable_for(traced, device)
+                executable = evaluate.executable_for(traced_nodes, device)
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
                             "have: bool, integers, floats and complex numbers") from error
         executable.compile()
         for value in executable.plan.values:
             if isinstance(value.op, Leaf):
-                node = traced.nodes[value.attrs]
-                known = inputs.index(node) if node in inputs else node.buffer
+                node = traced_nodes.nodes[value.attrs]
+                known = placeholders.index(node) if node in placeholders else node.buffer
                 self.leaves.append((value, known))
         self.executable = executable
-        self.step_by_step = lambda leaves: executable.run(leaves, traced.params)
-        replays = can_replay(executable)
-        self.run = Replay(executable, traced.params) if replays else self.step_by_step
+        self.step_by_step = lambda leaves: executable.run(leaves, traced_nodes.params)
+        self.run: Callable[[dict[Value, Buffer]], list[Buffer]] = self.step_by_step
+        if can_replay(executable):
+            self.run = Replay(executable, traced_nodes.params)
+
+    # ---- calling -------------------------------------------------------------------------
+
+    def found(self, arrays: list[Any], relation: Any, args: Arguments) -> list[Any] | None:
+        """Return the arrays that are the inputs of a call; ``None`` if they are related otherwise.
+
+        Names must lead to arrays of the same kinds by the same steps, and if the function writes,
+        the same ones of all must be one array.
+        """
+        if relation != self.relation and not (self.reads_only and self.steps is None):
+            return None
+        if self.steps is not None and [array.steps for array in arrays] != self.steps:
+            return None
+        origins = [array if array._base is None else array.origin() for array in arrays]
+        inputs: list[Any] = []
+        for each in self.inputs:
+            k = each.argument
+            array = None if k is None else origins[k] if each.whole else arrays[k]
+            if each.ways:
+                array = _by_names(each, array, args)
+                if array is None:
+                    return None
+            inputs.append(array)
+        if len(inputs) > 1 and not self.reads_only and (
+                len({id(array.origin()) for array in inputs}) < len(inputs)):
+            return None
+        return inputs
+
+    def __call__(self, arguments: list[Any], inputs: list[Any]) -> Any:
+        """Run the plan on these arrays, write what the function writes, return what it returns."""
+        buffers = [_buffer(array) for array in inputs]
+        outputs = self._outputs(buffers)
+
+        def node(source: str, at: Any) -> Node:
+            if source == "output":
+                return outputs[at]
+            return record.leaf(buffers[at].another()) if source == "value" else at
+
+        new = [wrap(node(*place)) for place in self.made]
+        writes = [(inputs[k], node(source, at)) for k, source, at in self.written]
+        for array, value in writes:
+            array.assign(value)
+        places = {"argument": arguments, "outside": inputs, "new": new}
+        made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
+        return _unflatten(self.result_shape, iter(made))
 
     def _outputs(self, buffers: list[Buffer]) -> list[Node]:
-        """Run the plan on these arguments; step by step where someone watches."""
+        """Run the plan on these inputs; step by step where someone watches."""
         executable = self.executable
         if executable is None:
             return []
@@ -155,20 +296,75 @@ class _Call:
         return [Node(form, (), None, buffer)
                 for form, buffer in zip(self.forms, outputs, strict=True)]
 
-    def __call__(self, arguments: list[Any]) -> Any:
-        buffers = [_buffer(array) for array in arguments]
-        outputs = self._outputs(buffers)
 
-        def node(source: str, at: Any) -> Node:
-            if source == "output":
-                return outputs[at]
-            return record.leaf(buffers[at]) if source == "value" else at
+def _stand_ins(arrays: list[Any], origins: list[Any], kinds: list[Kind],
+               ) -> tuple[list[Any], dict[int, tuple[Any, Node]]]:
+    """Return what the function is given, and the placeholders of what is taken for itself."""
+    count = Counter(map(id, origins))
+    given, alone = [], {}
+    for k, (array, origin) in enumerate(zip(arrays, origins, strict=True)):
+        if array is origin and count[id(origin)] == 1:
+            given.append(array)
+            continue
+        node = make_placeholder(kinds[k])
+        handle = wrap(node)
+        alone[k] = handle, node
+        given.append(follow(handle, [Frozen()] if is_frozen(array.steps) else ()))
+    return given, alone
 
-        made = [arguments[at] if source == "argument" else wrap(node(source, at))
-                for source, at in self.results]
-        for k, source, at in self.written:
-            arguments[k].assign(node(source, at))
-        return _unflatten(self.result_shape, iter(made))
+
+def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any],
+            variables: list[Variable]) -> list[_Input]:
+    """Say of every array that was met where it is found at the next call.
+
+    Raises
+    ------
+    TypeError
+        It is neither an argument nor behind a name of the function's.
+    """
+    places = {id(origins[k]): k for k in reversed(given)}
+    found = []
+    for handle, node in outside:
+        ways = [(each.way, each.handle.steps) for each in variables
+                if each.handle.origin() is handle]
+        k = places.get(id(handle))
+        if k is None and not ways:
+            raise TypeError(
+                f"a function under tiledarray.jit uses an array of shape {node.shape} that is "
+                "neither an argument nor behind a name of the function, its module or an object "
+                "of these; what that will be at the next call is not known. Make it an argument"
+            )
+        found.append(_Input(k, True, ways, node))
+    return found
+
+
+def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:
+    """Return the array that all names of an input lead to; ``None`` if they no longer do."""
+    for way, steps in wanted.ways:
+        try:
+            now = way(args)
+        except (AttributeError, LookupError, ValueError):
+            return None
+        if not isinstance(now, TiledArray) or now.steps != steps:
+            return None
+        origin = now.origin()
+        if array is not None and origin is not array:
+            return None
+        array = origin
+    return array if array.node.form.kind is wanted.placeholder.form.kind else None
+
+
+def _relation(arrays: list[Any]) -> tuple[Any, ...]:
+    """What a trace depends on where arguments are views of one array, or the same; else nothing."""
+    if len(arrays) < 2:
+        return ()
+    origins = [array if array._base is None else array.origin() for array in arrays]
+    first = {id(origin): k for k, origin in reversed([*enumerate(origins)])}
+    if len(first) == len(arrays):
+        return ()
+    count = Counter(map(id, origins))
+    return tuple((first[id(origin)], array.steps) if count[id(origin)] > 1 else None
+                 for array, origin in zip(arrays, origins, strict=True))
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,20 +378,26 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     function : callable
         Takes and returns arrays, in nested tuples, lists and dicts.  It is run once for each
         combination of the arrays' shapes, dtypes and device and of its other arguments, which
-        must be hashable; Python scalars among them are fixed in the plan, so pass what changes
-        at every call as an array without axes.
+        must be hashable.  Python's and NumPy's scalars among them are fixed in the plan, so pass
+        what changes at every call as an array without axes.  The last 64 combinations are
+        remembered.
 
     Returns
     -------
     callable
         With the same arguments and results.  Arrays that the function writes into are written
-        into.  NumPy arrays among the arguments are copied to the current device.
+        into, and those that it finds by a name of its own, its module's or an object's are read
+        and written anew at every call.  What is one array to the function, the same argument twice
+        or overlapping views, is one; what it returns of its arguments are those, and views of
+        them views.  NumPy arrays among the arguments are copied to the current device.
 
     Raises
     ------
     TypeError
-        The function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``): what it does
-        next would depend on that value, and is not recorded.
+        At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``), since
+        what it does next would depend on that value, and is not recorded; draws random numbers,
+        which would be the same at every call; stores an array where it outlives the call, or uses
+        one that no name leads to; or has dtypes that kernels do not know.
 
     Examples
     --------
@@ -207,23 +409,46 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> print(step(ta.array([0.0, 4.0, 0.0]), ta.array(0.25)))
     [0. 2. 0.]
     """
-    calls: dict[Any, _Call] = {}
+    remembered: OrderedDict[Any, list[_Trace]] = OrderedDict()
 
     @functools.wraps(function)
     def jitted(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():  # part of a larger function that is
+            return function(*args, **kwargs)
         arrays: list[Any] = []
         places = tuple([_flatten(part, arrays) for part in args])
         names = _flatten(kwargs, arrays) if kwargs else _NO_NAMES
         key = (places, names, None if arrays else current())
-        call = calls.get(key)
-        if call is None or config.compile == "never":
-            device = arrays[0].device if arrays else current()
-            if evaluate.compiler_problem(device) is not None:
-                return function(*args, **kwargs)
-            call = calls[key] = _Call(function, key, [_buffer(array) for array in arrays])
-        return call(arrays)
+        relation = _relation(arrays)
+        traces = remembered.get(key)
+        if traces is not None and config.compile != "never":
+            for each in traces:
+                inputs = each.found(arrays, relation, args)
+                if inputs is not None:
+                    return each(arrays, inputs)
+        device = arrays[0].device if arrays else current()
+        if evaluate.compiler_problem(device) is not None:
+            return function(*args, **kwargs)
+        try:
+            made = _traced(function, (places, names), arrays)
+        except (CompilerError, OSError) as error:
+            evaluate.do_without(error)
+            return function(*args, **kwargs)
+        inputs = made.found(arrays, relation, args)
+        assert inputs is not None, "a trace fits the call that it was made for"
+        remembered[key] = [made, *(traces or [])[:VARIANTS_REMEMBERED - 1]]
+        remembered.move_to_end(key)
+        while len(remembered) > TRACES_REMEMBERED:
+            remembered.popitem(last=False)
+        return made(arrays, inputs)
 
     return jitted
+
+
+def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace:
+    """Trace it, first as if every view were an array of its own: that serves more calls."""
+    apart = _Trace(function, shape, arrays, related=False)
+    return apart if apart.sound else _Trace(function, shape, arrays, related=True)
 
 
 def _buffer(array: TiledArray) -> Buffer:

@@ -1,0 +1,150 @@
+"""What a traced function sees: arrays without values, whose writes happen elsewhere.
+
+While a thread traces a function, every array that lives outside it is read as a placeholder, and
+what the function writes into it is kept in a `Scope`.  The arrays themselves stay as they are, so
+they can be given to the function as they are: the same array twice, overlapping views and arrays
+that the function finds in its module are one array to it, as they are in NumPy.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tiledarray.arrays.handle import Handle
+from tiledarray.graph.node import Kind, Node, form_of
+from tiledarray.ops.movement import placeholder
+from tiledarray.recording.stretch import local, tracing
+
+_slot: Any = vars(Handle)["_node"]
+_lock = threading.Lock()
+_under_way = 0
+
+
+class Scope:
+    """The arrays of one tracing.
+
+    Attributes
+    ----------
+    outside : list of (Handle, Node)
+        The arrays from outside that were read or written, with their placeholders.
+    """
+
+    def __init__(self) -> None:
+        self.outside: list[tuple[Handle, Node]] = []
+        self._values: dict[int, Node] = {}  # of those
+        self._inside: dict[int, Handle] = {}  # made meanwhile; kept, so that no id comes twice
+
+    def read(self, handle: Handle) -> Node:
+        """Return the node of an array that owns its value."""
+        found = self._values.get(id(handle))
+        if found is not None:
+            return found
+        node: Node = _slot.__get__(handle)
+        return node if id(handle) in self._inside else self._take(handle, node)
+
+    def write(self, handle: Handle, node: Node) -> None:
+        """Give an array a new value."""
+        if id(handle) in self._inside:
+            _slot.__set__(handle, node)
+            return
+        if id(handle) not in self._values:
+            try:
+                before = _slot.__get__(handle)
+            except AttributeError:  # it is being made
+                self._inside[id(handle)] = handle
+                _slot.__set__(handle, node)
+                return
+            self._take(handle, before)
+        self._values[id(handle)] = node
+
+    def written(self) -> dict[int, Node]:
+        """Return the new values of arrays from outside, by their places in ``outside``."""
+        return {k: self._values[id(handle)] for k, (handle, node) in enumerate(self.outside)
+                if self._values[id(handle)] is not node}
+
+    def is_inside(self, handle: Handle) -> bool:
+        """Whether the function itself has made the array; it owns its value."""
+        return id(handle) in self._inside
+
+    def leaked(self) -> bool:
+        """Whether an array that was made inside outlives the tracing.  Ends the scope."""
+        left = [weakref.ref(handle) for handle in self._inside.values()]
+        self._inside.clear()
+        if any(handle() is not None for handle in left):
+            gc.collect()  # it may hang in a cycle that nobody sees
+        return any(handle() is not None for handle in left)
+
+    def _take(self, handle: Handle, node: Node) -> Node:
+        stand_in = make_placeholder(node.form.kind)
+        self._values[id(handle)] = stand_in
+        self.outside.append((handle, stand_in))
+        return stand_in
+
+
+class _Virtual:
+    """In place of the slot `_node` of all handles while some thread traces."""
+
+    def __get__(self, handle: Handle, owner: type | None = None) -> Any:
+        scope = local.recorder.scope
+        return _slot.__get__(handle) if scope is None else scope.read(handle)
+
+    def __set__(self, handle: Handle, node: Node) -> None:
+        scope = local.recorder.scope
+        if scope is None:
+            _slot.__set__(handle, node)
+        else:
+            scope.write(handle, node)
+
+    def __delete__(self, handle: Handle) -> None:
+        _slot.__delete__(handle)
+
+
+def make_placeholder(kind: Kind) -> Node:
+    """Return a node of this kind without a value."""
+    return Node(form_of(placeholder, None, kind, 0), ())
+
+
+@contextmanager
+def traced() -> Iterator[Scope]:
+    """Trace what this thread does inside the block: nothing is computed."""
+    _count(1)
+    try:
+        scope = Scope()
+        with tracing(scope):
+            yield scope
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    """Exchange the slot for as long as some thread traces: untraced code pays nothing for it."""
+    global _under_way
+    with _lock:
+        _under_way += change
+        type.__setattr__(Handle, "_node", _Virtual() if _under_way else _slot)
+
+
+def is_tracing() -> bool:
+    """Whether this thread traces a function."""
+    return local.recorder.scope is not None
+
+
+def check_own(handle: Handle) -> None:
+    """Refuse to change an array from outside itself, not its value, in a traced function.
+
+    Raises
+    ------
+    TypeError
+        The thread traces, and the array was not made by the function.
+    """
+    scope = local.recorder.scope
+    if scope is not None and handle._base is None and not scope.is_inside(handle):
+        raise TypeError(
+            "a function under tiledarray.jit cannot change the shape or the flags of an array from "
+            "outside; work on a view of it"
+        )
