@@ -5,7 +5,10 @@ import shutil
 import numpy
 import pytest
 
+import tiledarray as ta
 from tests.emulation import emulated
+from tests.plans import DEVICE, HOST, planned
+from tiledarray import config
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 
@@ -124,6 +127,29 @@ TRANSPOSES = {
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "c16"])
 def test_transposes(folder, name, shape, dtype):
     assert run(folder, TRANSPOSES[name], array(*shape, dtype=dtype)).turned
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+def test_what_is_read_turned_is_written_in_place(folder, dtype):
+    def clipped(np, x):
+        doubled = x * 2
+        turned = np.moveaxis(doubled, 0, -1)
+        more = turned + 1  # along the lanes: axes of 7 and 3 are too short to be lanes
+        turned[turned.real > 30] = 1
+        return more, doubled
+
+    x = array(130, 7, 3, dtype=dtype)
+    for target in (HOST, DEVICE):
+        plan = planned(*clipped(ta, ta.array(x)), target=target)
+        assert plan.kernels[1].turned
+        assert [choice for choice, _ in plan.updates.values()] == ["in place"]
+    ours = clipped(ta, ta.array(x))
+    _, emulation = emulated(clipped, x, folder=folder)
+    with config.override(compile="wait"):
+        for mine, device, theirs in zip(ours, emulation, clipped(numpy, x), strict=True):
+            numpy.testing.assert_array_equal(mine.numpy(), theirs)
+            numpy.testing.assert_array_equal(device, theirs)
+            assert mine.origin().node.buffer.plan.failure is None
 
 
 @pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 1, 3)], ids=str)

@@ -33,7 +33,7 @@ class Touch(NamedTuple):
     region: Region | None
     step: int
     part: Kernel | None = None
-    index: Index = ()
+    at: Index = ()
     passes: tuple[int, int] = (0, 0)
 
 
@@ -138,7 +138,7 @@ def _found_reads(plan: Plan, read: Touch, write: Touch, versions: Versions) -> I
         if write.step >= read.step and not _apart(plan, read, write):
             yield f"{read.value} is read in step {read.step}, before {write.value} is there"
     elif write.step <= read.step and not _apart(plan, read, write):
-        same_points = (write.part is read.part and write.index == read.index and read.region
+        same_points = (write.part is read.part and write.at == read.at and read.region
                        is not None and read.region.shape == write.value.shape)
         if not same_points or read.passes[1] > write.passes[0]:
             yield (f"{read.value} is read in step {read.step}, where {write.value} "

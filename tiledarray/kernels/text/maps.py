@@ -78,8 +78,9 @@ class MapPrinter(Printer):
                   for k in self.row_axes[:-1] if access.strides[k]]
         lane = len(self.axes) - 1
         self.put(f"TA_TILE({kind}, t{cell.number}, {side}, {side});")
-        self.put(f"turn<TX, TY>(t{cell.number}, {self._pointer_type(access)}({' + '.join(terms)}),"
-                 f" rows, js, {self._stride(name, lane, access.strides[lane])});")
+        source = f"static_cast<{self._pointer_type(access)}>({' + '.join(terms)})"
+        self.put(f"turn<TX, TY>(t{cell.number}, {source}, rows, js, "
+                 f"{self._stride(name, lane, access.strides[lane])});")
 
     # ---- rows computed together --------------------------------------------------------------
 
