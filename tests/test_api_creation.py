@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tiledarray
 from tests.strategies import DTYPES, agree, agree_on, arrays, same
 from tiledarray.api import creation
-from tiledarray.errors import OutOfMemory
+from tiledarray.errors import DeviceNotFound, OutOfMemory
 
 VALUES = {
     "a": numpy.arange(12.0).reshape(3, 4),
@@ -127,7 +127,7 @@ def test_array_copies_and_asarray_does_not() -> None:
 def test_device_and_like() -> None:
     cpu = tiledarray.zeros(2, device="cpu").device
     assert tiledarray.ones(2, like=tiledarray.zeros(1)).device is cpu
-    with pytest.raises(tiledarray.errors.DeviceNotFound):
+    with pytest.raises(DeviceNotFound):
         tiledarray.zeros(2, device="moon")
     with pytest.raises(ValueError, match="copy"):
         tiledarray.asarray(numpy.zeros(2), copy=False)

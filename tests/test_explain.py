@@ -12,6 +12,7 @@ from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.insight.explain import Explanation, explain
 from tiledarray.insight.measure import Profile, copy_bandwidth
+from tiledarray.insight.session import Session
 from tiledarray.recording.stretch import fallbacks, local
 
 HERE = os.path.relpath(__file__)
@@ -218,3 +219,11 @@ def test_the_bandwidth_is_plausible():
 
 def test_the_namespace_has_it():
     assert np.explain is explain
+
+
+def test_the_reason_of_a_fallback_is_told():
+    with Session("a stretch") as session:
+        np.tri(-1)
+    line = test_the_reason_of_a_fallback_is_told.__code__.co_firstlineno + 2
+    assert f"tri ({HERE}:{line}: negative lengths)" in str(explain(array(3) + 1))
+    assert f"{HERE}:{line}" in str(session) and "tri  (negative lengths)" in str(session)

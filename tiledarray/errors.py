@@ -98,6 +98,20 @@ def raised_outside(error: BaseException) -> bool:
     return False
 
 
+class LeaveToNumPy(Exception):
+    """A call, or a part of one, that NumPy itself has to do.
+
+    Attributes
+    ----------
+    reason : str
+        Why, as it is told by `explain`; ``""`` if there is nothing to say.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class NodeFailed(Exception):
     """A recorded operation could not be computed; the cause says why."""
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tiledarray.api.blocks import stack_nodes
-from tiledarray.api.registry import Function, NotNative
+from tiledarray.api.registry import Function
 from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, as_node, host_array, wrap
 from tiledarray.devices.device import resolve
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, is_numeric
 from tiledarray.graph.node import Node
 
@@ -51,12 +52,12 @@ def handle_of(value: Any, device: Any = None) -> TiledArray:
 
     Raises
     ------
-    NotNative
+    LeaveToNumPy
         If no kernel computes with its dtype.
     """
     if isinstance(value, Handle):
         if not is_numeric(value.node.dtype):
-            raise NotNative
+            raise LeaveToNumPy(f"no kernel for dtype {value.node.dtype}")
         return value
     if device is None:
         device = device_of(value)
@@ -69,7 +70,7 @@ def node_of(value: Any, device: Any) -> Node:
         parts = [node_of(part, device) for part in value]
         return stack_nodes(parts, 0, common_dtype(parts), device)
     if by_numpy.is_foreign(type(value)):
-        raise NotNative
+        raise LeaveToNumPy("an array of another library")
     return as_node(value, device)
 
 
@@ -93,10 +94,10 @@ def host(value: Any) -> Any:
     return value
 
 
-def refuse(condition: Any) -> None:
-    """Leave the call to NumPy if the condition holds."""
+def refuse(condition: Any, reason: str) -> None:
+    """Leave the call to NumPy, for this reason, if the condition holds."""
     if condition:
-        raise NotNative
+        raise LeaveToNumPy(reason)
 
 
 def stand_in(value: Any) -> Any:

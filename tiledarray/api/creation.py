@@ -52,7 +52,7 @@ def _device(device: Any, like: Any = None) -> Any:
 def _numeric(dtype: Any) -> np.dtype[Any]:
     """Return the dtype, or leave the call to NumPy if no kernel computes with it."""
     found = np.dtype(dtype)
-    refuse(not is_numeric(found))
+    refuse(not is_numeric(found), "strings, times or objects")
     return found
 
 
@@ -126,7 +126,7 @@ def array(
     object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: bool = False,
     ndmin: int = 0, ndmax: int = 0, like: Any = None, device: Any = None,
 ) -> TiledArray:
-    refuse(ndmax)
+    refuse(ndmax, "ndmax= is given")
     result = _from(object, dtype, device, like, None if copy is None else bool(copy), order)
     if result.ndim < ndmin:
         result = result.reshape((1,) * (ndmin - result.ndim) + result.shape)
@@ -146,7 +146,7 @@ def asanyarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
     like: Any = None,
 ) -> TiledArray:
-    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray)
+    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray, "a subclass of ndarray")
     return _from(a, dtype, device, like, copy, order)
 
 
@@ -199,7 +199,7 @@ def _constant_like(original: Callable[..., Any], value: int) -> Callable[..., An
 
 def _filled_like(a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> TiledArray:
     like: Any = a if isinstance(a, (Handle, np.ndarray)) else handle_of(a)
-    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray)
+    refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray, "a subclass of ndarray")
     target = _device(device, a)
     return filled(
         like.shape if shape is None else shape, value, like.dtype if dtype is None else dtype,
@@ -289,7 +289,7 @@ def tri(
 ) -> TiledArray:
     rows = operator.index(N)
     columns = rows if M is None else operator.index(M)
-    refuse(rows < 0 or columns < 0)
+    refuse(rows < 0 or columns < 0, "negative lengths")
     device = _device(None, like)
     return _where_index((rows, columns), operator.index(k), "less_equal", _numeric(dtype), device)
 
@@ -297,7 +297,7 @@ def tri(
 def _triangle(original: Callable[..., Any], relation: str, shift: int) -> Callable[..., Any]:
     def ours(m: Any, k: int = 0) -> TiledArray:
         source = handle_of(m)
-        refuse(source.ndim == 0)
+        refuse(source.ndim == 0, "an array without axes")
         shape = source.shape[-2:] if source.ndim > 1 else source.shape * 2
         mask = _where_index(shape, operator.index(k) + shift, relation, np.dtype(bool),
                             source.device)
@@ -393,7 +393,7 @@ def _arange(
     if ratio == 0 and distance != 0:  # underflow
         count = 0 if math.copysign(1, ratio) < 0 else 1
     count = max(count, 0)
-    refuse(dtype.kind == "b" or count > _INT64.max)
+    refuse(dtype.kind == "b" or count > _INT64.max, "booleans, or too many elements")
     # NumPy rounds the first two elements to the dtype, and takes the step between them.
     first = np.zeros(2, dtype)
     if count > 0:
@@ -404,7 +404,7 @@ def _arange(
     with np.errstate(all="ignore"):
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
-    refuse(dtype.kind == "u" and max(begin, by) > _INT64.max)
+    refuse(dtype.kind == "u" and max(begin, by) > _INT64.max, "unsigned integers beyond int64")
     return wrap(record.iota(count, begin, by, loop, dtype, device))
 
 
@@ -435,12 +435,12 @@ def _linspace(
     start: Any, stop: Any, count: int, endpoint: bool, loop: np.dtype[Any], wanted: np.dtype[Any],
     device: Any,
 ) -> tuple[TiledArray, Any]:
-    refuse(loop.kind != "f" or loop.itemsize > 8)
+    refuse(loop.kind != "f" or loop.itemsize > 8, "neither float32 nor float64")
     intervals = count - 1 if endpoint else count
     with np.errstate(all="ignore"):
         distance = np.subtract(np.asarray(stop), np.asarray(start), dtype=loop)
         step = distance / intervals if intervals > 0 else loop.type(np.nan)
-    refuse(intervals > 0 and step == 0 and distance != 0)  # underflow
+    refuse(intervals > 0 and step == 0 and distance != 0, "a step that underflows")
     by = step.item() if intervals > 0 else distance.item()
     begin = loop.type(start).item()
     node = record.iota(count, begin, by, loop, loop, device)

@@ -92,7 +92,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     if array.dtype.kind in "biu":
-        refuse(array.dtype.kind == "b")
+        refuse(array.dtype.kind == "b", "booleans")
         array = array.astype(np.float64)
     for place in axes:
         if array.shape[place] < edge_order + 1:
@@ -225,10 +225,10 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     left, right = arrays_of(a, b)
-    refuse(left.ndim < 1 or right.ndim < 1)
+    refuse(left.ndim < 1 or right.ndim < 1, "no axes")
     left = moved_to(left, normalize_axis_index(axisa, left.ndim, "axisa"), left.ndim - 1)
     right = moved_to(right, normalize_axis_index(axisb, right.ndim, "axisb"), right.ndim - 1)
-    refuse(left.shape[-1] != 3 or right.shape[-1] != 3)
+    refuse(left.shape[-1] != 3 or right.shape[-1] != 3, "not vectors of three")
     a0, a1, a2 = (left[..., place] for place in range(3))
     b0, b1, b2 = (right[..., place] for place in range(3))
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
@@ -247,7 +247,10 @@ def unwrap(
     array = handle_of(p)
     axis = normalize_axis_index(axis, array.ndim)
     steps = diff(array, axis=axis)
-    refuse(not isinstance(period, (int, float)) or np.result_type(steps.dtype, period).kind != "f")
+    refuse(
+        not isinstance(period, (int, float)) or np.result_type(steps.dtype, period).kind != "f",
+        "period= that is no real number",
+    )
     limit = period / 2 if discont is None else discont
     half = period / 2
     wrapped = _U["remainder"](steps + half, period) - half
@@ -268,11 +271,23 @@ def unwrap(
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> TiledArray:
-    refuse(any(limit is not None and not np.isscalar(limit) for limit in (left, right, period)))
+    refuse(
+        any(limit is not None and not np.isscalar(limit) for limit in (left, right, period)),
+        "limits that are arrays",
+    )
     at, places, values = arrays_of(x, xp, fp)
-    refuse(places.ndim != 1 or values.ndim != 1 or places.shape != values.shape)
-    refuse(places.shape[0] == 0 or np.iscomplexobj(left) or np.iscomplexobj(right))
-    refuse(at.dtype.kind == "c" or places.dtype.kind == "c" or period == 0)
+    refuse(
+        places.ndim != 1 or values.ndim != 1 or places.shape != values.shape,
+        "not vectors of one length",
+    )
+    refuse(
+        places.shape[0] == 0 or np.iscomplexobj(left) or np.iscomplexobj(right),
+        "empty or complex data",
+    )
+    refuse(
+        at.dtype.kind == "c" or places.dtype.kind == "c" or period == 0,
+        "complex places or period 0",
+    )
     dtype = np.dtype(complex if values.dtype.kind == "c" else float)
     inputs = [part.node for part in (at, places, values)]
     attrs = options(left=left, right=right, period=period)
@@ -280,10 +295,13 @@ def interp(
 
 
 def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:
-    refuse(mode not in ("full", "same", "valid"))
+    refuse(mode not in ("full", "same", "valid"), "an unknown mode")
     left, right = arrays_of(a, v)
     left, right = (part.reshape(1) if part.ndim == 0 else part for part in (left, right))
-    refuse(left.ndim != 1 or right.ndim != 1 or 0 in left.shape or 0 in right.shape)
+    refuse(
+        left.ndim != 1 or right.ndim != 1 or 0 in left.shape or 0 in right.shape,
+        "not vectors with elements",
+    )
     long, short = sorted((left.shape[0], right.shape[0]), reverse=True)
     size = {"full": long + short - 1, "same": long, "valid": long - short + 1}[mode]
     dtype = np.result_type(left.dtype, right.dtype)

@@ -89,11 +89,14 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
         a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(s is not None and (axes is None or -1 in tuple(s)))
+        refuse(s is not None and (axes is None or -1 in tuple(s)), "s= without axes=, or with -1")
         if axes is None:
             axes = tuple(range(array.ndim))
         places = tuple(operator.index(axis) for axis in axes)
-        refuse(not places or len({place % max(array.ndim, 1) for place in places}) < len(places))
+        refuse(
+            not places or len({place % max(array.ndim, 1) for place in places}) < len(places),
+            "no axes, or one given twice",
+        )
         sizes = [array.shape[normalize_axis_index(place, array.ndim)] for place in places]
         if s is None:
             if name in _FROM_HALF:
@@ -153,7 +156,7 @@ ifftshift = _shift(_numpy.ifftshift, -1)
 def fftfreq(n: Any, d: Any = 1.0, device: Any = None) -> TiledArray:
     if not isinstance(n, (int, np.integer)):
         raise ValueError("n should be an integer")
-    refuse(n < 1)
+    refuse(n < 1, "a transform of no points")
     target = resolve(device)
     positive = (n - 1) // 2 + 1
     results = filled((n,), 0, int, target)

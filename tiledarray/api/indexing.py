@@ -22,9 +22,9 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.creation import arange
-from tiledarray.api.host import written_back
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
+from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, as_operand, view_of, wrap
 from tiledarray.arrays.views import Affine
 from tiledarray.devices.device import resolve
@@ -83,7 +83,7 @@ def flatnonzero(a: Any) -> TiledArray:
 @implements(np.argwhere)
 def argwhere(a: Any) -> TiledArray:
     array = handle_of(a)
-    refuse(array.ndim == 0)
+    refuse(array.ndim == 0, "an array without axes")
     return np.stack(nonzero(array), axis=-1)
 
 
@@ -102,7 +102,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             )
     values = [_operand(value, device) for value in (*choicelist, default)]
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in values))
-    refuse(dtype.kind not in "biufc")
+    refuse(dtype.kind not in "biufc", "strings, times or objects")
     result = handle_of(values[-1] if not is_ours(default) else default, device)
     result = result.astype(dtype)
     for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
@@ -113,9 +113,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 @implements(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledArray:
     places = handle_of(a)
-    refuse(out is not None)  # NumPy casts unsafely here
-    refuse(isinstance(choices, (Handle, np.ndarray)) or not len(choices))
-    refuse(places.dtype.kind not in "biu")
+    refuse(out is not None, "out= is cast unsafely")
+    refuse(isinstance(choices, (Handle, np.ndarray)) or not len(choices), "choices in one array")
+    refuse(places.dtype.kind not in "biu", "not integers")
     options_given = arrays_of(*choices)
     count = len(options_given)
     places = places.astype(np.intp)
@@ -127,7 +127,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
     elif mode == "clip":
         places = np.clip(places, 0, count - 1)
     else:
-        refuse(True)
+        refuse(True, "an unknown mode")
     dtype = np.result_type(*(option.dtype for option in options_given))
     result = options_given[-1].astype(dtype)
     for place, option in reversed(list(enumerate(options_given[:-1]))):
@@ -142,9 +142,12 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Ti
     array = handle_of(x)
     if hasattr(condlist, "ndim") and condlist.ndim <= 1 and array.ndim:
         condlist = [condlist]
-    refuse(not isinstance(condlist, (list, tuple)) or not condlist)
+    refuse(
+        not isinstance(condlist, (list, tuple)) or not condlist,
+        "conditions in something else than a list",
+    )
     if np.isscalar(condlist[0]) or (isinstance(condlist[0], list) and array.ndim):
-        refuse(True)
+        refuse(True, "one condition as a scalar or a list")
     masks = [handle_of(mask, array.device).astype(bool) for mask in condlist]
     if len(funclist) == len(masks) + 1:
         others = masks[0]
@@ -180,16 +183,16 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     axis = normalize_axis_index(axis, array.ndim)
     places = indices if is_ours(indices) else np.asarray(indices)
     if places.dtype.kind not in "iu":
-        refuse(places.dtype.kind != "b" and places.size != 0)
+        refuse(places.dtype.kind != "b" and places.size != 0, "indices are not integers")
         places = places.astype(np.intp)
     size = array.shape[axis]
     if mode == "clip":
         places = np.clip(places, 0, size - 1)
     elif mode == "wrap":
-        refuse(size == 0)
+        refuse(size == 0, "nothing to take from")
         places = places % size
     elif mode != "raise" or size == 0:
-        refuse(True)
+        refuse(True, "nothing to take from, or an unknown mode")
     key = (*(slice(None),) * axis, places)
     return give(array[key], out)
 
@@ -236,7 +239,7 @@ def _changing(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that changes its first argument on the host."""
 
     def ours(*args: Any, **kwargs: Any) -> Any:
-        refuse(True)
+        refuse(True, "writes at places that depend on values")
 
     return implements(original, "fallback")(ours)
 
@@ -248,7 +251,7 @@ put_along_axis = _changing(np.put_along_axis)
 
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    refuse(not is_ours(dst))
+    refuse(not is_ours(dst), "writes into an array of NumPy's")
     source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)
     kind = source.dtype if is_ours(source) else np.min_scalar_type(source)
     if not is_ours(source):
@@ -270,7 +273,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    refuse(not is_ours(a) or np.ndim(values) != 0)
+    refuse(not is_ours(a) or np.ndim(values) != 0, "several values")
     holds = handle_of(mask, a.device)
     if holds.shape != a.shape:
         raise ValueError("putmask: mask and data must be the same size")
@@ -279,7 +282,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    refuse(not is_ours(a) or wrap or np.ndim(val) != 0)
+    refuse(not is_ours(a) or wrap or np.ndim(val) != 0, "several values, or wrap=")
     if a.ndim < 2:
         raise ValueError("array must be at least 2-d")
     shape = a.shape
@@ -355,9 +358,12 @@ triu_indices_from = _triangle_indices_from(np.triu_indices_from, triu_indices)
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    refuse(order != "C" or not is_ours(indices) or indices.ndim == 0)
+    refuse(
+        order != "C" or not is_ours(indices) or indices.ndim == 0,
+        "order= is given, or not an array of ours",
+    )
     sizes = tuple(int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,)))
-    refuse(indices.dtype.kind not in "iu" or 0 in sizes)
+    refuse(indices.dtype.kind not in "iu" or 0 in sizes, "not integers, or an axis of length 0")
     total = int(np.prod(sizes, dtype=object))
     if bool(((indices < 0) | (indices >= total)).any()):
         np.unravel_index(host(indices), sizes)  # raises, naming the index
@@ -384,7 +390,7 @@ class _Joiner:
         if self._column and all(is_ours(item) and item.ndim == 1 for item in items):
             return concatenate([item[:, None] for item in items], 1)
         name = "c_" if self._column else "r_"
-        return written_back(name, self._original.__getitem__, (key,), {})
+        return by_numpy.call(name, self._original.__getitem__, (key,))
 
 
 r_ = _Joiner(np.r_, column=False)

@@ -43,18 +43,18 @@ __all__ = [
 def _parts(arrays: Any) -> list[TiledArray]:
     if is_ours(arrays):
         return [arrays[place] for place in range(len(arrays))]
-    refuse(not isinstance(arrays, (list, tuple)))
+    refuse(not isinstance(arrays, (list, tuple)), "arrays in something else than a list")
     return arrays_of(*arrays)
 
 
 def _result_dtype(parts: Sequence[Any], dtype: Any, casting: Any, out: Any) -> np.dtype[Any]:
     found = common_dtype(parts) if dtype is None else np.dtype(dtype)
     if out is not None:
-        refuse(dtype is not None)
+        refuse(dtype is not None, "out= and dtype= together")
         found = out.dtype
     for part in parts:
-        refuse(not np.can_cast(part.dtype, found, casting))
-    refuse(not found.isnative or found.kind not in "biufc")
+        refuse(not np.can_cast(part.dtype, found, casting), "casting= does not allow it")
+    refuse(not found.isnative or found.kind not in "biufc", "strings, times or objects")
     return found
 
 
@@ -162,7 +162,10 @@ def append(arr: Any, values: Any, axis: Any = None) -> TiledArray:
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     array, new = arrays_of(arr, values)
     # One place; NumPy's rules for several are its own.
-    refuse(not isinstance(obj, (int, np.integer)) or isinstance(obj, bool))
+    refuse(
+        not isinstance(obj, (int, np.integer)) or isinstance(obj, bool),
+        "the places are an array",
+    )
     if axis is None:
         array, axis = array.reshape(-1), 0
     axis = normalize_axis_index(axis, array.ndim)
@@ -177,7 +180,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     block = (*array.shape[:axis], new.shape[axis], *array.shape[axis + 1:])
     before = (slice(None),) * axis
     node = record.broadcast_to(new.node, block) if _fits(new.shape, block) else None
-    refuse(node is None)
+    refuse(node is None, "values that do not go in as they are")
     parts = [array[(*before, slice(place))].node, node, array[(*before, slice(place, None))].node]
     return wrap(join_nodes(parts, axis, array.dtype, parts[0].device))
 

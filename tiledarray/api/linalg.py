@@ -50,7 +50,7 @@ def _matrices(a: Any, original: Callable[..., Any], *, square: bool = False) -> 
     array = handle_of(a)
     if array.ndim < 2 or (square and array.shape[-1] != array.shape[-2]):
         check_with_numpy(original, array)
-    refuse(array.ndim < 2)
+    refuse(array.ndim < 2, "not matrices")
     return array
 
 
@@ -151,7 +151,7 @@ def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
     array = _matrices(a, _numpy.svd)
-    refuse(hermitian)
+    refuse(hermitian, "hermitian= is given")
     *batch, rows, columns = array.shape
     short = min(rows, columns)
     if not compute_uv:
@@ -172,7 +172,7 @@ def svdvals(x: Any, /) -> TiledArray:
 @implements(_numpy.qr, "library")
 def qr(a: Any, mode: str = "reduced") -> Any:
     array = _matrices(a, _numpy.qr)
-    refuse(mode not in ("reduced", "complete"))
+    refuse(mode not in ("reduced", "complete"), "mode= is neither reduced nor complete")
     *batch, rows, columns = array.shape
     inner = rows if mode == "complete" else min(rows, columns)
     return _parts("qr", array, [(*batch, rows, inner), (*batch, inner, columns)], mode=mode)
@@ -181,7 +181,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 @implements(_numpy.pinv, "library")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     array = _matrices(a, _numpy.pinv)
-    refuse(rcond is not None or hermitian or rtol is not np._NoValue)
+    refuse(rcond is not None or hermitian or rtol is not np._NoValue, "options are given")
     dtype = _sample("pinv", array.dtype).dtype
     shape = (*array.shape[:-2], *array.shape[:-3:-1])
     return _now(_record("pinv", (array.node,), shape, dtype))
@@ -196,7 +196,7 @@ def matrix_power(a: Any, n: Any) -> TiledArray:
         raise TypeError("exponent must be an integer") from error
     if power < 0:
         array, power = inv(array), -power
-    refuse(power == 0)
+    refuse(power == 0, "power 0")
     result: Any = None
     while power:
         power, bit = divmod(power, 2)
@@ -213,7 +213,7 @@ def matrix_power(a: Any, n: Any) -> TiledArray:
 @implements(_numpy.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> TiledArray:
     array = inexact(handle_of(x))
-    refuse(array.dtype == np.float16 and axis is None)  # a dot product, rounded as such
+    refuse(array.dtype == np.float16 and axis is None, "a norm of float16")
     if axis is None:
         if ord is None or (ord in ("f", "fro") and array.ndim == 2) or (
             ord == 2 and array.ndim == 1

@@ -296,8 +296,11 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ti
     widths = _pad_widths(source, widths)
     if mode == "constant" and set(kwargs) <= {"constant_values"}:
         return _pad_constant(source, widths, host(kwargs.get("constant_values", 0)))
-    refuse(mode not in _PADS_BY_INDEX or kwargs.get("reflect_type", "even") != "even")
-    refuse(0 in source.shape or set(kwargs) - {"reflect_type"})
+    refuse(
+        mode not in _PADS_BY_INDEX or kwargs.get("reflect_type", "even") != "even",
+        "an unusual mode",
+    )
+    refuse(0 in source.shape or set(kwargs) - {"reflect_type"}, "an empty array, or options")
     return from_runs(source, {
         axis: padded(source.shape[axis], *width, mode)
         for axis, width in enumerate(widths) if width != (0, 0)
@@ -363,7 +366,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
         array, axis = array.reshape(-1), 0
     axis = normalize_axis_index(axis, array.ndim)
     counts = np.asarray(host(repeats))
-    refuse(counts.dtype.kind not in "biu")
+    refuse(counts.dtype.kind not in "biu", "repeats that are not integers")
     if counts.size != 1:
         index = np.repeat(np.arange(array.shape[axis]), counts)
         return array[(*(slice(None),) * axis, index)]
@@ -391,7 +394,7 @@ def resize(a: Any, new_shape: Any) -> TiledArray:
 @implements(np.block)
 def block(arrays: Any) -> TiledArray:
     depth = _depth(arrays)
-    refuse(depth is None)
+    refuse(depth is None, "not nested lists")
     rows, ndim = _block_parts(arrays, depth)
     result_ndim = max(depth, ndim)
     return _joined(rows, depth, result_ndim)
@@ -448,7 +451,7 @@ def _sharing(original: Any) -> Any:
             return False
         # NumPy compares the same views of an array whose elements nobody touches.
         memory = np.empty(_root(a).shape, a.dtype if a.dtype == _root(a).dtype else np.uint8)
-        refuse(memory.dtype != _root(a).dtype or a.dtype != b.dtype)
+        refuse(memory.dtype != _root(a).dtype or a.dtype != b.dtype, "memory of another dtype")
         return original(*(on_array(memory, x.steps) for x in (a, b)), max_work)
 
     return implements(original)(ours)

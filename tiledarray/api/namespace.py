@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api.host import written_back
 from tiledarray.api.registry import KINDS, public_name
+from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, host_array
 from tiledarray.arrays.protocols import FUNCTIONS
 
@@ -45,7 +45,7 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
 
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
-        return written_back(name, function, args, kwargs)
+        return by_numpy.call(name, function, args, kwargs)
 
     return ours
 

@@ -21,7 +21,8 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays.handle import SCALARS, as_operand, wrap
-from tiledarray.graph.dtypes import UnsupportedDtypeError, broadcast
+from tiledarray.errors import LeaveToNumPy
+from tiledarray.graph.dtypes import broadcast
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.recording import record
@@ -45,15 +46,15 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> TiledArray:
     decimals = int(decimals)
     kind = array.dtype.kind
     if kind == "b":
-        refuse(decimals != 0)
+        refuse(decimals != 0, "decimals of integers")
         return give(array.astype(np.float16), out)
     if kind in "iu":
-        refuse(decimals < 0)
+        refuse(decimals < 0, "decimals of integers")
         return give(array.copy(), out)
     if decimals == 0:
         return give(_U["rint"](array), out)
     # NumPy scales by a power of ten held as float64 and rounds to the array's dtype each time.
-    refuse(kind == "c" or abs(decimals) > 22)
+    refuse(kind == "c" or abs(decimals) > 22, "complex numbers or many decimals")
     factor = 10.0 ** abs(decimals)
     if decimals > 0:
         return give(_U["rint"](array * factor) / factor, out)
@@ -86,7 +87,7 @@ def clip(
             "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is "
             "forbidden."
         )
-    refuse(kwargs)
+    refuse(kwargs, "options are given")
     device = device_of(a, a_min, a_max)
     array = handle_of(a, device)
     if a_min is None and a_max is None:
@@ -113,7 +114,10 @@ def _check_limits(node: Node, *limits: Any) -> None:
     if node.dtype.kind in "iu":
         info = np.iinfo(node.dtype)
         for limit in limits:
-            refuse(type(limit) is int and not info.min <= limit <= info.max)
+            refuse(
+                type(limit) is int and not info.min <= limit <= info.max,
+                "a limit that does not fit the dtype",
+            )
 
 
 @implements(np.nan_to_num)
@@ -122,7 +126,7 @@ def nan_to_num(
 ) -> TiledArray:
     array = handle_of(x)
     if array.dtype.kind == "c":
-        refuse(not copy)
+        refuse(not copy, "copy=False of this array")
         parts = (nan_to_num(part, True, nan, posinf, neginf) for part in (array.real, array.imag))
         return wrap(record.binary(BY_NAME["make_complex"], *(part.node for part in parts)))
     if array.dtype.kind == "f":
@@ -169,7 +173,7 @@ def angle(z: Any, deg: bool = False) -> TiledArray:
     if array.dtype.kind == "c":
         result = _U["arctan2"](array.imag, array.real)
     else:
-        refuse(array.dtype.kind == "b")
+        refuse(array.dtype.kind == "b", "booleans")
         zero = wrap(record.full((), 0, array.dtype, array.device))
         result = _U["arctan2"](zero, array)
     return result * (180 / np.pi) if deg else result
@@ -237,14 +241,17 @@ def sinc(x: Any) -> TiledArray:
 
 @implements(np.polyval)
 def polyval(p: Any, x: Any) -> TiledArray:
-    refuse(isinstance(p, np.poly1d) or isinstance(x, np.poly1d))
+    refuse(isinstance(p, np.poly1d) or isinstance(x, np.poly1d), "a poly1d")
     coefficients, places = handle_of(p, device_of(p, x)), handle_of(x, device_of(p, x))
     values = p if isinstance(p, (list, tuple)) else [
         coefficients[place] for place in range(len(coefficients))
     ]
     kind = coefficients.dtype.type
     # A degree below a thousand, so that Horner's rule is one chain of ops.
-    refuse(coefficients.ndim != 1 or len(values) > 1000)
+    refuse(
+        coefficients.ndim != 1 or len(values) > 1000,
+        "coefficients in a table, or too many points",
+    )
     result = wrap(record.full(places.shape, 0, places.dtype, places.device))
     for value in values:
         result = result * places + (value if is_ours(value) else kind(value))
@@ -290,7 +297,7 @@ def allclose(
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     try:
         x, y = arrays_of(a1, a2)
-    except UnsupportedDtypeError:
+    except LeaveToNumPy:
         raise  # NumPy can compare them
     except (ValueError, TypeError):
         return False
@@ -307,7 +314,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     try:
         x, y = arrays_of(a1, a2)
         broadcast(x.shape, y.shape)
-    except UnsupportedDtypeError:
+    except LeaveToNumPy:
         raise
     except (ValueError, TypeError):
         return False

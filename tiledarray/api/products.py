@@ -200,7 +200,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
 def einsum(
     *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
 ) -> TiledArray:
-    refuse(kwargs or not operands or not isinstance(operands[0], str))
+    refuse(
+        kwargs or not operands or not isinstance(operands[0], str),
+        "operands and subscripts in turn, or options",
+    )
     subscripts, *values = operands
     arrays = arrays_of(*values)
     dtype = common_dtype(arrays) if arrays else np.dtype(float)
@@ -218,30 +221,36 @@ def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:
     names = terms.split(",")
     sizes: dict[str, int] = {}
     spare: Shape = ()
-    refuse(len(names) != len(shapes))
+    refuse(len(names) != len(shapes), "subscripts do not fit")
     for name, shape in zip(names, shapes, strict=True):
         letters = name.replace("...", ".")
         dots = len(shape) - len(letters) + 1 if "." in letters else 0
-        refuse(dots < 0 or ("." not in letters and len(letters) != len(shape)))
+        refuse(
+            dots < 0 or ("." not in letters and len(letters) != len(shape)),
+            "subscripts do not fit",
+        )
         place = letters.find(".") if "." in letters else len(letters)
         named = shape[:place] + shape[place + dots:]
         if dots:
             try:
                 spare = np.broadcast_shapes(spare, shape[place:place + dots])
             except ValueError:
-                refuse(True)
+                refuse(True, "shapes do not fit")
         for letter, size in zip(letters.replace(".", ""), named, strict=True):
             known = sizes.setdefault(letter, size)
-            refuse(known != size and 1 not in (known, size))
+            refuse(known != size and 1 not in (known, size), "shapes do not fit")
             sizes[letter] = max(known, size) if 0 not in (known, size) else 0
     if not arrow:
         counted = terms.replace(".", "").replace(",", "")
         result = "..." * bool("." in terms) + "".join(
             letter for letter in sorted(set(counted)) if counted.count(letter) == 1
         )
-    refuse(not set(result.replace(".", "")) <= set(sizes))
-    refuse(len(set(result.replace(".", ""))) != len(result.replace(".", "")))
-    refuse(bool(spare) and "." not in result)
+    refuse(not set(result.replace(".", "")) <= set(sizes), "subscripts do not fit")
+    refuse(
+        len(set(result.replace(".", ""))) != len(result.replace(".", "")),
+        "subscripts do not fit",
+    )
+    refuse(bool(spare) and "." not in result, "subscripts do not fit")
     before, dots_text, after = result.partition("...")
     middle = spare if dots_text else ()
     return (*(sizes[x] for x in before), *middle, *(sizes[x] for x in after))
@@ -290,7 +299,7 @@ def matrix_norm_of(
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
         return np.sqrt(reducing.sum(squares(array), axis=(row, column), keepdims=keepdims))
-    refuse(order not in (1, -1, np.inf, -np.inf))
+    refuse(order not in (1, -1, np.inf, -np.inf), "a norm of singular values")
     summed, other = (row, column) if abs(order) == 1 else (column, row)
     totals = reducing.sum(abs(array), axis=summed, keepdims=True)
     extremum = reducing.max if order > 0 else reducing.min

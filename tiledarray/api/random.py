@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import default_device
-from tiledarray.api.host import wrapped, written_back
 from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import KINDS
 from tiledarray.arrays import by_numpy
@@ -26,8 +25,8 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def ours(*args: Any, **kwargs: Any) -> Any:
         found = by_numpy.first_handle((args, kwargs))
         if found is None:
-            return wrapped(function(*args, **kwargs), default_device())
-        return written_back(f"random.{name}", function, args, kwargs)
+            return by_numpy.wrapped(function(*args, **kwargs), default_device())
+        return by_numpy.call(f"random.{name}", function, args, kwargs)
 
     return ours
 

@@ -38,7 +38,10 @@ _NO_VALUE = np._NoValue
 
 def _thin(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     def ours(a: Any, *args: Any, **kwargs: Any) -> TiledArray:
-        refuse("mean" in kwargs and not isinstance(kwargs["mean"], Handle))
+        refuse(
+            "mean" in kwargs and not isinstance(kwargs["mean"], Handle),
+            "mean= is not an array of ours",
+        )
         return function(handle_of(a), *args, **kwargs)
 
     return implements(original)(ours)
@@ -91,7 +94,7 @@ def _cumulative(original: Callable[..., Any], running: Any, start: int) -> Calla
                 raise ValueError("For arrays which have more than one dimension ``axis`` argument "
                                  "is required.")
             axis = 0
-        refuse(include_initial and out is not None)
+        refuse(include_initial and out is not None, "include_initial= with out=")
         result = running(array, axis=axis, dtype=dtype, out=out)
         if not include_initial:
             return result
@@ -191,7 +194,7 @@ def _nan_extremum(
         keepdims = keepdims is not _NO_VALUE and keepdims
         where = True if where is _NO_VALUE else where
         if array.dtype.kind != "f":
-            refuse(array.dtype.kind == "c")
+            refuse(array.dtype.kind == "c", "complex numbers")
             return function(array, axis, out, keepdims, initial, where)
         filled, missing = _without_nans(array, filling)
         result = function(filled, axis, None, keepdims, initial, where)
@@ -217,7 +220,7 @@ def _nan_index(
         a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(array.dtype.kind == "c" or array.size == 0)
+        refuse(array.dtype.kind == "c" or array.size == 0, "complex numbers or an empty array")
         keepdims = keepdims is not _NO_VALUE and keepdims
         if array.dtype.kind == "f":
             array, missing = _without_nans(array, filling)
@@ -241,7 +244,7 @@ def nanmean(
     keepdims = keepdims is not _NO_VALUE and keepdims
     if array.dtype.kind not in "fc":
         return reducing.mean(array, axis, dtype, out, keepdims, where)
-    refuse(where is not True and where is not _NO_VALUE)
+    refuse(where is not True and where is not _NO_VALUE, "where= is given")
     filled, missing = _without_nans(array, 0.0)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     count = reducing.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
@@ -254,7 +257,7 @@ def _nan_variance(
 ) -> TiledArray:
     array = handle_of(a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
-    refuse(array.dtype.kind not in "fc" or kind.kind not in "fc")
+    refuse(array.dtype.kind not in "fc" or kind.kind not in "fc", "not floating point")
     keepdims = keepdims is not _NO_VALUE and keepdims
     filled, missing = _without_nans(array.astype(kind, copy=False), 0.0)
     present = ~missing
@@ -282,7 +285,7 @@ def _nan_spread(original: Callable[..., Any], root: bool) -> Callable[..., Any]:
         keepdims: Any = False, *, where: Any = True, mean: Any = _NO_VALUE,
         correction: Any = _NO_VALUE,
     ) -> TiledArray:
-        refuse(where is not True or mean is not _NO_VALUE)
+        refuse(where is not True or mean is not _NO_VALUE, "where= or mean= is given")
         ddof = reducing.degrees(ddof, correction)
         variance = _nan_variance(a, axis, dtype, ddof, keepdims)
         return give(_U["sqrt"](variance) if root else variance, out)

@@ -2,7 +2,7 @@
 
 `implements` enters a function in the table by which NumPy's own functions, called with arrays of
 ours, find it; gives it NumPy's name and documentation; and hands the call to NumPy itself where
-the function says, by raising `NotNative`, that it cannot do it.
+the function says, by raising `LeaveToNumPy`, that it cannot do it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from tiledarray.api.host import written_back
+from tiledarray.arrays import by_numpy
 from tiledarray.arrays.protocols import FUNCTIONS
-from tiledarray.graph.dtypes import UnsupportedDtypeError
 
 Function = Callable[..., Any]
 Kind = Literal["native", "library", "host", "fallback"]
@@ -21,10 +20,6 @@ Kind = Literal["native", "library", "host", "fallback"]
 # recorded node that is a kernel of its own; "host": NumPy makes the values, known to be enough;
 # "fallback": NumPy on host copies, for want of something better.
 KINDS: dict[str, Kind] = {}
-
-
-class NotNative(Exception):
-    """NumPy itself has to do this call."""
 
 
 def public_name(original: Function) -> str:
@@ -46,13 +41,7 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
     name = public_name(original)
 
     def decorate(function: Function) -> Function:
-        def public(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except (NotNative, UnsupportedDtypeError):
-                pass  # an error of NumPy's below comes without this one as its context
-            return written_back(name, original, args, kwargs)
-
+        public = by_numpy.or_numpy(name, original, function)
         public.__name__ = public.__qualname__ = original.__name__
         public.__doc__ = original.__doc__
         public.__module__ = function.__module__

@@ -51,7 +51,7 @@ def _order(op: Any, dtype: Any) -> Callable[..., Any]:
     def ours(
         a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
     ) -> TiledArray:
-        refuse(order is not None)
+        refuse(order is not None, "order= is given")
         array, axis = _along(a, axis)
         if kind is not None and stable is not None:
             raise ValueError("`kind` and `stable` parameters can't be provided at the same time. "
@@ -73,7 +73,7 @@ def _divide(name: str, dtype: Any) -> Callable[..., Any]:
     def ours(
         a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
     ) -> TiledArray:
-        refuse(order is not None or kind != "introselect")
+        refuse(order is not None or kind != "introselect", "order= or kind= is given")
         array, axis = _along(a, axis)
         places = tuple(np.atleast_1d(host(kth)).tolist())
         check_with_numpy(getattr(np, name), np.empty(array.shape[axis]), places)
@@ -93,8 +93,11 @@ argpartition = implements(np.argpartition, "library")(
 @implements(np.lexsort, "library")
 def lexsort(keys: Any, axis: int = -1) -> TiledArray:
     columns = arrays_of(*keys)
-    refuse(not columns or any(column.shape != columns[0].shape for column in columns))
-    refuse(columns[0].ndim == 0)
+    refuse(
+        not columns or any(column.shape != columns[0].shape for column in columns),
+        "keys of different shapes",
+    )
+    refuse(columns[0].ndim == 0, "keys without axes")
     axis = normalize_axis_index(axis, columns[0].ndim)
     nodes = [column.node for column in columns]
     return wrap(record.library(
@@ -113,7 +116,7 @@ def sort_complex(a: Any) -> TiledArray:
 @implements(np.searchsorted, "library")
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> TiledArray:
     array, values = arrays_of(a, v)
-    refuse(side not in ("left", "right"))
+    refuse(side not in ("left", "right"), "side= is neither left nor right")
     if array.ndim != 1:
         raise ValueError("object too deep for desired array")
     if sorter is not None:
@@ -127,7 +130,10 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
 @implements(np.digitize, "library")
 def digitize(x: Any, bins: Any, right: bool = False) -> TiledArray:
     values, edges = arrays_of(x, bins)
-    refuse(values.dtype.kind == "c" or edges.dtype.kind == "c" or edges.ndim != 1)
+    refuse(
+        values.dtype.kind == "c" or edges.dtype.kind == "c" or edges.ndim != 1,
+        "bins or values are not real vectors",
+    )
     # NumPy checks the order of the edges at once.
     order = np.asarray(host(edges))
     steps = np.diff(order)
@@ -162,7 +168,7 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         keepdims: Any = False,
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(array.size == 0)  # NumPy warns
+        refuse(array.size == 0, "an empty array")
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
         axis, shape = _reduced_shape(array, axis, keepdims)
         dtype = original(np.zeros(1, array.dtype)).dtype
@@ -187,8 +193,14 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
     ) -> TiledArray:
         array = handle_of(a)
         wanted = np.asarray(host(q))
-        refuse(weights is not None or array.size == 0 or wanted.dtype.kind not in "fiu")
-        refuse(array.dtype.kind not in "iuf" or wanted.ndim > 1 or method not in _METHODS)
+        refuse(
+            weights is not None or array.size == 0 or wanted.dtype.kind not in "fiu",
+            "weights, an empty array, or quantiles that are no numbers",
+        )
+        refuse(
+            array.dtype.kind not in "iuf" or wanted.ndim > 1 or method not in _METHODS,
+            "quantiles of this dtype, in a table, or by this method",
+        )
         if wanted.size and not ((wanted >= 0).all() and (wanted <= most).all()):
             original([0.0], wanted)  # raises, in NumPy's words
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
@@ -196,10 +208,16 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
         points: Any = tuple(wanted.tolist()) if wanted.ndim else wanted.item()
         # A q with a dtype of its own is strong; a Python number, or a list, is not.
         strong = wanted if hasattr(q, "dtype") else points
-        refuse(hasattr(q, "dtype") and wanted.dtype != np.float64)
+        refuse(
+            hasattr(q, "dtype") and wanted.dtype != np.float64,
+            "quantiles of another dtype than float64",
+        )
         dtype = np.asarray(original(np.zeros(1, array.dtype), strong, method=method)).dtype
         attrs = options(q=points, axis=axis, method=method, keepdims=keepdims)
-        refuse(hasattr(q, "dtype") and array.dtype.kind == "f" and array.dtype.itemsize < 8)
+        refuse(
+            hasattr(q, "dtype") and array.dtype.kind == "f" and array.dtype.itemsize < 8,
+            "float64 quantiles of smaller floats",
+        )
         node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
         return give(wrap(node), out)
 
@@ -224,7 +242,7 @@ def _looking(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that looks at its arguments: NumPy's, on the host."""
 
     def ours(*args: Any, **kwargs: Any) -> Any:
-        refuse(True)
+        refuse(True, "looks at every value")
 
     return implements(original, "host")(ours)
 
@@ -241,24 +259,30 @@ def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
     fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
 ) -> TiledArray:
-    refuse(y is not None or fweights is not None or aweights is not None)
-    refuse(dtype is not None or (ddof is not None and ddof != int(ddof)))
+    refuse(
+        y is not None or fweights is not None or aweights is not None,
+        "weights or a second array",
+    )
+    refuse(
+        dtype is not None or (ddof is not None and ddof != int(ddof)),
+        "dtype= or a broken ddof=",
+    )
     array = handle_of(m)
-    refuse(array.ndim != 2 or 0 in array.shape)
+    refuse(array.ndim != 2 or 0 in array.shape, "not a table with elements")
     rows = array if rowvar or array.shape[0] == 1 else array.T
     rows = rows.astype(np.result_type(array.dtype, np.float64))
     ddof = (0 if bias else 1) if ddof is None else ddof
     factor = rows.shape[1] - ddof
-    refuse(factor <= 0)
+    refuse(factor <= 0, "no degrees of freedom")
     rows = rows - reducing.mean(rows, axis=1, keepdims=True)
     return (np.dot(rows, rows.T.conj()) / factor).squeeze()
 
 
 @implements(np.corrcoef)
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> TiledArray:
-    refuse(y is not None or dtype is not None)
+    refuse(y is not None or dtype is not None, "dtype= or a second array")
     matrix = cov(x, rowvar=rowvar)
-    refuse(matrix.ndim != 2)
+    refuse(matrix.ndim != 2, "not a table")
     spread = np.sqrt(matrix.diagonal().real)
     result = matrix / spread[:, None] / spread[None, :]
     if result.dtype.kind == "c":

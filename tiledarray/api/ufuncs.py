@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import device_of, node_of
-from tiledarray.api.host import written_back
-from tiledarray.api.registry import NotNative
 from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import SCALARS, Handle, wrap
 from tiledarray.arrays.protocols import array_ufunc
-from tiledarray.graph.dtypes import UnsupportedDtypeError
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
 from tiledarray.recording.record import binary, unary
@@ -68,17 +66,17 @@ class UFunc:
             out = (out,)
         if any(by_numpy.is_foreign(type(value)) for value in (*args, *(out or ()))):
             given = kwargs if out is None else {**kwargs, "out": out}
-            return by_numpy.leave(original, args, given)
+            return by_numpy.with_foreign(original, args, given)
         leading: Any = by_numpy.first_handle((args, out, kwargs.get("where")))
         if leading is None and all(isinstance(value, _PLAIN) for value in args):
             return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
         device = device_of(leading)
         try:
             operands = tuple(_operand(value, device) for value in args)
-        except (NotNative, UnsupportedDtypeError):
+        except LeaveToNumPy as error:
             if out is not None:
                 kwargs["out"] = out
-            return written_back(self.__name__, original, args, kwargs)
+            return by_numpy.call(self.__name__, original, args, kwargs, reason=error.reason)
         if leading is None:
             leading = by_numpy.first_handle(operands)
         result = array_ufunc(leading, original, "__call__", *operands, out=out, **kwargs)
@@ -125,20 +123,21 @@ class UFunc:
         function = getattr(self._original, method)
         if any(by_numpy.is_foreign(type(value)) for value in (*arrays, *(out or ()))):
             given = options if out is None else {**options, "out": out}
-            return by_numpy.leave(function, arrays, given)
-        leading = by_numpy.first_handle((arrays, out))
+            return by_numpy.with_foreign(function, arrays, given)
+        leading, reason = by_numpy.first_handle((arrays, out)), ""
         if self._op is not None and method != "reduceat":
             try:
                 device = device_of(leading)
                 arrays = tuple(_operand(value, device) for value in arrays)
                 leading = by_numpy.first_handle((arrays, out))
-            except (NotNative, UnsupportedDtypeError):
-                leading = None
+            except LeaveToNumPy as error:
+                leading, reason = None, error.reason
             if leading is not None:
                 return array_ufunc(leading, self._original, method, *arrays, out=out, **options)
         if out is not None:
             options = {**options, "out": out}
-        return written_back(f"{self.__name__}.{method}", function, arrays, options)
+        name = f"{self.__name__}.{method}"
+        return by_numpy.call(name, function, arrays, options, reason=reason)
 
     def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
         """Return the dtypes of the loop; see `numpy.ufunc.resolve_dtypes`."""
@@ -168,8 +167,9 @@ class _Unary(UFunc):
             array = args[0]
             try:
                 return wrap(unary(self._op, array._node if array._base is None else array.node))
-            except UnsupportedDtypeError:
-                return written_back(self.__name__, self._original, args, {})
+            except LeaveToNumPy as error:
+                reason = error.reason
+            return by_numpy.call(self.__name__, self._original, args, reason=reason)
         return self._apply(args, kwargs)
 
 
@@ -194,8 +194,9 @@ class _Binary(UFunc):
             return self._apply(args, kwargs)
         try:
             return wrap(binary(self._op, left, right))
-        except UnsupportedDtypeError:
-            return written_back(self.__name__, self._original, args, {})
+        except LeaveToNumPy as error:
+            reason = error.reason
+        return by_numpy.call(self.__name__, self._original, args, reason=reason)
 
 
 _PLAIN = (bool, int, float, complex, np.generic)

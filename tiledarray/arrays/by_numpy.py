@@ -1,4 +1,8 @@
-"""What no kernel does, NumPy does: on host copies, its results made arrays of ours again."""
+"""The one door to NumPy: what no kernel does, NumPy does on host copies, and it is told.
+
+Who finds that a call is NumPy's raises `LeaveToNumPy` with the reason, or calls `call` with it.
+The results become arrays of ours, and what NumPy changed in the copies is stored in the arrays.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,87 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays.handle import Handle, host_array, wrap
+from tiledarray.arrays.views import is_frozen
 from tiledarray.devices.device import resolve
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
+
+Function = Callable[..., Any]
+
+
+def call(
+    name: str, function: Function, args: Any, kwargs: Any = None, *, reason: str = ""
+) -> Any:
+    """Call a NumPy function on host copies; what it changes in them is stored in the arrays.
+
+    Parameters
+    ----------
+    name : str
+        For the account of what NumPy did.
+    function : callable
+    args, kwargs : tuple, dict
+        With arrays of ours, nested ones too.
+    reason : str
+        Why it is NumPy's, for the same account; ``""`` if all there is to say is that no kernel
+        does it.
+
+    Returns
+    -------
+    object
+        What NumPy returned, its arrays as arrays of ours: on the device of the first array of ours
+        among the arguments, else on the current one.
+    """
+    record.note_fallback(name, reason=reason)
+    kwargs = kwargs or {}
+    found = first_handle((args, kwargs))
+    device = resolve() if found is None else found.node.device
+    copies = _Copies()
+    host_args, host_kwargs = copies.of(args), copies.of(kwargs)
+    result = function(*host_args, **host_kwargs)
+    copies.write_back()
+    given = _Given(copies, host_args, host_kwargs)
+    if type(result) is tuple:
+        return tuple(_ours(part, device, given) for part in result)
+    return _ours(result, device, given)
+
+
+def or_numpy(name: str, original: Function, function: Function) -> Function:
+    """Return a function of ours that hands the call to NumPy's where it says so."""
+
+    def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except LeaveToNumPy as error:
+            reason = error.reason  # an error of NumPy's below comes without this as its context
+        return call(name, original, args, kwargs, reason=reason)
+
+    return either
+
+
+def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | None = None) -> Any:
+    """Call a ufunc of NumPy's with a foreign operand, whose type says what comes of it.
+
+    Parameters
+    ----------
+    function : numpy.ufunc or one of its methods
+    args, kwargs : tuple, dict
+    plain : callable, optional
+        What to call where that type does not know arrays of ours, and gets NumPy's instead; by
+        default the same.
+    """
+    if first_handle((args, kwargs)) is None:
+        return function(*args, **kwargs)
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        if "NotImplemented" not in str(error):
+            raise
+    reason = "beside an array of another library"
+    return call(function.__name__, plain or function, args, kwargs, reason=reason)
+
+
+# Arguments --------------------------------------------------------------------------------------
 
 
 def first_handle(values: Any) -> Handle | None:
@@ -45,46 +127,9 @@ def is_subclass(kind: type) -> bool:
     return issubclass(kind, np.ndarray) and is_foreign(kind)
 
 
-def leave(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a ufunc of NumPy's with a foreign operand, whose type says what comes of it.
-
-    A type that does not know arrays of ours gets NumPy's instead.
-    """
-    if first_handle((args, kwargs)) is None:
-        return function(*args, **kwargs)
-    try:
-        return function(*args, **kwargs)
-    except TypeError as error:
-        if "NotImplemented" not in str(error):
-            raise
-    return call(function.__name__, function, args, kwargs)
-
-
 def to_host(values: Any) -> Any:
     """Return nested arguments with NumPy copies in place of arrays of ours."""
-    if isinstance(values, Handle):
-        return host_array(values).copy()
-    if type(values) in (tuple, list):
-        return type(values)(to_host(value) for value in values)
-    if type(values) is dict:
-        return {name: to_host(value) for name, value in values.items()}
-    return values
-
-
-def from_host(values: Any, device: Any) -> Any:
-    """Return nested results with arrays of ours in place of NumPy's.
-
-    Subclasses such as masked arrays, and dtypes that no kernel knows, stay NumPy's.
-    """
-    if type(values) is np.ndarray or isinstance(values, np.generic):
-        if not is_numeric(values.dtype):
-            return values
-        return wrap(record.leaf(device.wrap(np.asarray(values), copy=True)))
-    if type(values) in (tuple, list):
-        return type(values)(from_host(value, device) for value in values)
-    if isinstance(values, tuple) and hasattr(values, "_fields"):
-        return type(values)(*(from_host(value, device) for value in values))
-    return values
+    return _Copies().of(values)
 
 
 class _Copies:
@@ -98,7 +143,9 @@ class _Copies:
         if isinstance(value, Handle):
             found = self.pairs.get(id(value))
             if found is None:
-                found = self.pairs[id(value)] = (value, host_array(value).copy())
+                copy = host_array(value).copy()
+                copy.flags.writeable = not is_frozen(value.steps)
+                found = self.pairs[id(value)] = (value, copy)
             return found[1]
         if first_handle(value) is None:
             return value
@@ -131,31 +178,60 @@ def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool
     return np.array_equal(left, right)
 
 
-def call(
-    name: str, function: Callable[..., Any], args: Any, kwargs: Any = None, *,
-    convert: Callable[[Any, Any], Any] = from_host,
+# Results ----------------------------------------------------------------------------------------
+
+
+class _Given:
+    """What a call was given: what it returns may be one of these, which is then not new."""
+
+    def __init__(self, copies: _Copies, args: Any, kwargs: dict[str, Any]) -> None:
+        self.copies = copies
+        values = (*args, *kwargs.values())
+        self.arrays = [value for value in values if isinstance(value, np.ndarray)]
+        self.any_calls = any(map(callable, values))  # what such a function keeps is not new either
+        out = kwargs.get("out")
+        self.outputs = out if isinstance(out, tuple) else (out,)
+
+    def holds(self, array: np.ndarray[Any, Any]) -> bool:
+        """Whether someone else may have the array."""
+        return self.any_calls or any(array is value for value in self.arrays)
+
+
+def _ours(result: Any, device: Any, given: _Given) -> Any:
+    """Return a result with arrays of ours in place of NumPy's; an output is returned itself."""
+    if type(result) is np.ndarray:
+        handle = given.copies.original(result)
+        if handle is not None:
+            return handle
+        if any(result is output for output in given.outputs):
+            return result
+    return wrapped(result, device, given.holds)
+
+
+def wrapped(
+    values: Any, device: Any, held: Callable[[np.ndarray[Any, Any]], bool] | None = None
 ) -> Any:
-    """Call a NumPy function on host copies; what it changes in them is stored in the arrays.
+    """Return what NumPy returned with its arrays as arrays of ours; new ones are not copied.
+
+    Scalars, subclasses such as masked arrays, and dtypes that no kernel knows stay NumPy's.
 
     Parameters
     ----------
-    name : str
-        For the count of what NumPy did.
-    function : callable
-    args, kwargs : tuple, dict
-        With arrays of ours, nested ones too.
-    convert : callable
-        Takes what NumPy returned and a device: that of the first array of ours, else the current.
+    values : object
+        Arrays, also in tuples and lists.
+    device : Device
+        Where they are to be.
+    held : callable, optional
+        Whether someone else may have an array.
     """
-    record.note_fallback(name)
-    kwargs = kwargs or {}
-    found = first_handle((args, kwargs))
-    device = resolve() if found is None else found.node.device
-    copies = _Copies()
-    result = function(*copies.of(args), **copies.of(kwargs))
-    copies.write_back()
-    if type(result) is tuple:
-        parts = ((copies.original(part), part) for part in result)
-        return tuple(convert(part, device) if ours is None else ours for ours, part in parts)
-    ours = copies.original(result)
-    return convert(result, device) if ours is None else ours
+    if type(values) is np.ndarray:
+        if not is_numeric(values.dtype):
+            return values
+        new = values.base is None and values.flags.c_contiguous and values.flags.writeable
+        copy = not new or (held is not None and held(values))
+        return wrap(record.leaf(device.wrap(values, copy=copy)))
+    if type(values) in (tuple, list):
+        return type(values)(wrapped(part, device, held) for part in values)
+    if isinstance(values, tuple) and hasattr(values, "_fields"):
+        return type(values)(*(wrapped(part, device, held) for part in values))
+    return values

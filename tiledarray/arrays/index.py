@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.arrays.views import Affine
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as ops
@@ -278,7 +279,7 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             apart = True
         previous = True
         if type(item) is _Lone:
-            raise NotImplementedError("a 0-d boolean index")
+            raise LeaveToNumPy("a boolean index without axes")
         template.append("at")
         if getattr(item, "ndim", 0):
             node = _checked(item, axis, shape[axis], as_node)

@@ -1,4 +1,4 @@
-"""The operators of `TiledArray`, one table."""
+"""The operators of `TiledArray`: what the table in its body is made of."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy._core._exceptions import _UFuncNoLoopError
 
 from tiledarray.arrays import by_numpy, views
 from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, wrap
-from tiledarray.graph.dtypes import UnsupportedDtypeError, shape_text
+from tiledarray.errors import LeaveToNumPy
+from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise
@@ -39,32 +39,27 @@ def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
     return not self.node.shape and self.node.dtype.kind in "iu"
 
 
-def _through_numpy(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
+def _with_numpys(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
     """Apply the op where the other operand is neither an array of ours nor a Python scalar."""
-    if by_numpy.is_subclass(type(other)):
-        return _beside_subclass(op, self, other, reflected=reflected)
-    if isinstance(other, (np.ndarray, np.generic)) and type(other).__module__ == "numpy":
-        left = self.node
-        try:
-            right = as_operand(other, left.device)
-            return wrap(binary(op, right, left) if reflected else binary(op, left, right))
-        except UnsupportedDtypeError:
-            pass
-    elif _leaves_to_other(self, other) or _repeats(op, self, other):
-        return NotImplemented
-    ufunc: Any = op.ufunc
-    return by_numpy.leave(ufunc, (other, self) if reflected else (self, other), {})
+    plain, pair = _OPERATORS[op.name], (other, self) if reflected else (self, other)
+    if by_numpy.is_subclass(type(other)):  # a matrix or a masked array says what that means
+        return by_numpy.call(op.name, plain, pair, reason=f"beside a {type(other).__name__}")
+    if not isinstance(other, (np.ndarray, np.generic)):
+        if _leaves_to_other(self, other) or _repeats(op, self, other):
+            return NotImplemented
+        if by_numpy.is_foreign(type(other)):
+            return by_numpy.with_foreign(_ufunc_of(op), pair, {}, plain)
+    left = self.node
+    try:
+        right = as_operand(other, left.device)
+        return wrap(binary(op, right, left) if reflected else binary(op, left, right))
+    except LeaveToNumPy as error:
+        reason = error.reason
+    return by_numpy.call(op.name, plain, pair, reason=reason)
 
 
-def _beside_subclass(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
-    """Apply an operator beside a matrix or a masked array: it says what that means."""
-    pair = (other, self) if reflected else (self, other)
-    return by_numpy.call(op.name, _OPERATORS[op.name], pair)
-
-
-def _by_numpy(op: Elementwise, *operands: Any) -> Any:
-    ufunc: Any = op.ufunc
-    return by_numpy.call(op.name, ufunc, operands)
+def _ufunc_of(op: Elementwise) -> Any:
+    return op.ufunc
 
 
 def _forward(op: Elementwise) -> Method:
@@ -75,11 +70,12 @@ def _forward(op: Elementwise) -> Method:
         elif type(other) in SCALARS:
             right = other
         else:
-            return _through_numpy(op, self, other, reflected=False)
+            return _with_numpys(op, self, other, reflected=False)
         try:
             return wrap(binary(op, left, right))
-        except UnsupportedDtypeError:
-            return _by_numpy(op, self, other)
+        except LeaveToNumPy as error:
+            reason = error.reason
+        return by_numpy.call(op.name, _OPERATORS[op.name], (self, other), reason=reason)
 
     return method
 
@@ -87,11 +83,12 @@ def _forward(op: Elementwise) -> Method:
 def _reflected(op: Elementwise) -> Method:
     def method(self: Handle, other: Any) -> Any:
         if type(other) not in SCALARS:
-            return _through_numpy(op, self, other, reflected=True)
+            return _with_numpys(op, self, other, reflected=True)
         try:
             return wrap(binary(op, other, self.node))
-        except UnsupportedDtypeError:
-            return _by_numpy(op, other, self)
+        except LeaveToNumPy as error:
+            reason = error.reason
+        return by_numpy.call(op.name, _OPERATORS[op.name], (other, self), reason=reason)
 
     return method
 
@@ -153,23 +150,9 @@ def _unary(op: Elementwise) -> Method:
     def method(self: Handle) -> Any:
         try:
             return wrap(unary(op, self._node if self._base is None else self.node))
-        except UnsupportedDtypeError:
-            return _by_numpy(op, self)
-
-    return method
-
-
-def _equality(op: Elementwise, otherwise: bool) -> Method:
-    """Make ``==`` or ``!=``: what cannot be compared differs."""
-    forward = _forward(op)
-
-    def method(self: Handle, other: Any) -> Any:
-        try:
-            return forward(self, other)
-        except _UFuncNoLoopError:
-            node = self.node
-            shape = record.broadcast(node.shape, np.shape(other))
-            return wrap(record.full(shape, otherwise, np.dtype(bool), node.device))
+        except LeaveToNumPy as error:
+            reason = error.reason
+        return by_numpy.call(op.name, _ufunc_of(op), (self,), reason=reason)
 
     return method
 
@@ -207,45 +190,60 @@ def _divmod_reflected(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.divmod(other, self)
 
 
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
-    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}
-_COMPARISONS = {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "eq": "equal", "ne": "not_equal",
-}
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+# What the table in the body of `TiledArray` calls ------------------------------------------------
 
-
+# Python's operators, which know what NumPy's arrays do beyond their ufuncs: a number and a text are
+# unequal, a list is repeated by a count.
 _OPERATORS: dict[str, Method] = {
-    name: getattr(operator, f"__{short}__") for short, name in (_BINARY | _COMPARISONS).items()
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
+    "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
+    "power": operator.pow, "bitwise_and": operator.and_, "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor, "left_shift": operator.lshift, "right_shift": operator.rshift,
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
 }
 
 
-def _methods() -> dict[str, Method]:
-    methods: dict[str, Method] = {
-        "__matmul__": _matmul, "__rmatmul__": _matmul_reflected,
-        "__imatmul__": _in_place(_matmul, np.matmul),
-        "__divmod__": _divmod, "__rdivmod__": _divmod_reflected,
-    }
-    for short, name in _BINARY.items():
-        op = BY_NAME[name]
-        forward = _power() if short == "pow" else _forward(op)
-        methods[f"__{short}__"] = forward
-        methods[f"__r{short}__"] = _reflected(op)
-        methods[f"__i{short}__"] = _in_place(forward, op.ufunc)
-    for short, name in _COMPARISONS.items():
-        methods[f"__{short}__"] = _forward(BY_NAME[name])
-    methods["__eq__"] = _equality(BY_NAME["equal"], False)
-    methods["__ne__"] = _equality(BY_NAME["not_equal"], True)
-    for short, name in _UNARY.items():
-        methods[f"__{short}__"] = _unary(BY_NAME[name])
-    for name, method in methods.items():
-        method.__name__ = name
-        method.__qualname__ = f"TiledArray.{name}"
-    return methods
+def _named(short: str, method: Method) -> Method:
+    method.__name__ = f"__{short}__"
+    method.__qualname__ = f"TiledArray.__{short}__"
+    return method
 
 
-METHODS = _methods()
+def _three(short: str, forward: Method, reflected: Method, ufunc: Any) -> tuple[Method, ...]:
+    in_place = _in_place(forward, ufunc)
+    return (
+        _named(short, forward), _named(f"r{short}", reflected), _named(f"i{short}", in_place)
+    )
+
+
+def arithmetic(short: str, name: str) -> tuple[Method, ...]:
+    """Make ``x + y``, ``y + x`` and ``x += y`` of the op of this name."""
+    op = BY_NAME[name]
+    return _three(short, _forward(op), _reflected(op), op.ufunc)
+
+
+def powers() -> tuple[Method, ...]:
+    """Make ``x ** y``, ``y ** x`` and ``x **= y``."""
+    op = BY_NAME["power"]
+    return _three("pow", _power(), _reflected(op), op.ufunc)
+
+
+def matrix_products() -> tuple[Method, ...]:
+    """Make ``x @ y``, ``y @ x`` and ``x @= y``."""
+    return _three("matmul", _matmul, _matmul_reflected, np.matmul)
+
+
+def divmod_pair() -> tuple[Method, ...]:
+    """Make ``divmod(x, y)`` and ``divmod(y, x)``."""
+    return _named("divmod", _divmod), _named("rdivmod", _divmod_reflected)
+
+
+def comparison(short: str, name: str) -> Method:
+    """Make ``x < y``; Python reflects it itself."""
+    return _named(short, _forward(BY_NAME[name]))
+
+
+def unary_operator(short: str, name: str) -> Method:
+    """Make ``-x``."""
+    return _named(short, _unary(BY_NAME[name]))

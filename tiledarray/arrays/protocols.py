@@ -10,7 +10,7 @@ import numpy as np
 from tiledarray.arrays import by_numpy, reducing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
 from tiledarray.arrays.operators import store_result
-from tiledarray.graph.dtypes import UnsupportedDtypeError
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
 from tiledarray.recording import record
@@ -19,6 +19,10 @@ from tiledarray.recording import record
 # (matmul), called with the inputs alone -> ours.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+
+# Options of a ufunc's call that are ours; order= and subok= change nothing here.
+_UNDERSTOOD = frozenset(("where", "dtype", "casting", "order", "subok"))
+
 
 def _others(values: Sequence[Any]) -> list[Any]:
     """Return the operands whose types have operations of their own, which come first."""
@@ -56,56 +60,32 @@ def array_ufunc(
                     return wrap(record.binary(op, node, right))
                 if right is self and type(left) in SCALARS:
                     return wrap(record.binary(op, left, node))
-            except UnsupportedDtypeError:
-                return by_numpy.call(ufunc.__name__, ufunc, inputs)
+            except LeaveToNumPy as error:
+                reason = error.reason
+                return by_numpy.call(ufunc.__name__, ufunc, inputs, reason=reason)
     others = _others(inputs if out is None else (*inputs, *out))
     if others:
         given = options if out is None else {**options, "out": out}
         result = _by_others(others, ufunc, method, inputs, given)
         if result is not NotImplemented:
             return result
-        return _by_numpy(self, ufunc, method, inputs, out, options)  # they know NumPy's arrays
-    if method == "__call__":
-        return _call(self, ufunc, inputs, out, options)
-    try:
-        return _METHODS.get(method, _by_numpy)(self, ufunc, method, inputs, out, options)
-    except UnsupportedDtypeError:
-        return _by_numpy(self, ufunc, method, inputs, out, options)
-
-
-def _by_numpy(
-    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
-) -> Any:
-    if out is not None:
-        options = {**options, "out": out}
+        reason = "beside an array of another library"  # which knows NumPy's arrays
+    else:
+        try:
+            return _METHODS[method](self, ufunc, inputs, out, options)
+        except LeaveToNumPy as error:
+            reason = error.reason
+    given = options if out is None else {**options, "out": out}
     function = ufunc if method == "__call__" else getattr(ufunc, method)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    return by_numpy.call(name, function, inputs, options)
+    return by_numpy.call(name, function, inputs, given, reason=reason)
 
 
 def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
-    options = dict(options)
-    where = options.pop("where", True)
-    dtype = options.pop("dtype", None)
-    casting = options.pop("casting", "same_kind")
-    options.pop("order", None)
-    options.pop("subok", None)
-    if options or casting != "same_kind":
-        options["casting"] = casting
-        if dtype is not None:
-            options["dtype"] = dtype
-        if where is not True:
-            options["where"] = where
-        return _by_numpy(self, ufunc, "__call__", inputs, out, options)
-    try:
-        nodes = _results(self, ufunc, inputs, dtype)
-    except UnsupportedDtypeError:
-        nodes = None
-    if nodes is None:
-        options = {"dtype": dtype} if dtype is not None else {}
-        if where is not True:
-            options["where"] = where
-        return _by_numpy(self, ufunc, "__call__", inputs, out, options)
+    where, dtype = options.get("where", True), options.get("dtype")
+    if options.get("casting", "same_kind") != "same_kind" or not options.keys() <= _UNDERSTOOD:
+        raise LeaveToNumPy("casting= or other options are given")
+    nodes = _results(self, ufunc, inputs, dtype)
     targets = out if out is not None else (None,) * len(nodes)
     results = tuple(
         _store(target, node, where, ufunc, inputs)
@@ -114,25 +94,25 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     return results[0] if ufunc.nout == 1 else results
 
 
-def _results(
-    self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any
-) -> tuple[Node, ...] | None:
-    """Return the results of a ufunc as nodes, ``None`` if NumPy has to do it."""
+def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[Node, ...]:
+    """Return the results of a ufunc as nodes."""
     special = UFUNCS.get(ufunc)
     if special is not None and dtype is None:
         results = special(*inputs)
         if results is NotImplemented:
-            return None
+            raise LeaveToNumPy("operands that the product does not take")
         return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))
     device = self.node.device
     operands = [as_operand(value, device) for value in inputs]
     if dtype is not None:
         if ufunc.nout != 1 or ufunc not in BY_UFUNC:
-            return None
+            raise LeaveToNumPy("dtype= is given")
         operands = _cast_operands(ufunc, operands, np.dtype(dtype))
     op = BY_UFUNC.get(ufunc)
     ops = OUTPUTS_BY_UFUNC.get(ufunc, ()) if op is None else (op,)
-    return tuple(record.elementwise(op, *operands) for op in ops) or None
+    if not ops:
+        raise LeaveToNumPy
+    return tuple(record.elementwise(op, *operands) for op in ops)
 
 
 def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -> list[Any]:
@@ -174,12 +154,10 @@ def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) ->
 # Other methods of ufuncs -----------------------------------------------------------------------
 
 
-def _reduce(
-    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
-) -> Any:
+def _reduce(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     function = reducing.BY_UFUNC.get(ufunc)
     if function is None or not isinstance(inputs[0], Handle):
-        return _by_numpy(self, ufunc, method, inputs, out, options)
+        raise LeaveToNumPy
     options = {name: value for name, value in options.items() if value is not np._NoValue}
     options.setdefault("axis", 0)
     target = None if out is None else out[0]
@@ -191,41 +169,30 @@ def _reduce(
 
 
 def _accumulate(
-    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
+    self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]
 ) -> Any:
     function = reducing.RUNNING.get(ufunc)
     if function is None or out is not None or not isinstance(inputs[0], Handle):
-        return _by_numpy(self, ufunc, method, inputs, out, options)
+        raise LeaveToNumPy("out= is given" if function is not None else "")
     return function(inputs[0], axis=options.get("axis", 0), dtype=options.get("dtype"))
 
 
-def _outer(
-    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
-) -> Any:
-    device = self.node.device
-    try:
-        left, right = (as_node(value, device) for value in inputs)
-    except UnsupportedDtypeError:
-        return _by_numpy(self, ufunc, method, inputs, out, options)
+def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
+    left, right = (as_node(value, self.node.device) for value in inputs)
     ndim = len(left.shape)
     places = tuple(range(ndim, ndim + len(right.shape)))
     spread = wrap(record.expand_dims(left, places))
     return _call(self, ufunc, (spread, wrap(right)), out, options)
 
 
-def _at(
-    self: Handle, ufunc: np.ufunc, method: str, inputs: Any, out: Any, options: dict[str, Any]
-) -> None:
-    target, *rest = by_numpy.to_host(tuple(inputs))
-    record.note_fallback(f"{ufunc.__name__}.at")
-    ufunc.at(target, *rest)
-    if isinstance(inputs[0], Handle):
-        inputs[0].store(target)
-    else:
-        inputs[0][...] = target
+def _left(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
+    raise LeaveToNumPy
 
 
-_METHODS = {"reduce": _reduce, "accumulate": _accumulate, "outer": _outer, "at": _at}
+_METHODS = {
+    "__call__": _call, "reduce": _reduce, "accumulate": _accumulate, "outer": _outer,
+    "at": _left, "reduceat": _left,
+}
 
 
 def array_function(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.arrays.by_numpy import or_numpy
 from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
@@ -357,3 +358,11 @@ BY_UFUNC: dict[np.ufunc, Callable[..., Any]] = {
     np.add: sum, np.multiply: prod, np.minimum: min, np.maximum: max,
     np.logical_and: all, np.logical_or: any,
 }
+
+
+def method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the method of a reduction; NumPy does it for dtypes that no kernel knows."""
+    made = or_numpy(name, getattr(np, name), function)
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"See `numpy.{name}`."
+    return made

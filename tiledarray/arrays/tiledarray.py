@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import math
 import sys
 from collections.abc import Iterator
@@ -11,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, index, operators, protocols, views
-from tiledarray.arrays.flags import Flags
-from tiledarray.arrays.flat import FlatIterator
+from tiledarray.arrays import (
+    by_numpy,
+    copying,
+    index,
+    looking,
+    operators,
+    protocols,
+    reducing,
+    shaping,
+    views,
+)
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -24,20 +31,22 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
-from tiledarray.arrays.methods import Methods
+from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
 from tiledarray.devices.device import resolve
-from tiledarray.graph.dtypes import UnsupportedDtypeError
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import at_once, record
 
-_READS = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
+
+# Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
+_READ_THE_INTERFACE = frozenset(("PIL",))
 
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
 
 
-class TiledArray(Methods, Handle):
+class TiledArray(Handle):
     """An array whose value is recorded, and computed when it is looked at.
 
     It has the attributes, methods, operators and views of `numpy.ndarray`, and takes part in
@@ -275,8 +284,8 @@ class TiledArray(Methods, Handle):
             return  # the second half of `a[key] += b`: written already
         try:
             new = fitting(value, step.shape, kind.dtype, kind.device)
-        except UnsupportedDtypeError:
-            self._put_by_numpy(key, value)
+        except LeaveToNumPy as error:
+            self._put_by_numpy(key, value, error.reason)
             return
         view_of(self, step).assign(new)
 
@@ -289,8 +298,9 @@ class TiledArray(Methods, Handle):
             found = index.places(
                 key, node.shape, lambda array: as_node(array, node.device), _nonzero
             )
-        except (NotImplementedError, UnsupportedDtypeError):
-            return by_numpy.call("getitem", np.ndarray.__getitem__, (self, key))
+        except LeaveToNumPy as error:
+            reason = error.reason
+            return by_numpy.call("getitem", np.ndarray.__getitem__, (self, key), reason=reason)
         return wrap(index.take(record.view(node, *found.before), found))
 
     def _put(self, key: tuple[Any, ...], value: Any) -> None:
@@ -302,8 +312,8 @@ class TiledArray(Methods, Handle):
                 key, node.shape, lambda array: as_node(array, node.device), _nonzero
             )
             new = fitting(value, found.shape, node.dtype, node.device)
-        except (NotImplementedError, UnsupportedDtypeError):
-            self._put_by_numpy(key, value)
+        except LeaveToNumPy as error:
+            self._put_by_numpy(key, value, error.reason)
             return
         part = view_of(self, found.before)
         part.assign(index.put(part.node, found, new))
@@ -326,11 +336,111 @@ class TiledArray(Methods, Handle):
         self.assign(record.elementwise(where_op, condition, new, node))
         return True
 
-    def _put_by_numpy(self, key: tuple[Any, ...], value: Any) -> None:
-        record.note_fallback("setitem")
-        array = host_array(self).copy()
-        array[by_numpy.to_host(key)] = by_numpy.to_host(value)
-        self.assign(from_host(array, self.device).node)
+    def _put_by_numpy(self, key: tuple[Any, ...], value: Any, reason: str) -> None:
+        by_numpy.call("setitem", np.ndarray.__setitem__, (self, key, value), reason=reason)
+
+    # Methods: their functions say what they do ------------------------------------------------
+
+    reshape = shaping.reshape
+    ravel = shaping.ravel
+    flatten = shaping.flatten
+    transpose = shaping.transpose
+    swapaxes = shaping.swapaxes
+    squeeze = shaping.squeeze
+    diagonal = shaping.diagonal
+    trace = shaping.trace
+    view = shaping.view
+
+    copy = __copy__ = copying.copy
+    __deepcopy__ = copying.deep_copy
+    astype = copying.astype
+    fill = copying.fill
+    sort = copying.sort
+    argsort = copying.argsort
+    partition = copying.partition
+    conj = conjugate = copying.conj
+    clip = copying.clip
+    dot = copying.dot
+    resize = copying.resize
+    put = copying.put
+    setflags = copying.setflags
+    byteswap = copying.byteswap
+    getfield = copying.getfield
+    setfield = copying.setfield
+    to = copying.to
+    to_device = copying.to_device
+    take = copying.as_function("take")
+    repeat = copying.as_function("repeat")
+    nonzero = copying.as_function("nonzero")
+    round = copying.as_function("round")
+    searchsorted = copying.as_function("searchsorted")
+    compress = copying.as_function("compress")
+    choose = copying.as_function("choose")
+    argpartition = copying.as_function("argpartition")
+
+    sum = reducing.method("sum", reducing.sum)
+    prod = reducing.method("prod", reducing.prod)
+    min = reducing.method("min", reducing.min)
+    max = reducing.method("max", reducing.max)
+    all = reducing.method("all", reducing.all)
+    any = reducing.method("any", reducing.any)
+    mean = reducing.method("mean", reducing.mean)
+    var = reducing.method("var", reducing.var)
+    std = reducing.method("std", reducing.std)
+    argmin = reducing.method("argmin", reducing.argmin)
+    argmax = reducing.method("argmax", reducing.argmax)
+    cumsum = reducing.method("cumsum", reducing.cumsum)
+    cumprod = reducing.method("cumprod", reducing.cumprod)
+
+    numpy = looking.numpy
+    cupy = looking.cupy
+    item = looking.item
+    tolist = looking.tolist
+    tobytes = looking.tobytes
+    tofile = looking.tofile
+    dump = looking.dump
+    dumps = looking.dumps
+    __float__ = looking.to_float
+    __int__ = looking.to_int
+    __trunc__ = looking.to_truncated
+    __complex__ = looking.to_complex
+    __index__ = looking.to_index
+    __bool__ = looking.to_bool
+    __round__ = looking.to_rounded
+    __repr__ = looking.to_repr
+    __str__ = looking.to_str
+    __format__ = looking.to_format
+    __reduce__ = looking.to_pickle
+    __dlpack__ = looking.to_dlpack
+    __dlpack_device__ = looking.dlpack_device
+
+    # Operators ---------------------------------------------------------------------------------
+
+    __add__, __radd__, __iadd__ = operators.arithmetic("add", "add")
+    __sub__, __rsub__, __isub__ = operators.arithmetic("sub", "subtract")
+    __mul__, __rmul__, __imul__ = operators.arithmetic("mul", "multiply")
+    __truediv__, __rtruediv__, __itruediv__ = operators.arithmetic("truediv", "divide")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = operators.arithmetic("floordiv", "floor_divide")
+    __mod__, __rmod__, __imod__ = operators.arithmetic("mod", "remainder")
+    __pow__, __rpow__, __ipow__ = operators.powers()
+    __and__, __rand__, __iand__ = operators.arithmetic("and", "bitwise_and")
+    __or__, __ror__, __ior__ = operators.arithmetic("or", "bitwise_or")
+    __xor__, __rxor__, __ixor__ = operators.arithmetic("xor", "bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = operators.arithmetic("lshift", "left_shift")
+    __rshift__, __rrshift__, __irshift__ = operators.arithmetic("rshift", "right_shift")
+    __divmod__, __rdivmod__ = operators.divmod_pair()
+    __matmul__, __rmatmul__, __imatmul__ = operators.matrix_products()
+    __lt__ = operators.comparison("lt", "less")
+    __le__ = operators.comparison("le", "less_equal")
+    __gt__ = operators.comparison("gt", "greater")
+    __ge__ = operators.comparison("ge", "greater_equal")
+    __eq__ = operators.comparison("eq", "equal")
+    __ne__ = operators.comparison("ne", "not_equal")
+    __hash__ = looking.to_hash  # of one element; others have none
+    __neg__ = operators.unary_operator("neg", "negative")
+    __pos__ = operators.unary_operator("pos", "positive")
+    __abs__ = operators.unary_operator("abs", "absolute")
+    __invert__ = operators.unary_operator("invert", "invert")
 
     # NumPy's protocols -------------------------------------------------------------------------
 
@@ -339,15 +449,20 @@ class TiledArray(Methods, Handle):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Memory of a copy, for libraries that read this attribute (PIL); not for NumPy itself.
+        """Memory of a copy, for the libraries that read this attribute instead of asking NumPy.
 
         NumPy asks `__array__`, which knows ``copy`` and every dtype, only if this is missing: so
-        it is, except to an instruction that reads the attribute by name.
+        it is, except to PIL.
+
+        Raises
+        ------
+        AttributeError
+            For others than PIL, and for a dtype that the protocol cannot name.
         """
-        caller = sys._getframe(1)
-        host = self.numpy() if caller.f_code.co_code[caller.f_lasti] in _READS else None
-        if host is None or host.dtype.num >= _FIRST_USER_DTYPE:
-            raise AttributeError("TiledArray has no attribute '__array_interface__' here")
+        package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
+        if package not in _READ_THE_INTERFACE or self.dtype.num >= _FIRST_USER_DTYPE:
+            raise AttributeError("TiledArray has no attribute '__array_interface__'")
+        host = self.numpy()
         # The array itself in place of its address keeps the memory alive; the strides are told
         # since PIL then reads the bytes by `tobytes`.
         return {**host.__array_interface__, "data": host, "strides": host.strides}
@@ -367,12 +482,6 @@ class TiledArray(Methods, Handle):
                 "TiledArray are immutable, NumPy's are not"
             )
         return np.array(host_array(self), dtype=dtype, copy=True, order="C")
-
-
-def _hash(self: TiledArray) -> int:
-    if self.shape:
-        raise TypeError(f"unhashable type: {type(self).__name__!r}")
-    return hash(host_array(self)[()])
 
 
 def _nonzero(mask: Any) -> tuple[Any, ...]:
@@ -397,7 +506,4 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
     return wrap(record.leaf(device.wrap(np.asarray(array), copy=True)))
 
 
-for _name, _method in operators.METHODS.items():
-    setattr(TiledArray, _name, _method)
-TiledArray.__hash__ = _hash  # type: ignore[method-assign, assignment]
 use_class(TiledArray)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.ops import elementwise
 from tiledarray.ops.op import Elementwise
 
@@ -27,7 +28,7 @@ _BEYOND = {
 _REMEMBERED = 1 << 14
 
 
-class UnsupportedDtypeError(TypeError):
+class UnsupportedDtypeError(LeaveToNumPy, TypeError):
     """No kernel computes with this dtype; NumPy itself may."""
 
 

@@ -32,7 +32,7 @@ from tiledarray.insight.facts import (
 from tiledarray.insight.measure import copy_bandwidth, measure
 from tiledarray.ops.op import Leaf
 from tiledarray.recording.record import fallbacks
-from tiledarray.recording.stretch import live_pending, user_frame
+from tiledarray.recording.stretch import live_pending, reasons, user_frame
 
 WIDTH = 100
 LISTED = 12
@@ -201,8 +201,9 @@ def _measured(executable: Executable, traced: Trace | None) -> tuple[list[str], 
 def _fallback_notes() -> list[str]:
     if not fallbacks:
         return []
-    found = [f"{name} ({place_text(site) or '?'}{f', {count} times' if count > 1 else ''})"
-             for (name, site), count in fallbacks.most_common(LISTED)]
+    found = [f"{key[0]} ({place_text(key[1]) or '?'}{f', {count} times' if count > 1 else ''}"
+             f"{f': {reasons[key]}' if key in reasons else ''})"
+             for key, count in fallbacks.most_common(LISTED)]
     return _wrapped(f"done by NumPy itself so far in this process: {', '.join(found)}", "  ")
 
 

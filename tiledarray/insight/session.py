@@ -14,6 +14,7 @@ from tiledarray.execution import executable
 from tiledarray.insight.facts import Reporter, bytes_text, counted, place_text, time_text
 from tiledarray.insight.measure import Profile, StepTime, host_threads
 from tiledarray.recording.record import fallbacks
+from tiledarray.recording.stretch import reasons
 
 LISTED = 20
 OPS_SHOWN = 60
@@ -92,11 +93,12 @@ class Session:
         if not self.fallbacks:
             return ["  done by NumPy itself: nothing"]
         lines = ["  done by NumPy itself:"]
-        places: Counter[tuple[str, str]] = Counter()
+        places: Counter[tuple[str, str, str]] = Counter()
         for (name, site), count in self.fallbacks.items():
-            places[place_text(site), name] += count
-        for (place, name), count in places.most_common(LISTED):
-            lines.append(f"    {place or '?':<24} {name}{f'  {count:,} times' * (count > 1)}")
+            places[place_text(site), name, reasons.get((name, site), "")] += count
+        for (place, name, reason), count in places.most_common(LISTED):
+            times = f"  {count:,} times" * (count > 1)
+            lines.append(f"    {place or '?':<24} {name}{times}{f'  ({reason})' * bool(reason)}")
         if len(places) > LISTED:
             lines.append(f"    ... and {len(places) - LISTED} more")
         return lines

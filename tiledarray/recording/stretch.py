@@ -152,6 +152,7 @@ class _Outside(dict[str, bool]):
 local = _Local()
 outside = _Outside()
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
+reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 
 
 @contextmanager
@@ -217,9 +218,12 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
         raise failures[0]
 
 
-def note_fallback(name: str, site: Site | None = None) -> None:
-    """Count that NumPy itself did the work of ``name``."""
-    fallbacks[name, site if site is not None else user_site()] += 1
+def note_fallback(name: str, reason: str = "") -> None:
+    """Count that NumPy itself did the work of ``name``, and keep why."""
+    key = name, user_site()
+    fallbacks[key] += 1
+    if reason:
+        reasons[key] = reason
 
 
 def user_frame(depth: int = 2) -> FrameType | None:

@@ -1,0 +1,173 @@
+"""Methods of `TiledArray` that copy, convert or change the elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import by_numpy, reducing
+from tiledarray.arrays.handle import Handle, host_array, wrap
+from tiledarray.arrays.shaping import lengths_of, place_of
+from tiledarray.devices.device import resolve
+from tiledarray.graph.dtypes import is_numeric
+from tiledarray.ops import indexing as library
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.recording import record
+
+
+def as_function(name: str) -> Callable[..., Any]:
+    """Make the method that does what NumPy's function of the same name does."""
+    function = getattr(np, name)
+
+    def method(self: Handle, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"See `numpy.{name}`."
+    return method
+
+
+def copy(self: Any, order: str = "C") -> Any:
+    """Return an array of its own with the same value."""
+    return wrap(self.node)
+
+def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
+    """Return an array of its own: the elements are no objects."""
+    return wrap(self.node)
+
+
+def astype(
+    self: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+    copy: bool = True, device: Any = None,
+) -> Any:
+    """Return the array with another dtype; itself if ``copy=False`` and nothing changes."""
+    wanted = np.dtype(dtype)
+    node = self.node
+    if device is not None:
+        return self.to(device).astype(wanted, casting=casting)
+    if not np.can_cast(node.dtype, wanted, casting):
+        raise TypeError(
+            f"Cannot cast array data from {node.dtype!r} to {wanted!r} according to the rule "
+            f"'{casting}'"
+        )
+    if node.dtype == wanted:
+        return wrap(node) if copy else self
+    if not (is_numeric(node.dtype) and is_numeric(wanted)):
+        return by_numpy.call("astype", np.ndarray.astype, (self, wanted))
+    if node.dtype.kind == "c" and wanted.kind not in "cb":
+        reducing.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+        )
+    return wrap(record.cast(node, wanted))
+
+
+def fill(self: Any, value: Any) -> None:
+    """Write one value everywhere."""
+    self[...] = value
+
+
+def sort(
+    self: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> None:
+    """Sort along an axis, in place."""
+    place = place_of(axis, self.ndim)
+    kind = "stable" if stable else kind
+    node = self.node
+    self.assign(
+        record.library(library.sort, (node,), (place, kind), node.shape, node.dtype)
+    )
+
+
+def argsort(
+    self: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    """Return the places that sort along an axis."""
+    node = self.node if axis is not None else self.ravel().node
+    place = place_of(-1 if axis is None else axis, len(node.shape))
+    kind = "stable" if stable else kind
+    attrs = (place, kind)
+    return wrap(record.library(library.argsort, (node,), attrs, node.shape, np.intp))
+
+
+def partition(
+    self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+) -> None:
+    """Put the element that would be in place ``kth`` there, smaller ones before; in place."""
+    self.store(np.partition(self, kth, axis, kind, order))
+
+
+def conj(self: Any) -> Any:
+    """Return the complex conjugate."""
+    if self.dtype.kind != "c":
+        return self
+    return wrap(record.unary(BY_NAME["conjugate"], self.node))
+
+def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
+    """Return the values limited to an interval."""
+    if min is None and max is None:
+        return np.positive(self, out=out, **options)
+    if max is None:
+        return np.maximum(self, min, out=out, **options)
+    if min is None:
+        return np.minimum(self, max, out=out, **options)
+    return np.clip(self, min, max, out=out, **options)
+
+
+def dot(self: Any, other: Any, out: Any = None) -> Any:
+    """See `numpy.dot`."""
+    return np.dot(self, other) if out is None else np.dot(self, other, out=out)
+
+
+def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
+    """Change shape and size in place; new elements are zero."""
+    wanted = lengths_of(shape)
+    if self._base is not None:
+        raise ValueError("cannot resize this array: it does not own its data")
+    array = np.resize(host_array(self).ravel(), wanted)
+    array.ravel()[self.size:] = 0
+    self._node = record.leaf(self.device.wrap(array, copy=True))
+
+
+def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
+    """Write at places of the flattened array."""
+    by_numpy.call("put", np.ndarray.put, (self, indices, values, mode))
+
+
+def setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
+    """Make the array read-only, or writable again."""
+    if (align is not None and not align) or uic:
+        raise ValueError("cannot set aligned or WRITEBACKIFCOPY flag: NumPy's memory alone has "
+                         "them")
+    if write is not None:
+        self.set_writable(bool(write))
+
+
+def byteswap(self: Any, inplace: bool = False) -> Any:
+    """Return the array with the bytes of each element in reverse order."""
+    return by_numpy.call("byteswap", np.ndarray.byteswap, (self, inplace))
+
+
+def getfield(self: Any, dtype: Any, offset: int = 0) -> Any:
+    """Return a copy of a part of each element."""
+    return by_numpy.call("getfield", np.ndarray.getfield, (self, dtype, offset))
+
+
+def setfield(self: Any, val: Any, dtype: Any, offset: int = 0) -> None:
+    """Write a part of each element."""
+    by_numpy.call("setfield", np.ndarray.setfield, (self, val, dtype, offset))
+
+
+def to(self: Any, device: Any) -> Any:
+    """Return the array on a device, such as ``"cuda"`` or ``"cpu"``; itself if it is there."""
+    target = resolve(device)
+    if target is self.device:
+        return self
+    return wrap(record.leaf(target.wrap(host_array(self), copy=True)))
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """Return the array on a device (array API)."""
+    return self.to(device)

@@ -1,0 +1,179 @@
+"""Methods of `TiledArray` that compute the value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays.handle import host_array, wrap
+from tiledarray.devices.device import resolve
+from tiledarray.ops import movement
+from tiledarray.recording import record
+
+
+def numpy(self: Any) -> np.ndarray[Any, Any]:
+    """Return the value as a new, writable NumPy array."""
+    array: np.ndarray[Any, Any] = self.__array__()
+    return array
+
+
+def cupy(self: Any) -> Any:
+    """Return the value as a new CuPy array."""
+    import cupy
+
+    found = self.evaluated()
+    return cupy.array(found if self._base is not None else found.array)
+
+
+def item(self: Any, *place: Any) -> Any:
+    """Return one element as a Python scalar."""
+    if place:
+        chosen = place[0] if len(place) == 1 else place
+        if isinstance(chosen, tuple):
+            return self[chosen].item()
+        return self.reshape(-1)[chosen].item()
+    node = self.node
+    if node.op is movement.full and node.buffer is None and node.shape == ():
+        return np.asarray(node.inputs[0]).astype(node.dtype).item()
+    if self.size != 1:
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+    return host_array(self).item()
+
+
+def tolist(self: Any) -> Any:
+    """Return the elements as nested lists of Python scalars."""
+    return host_array(self).tolist()
+
+
+def tobytes(self: Any, order: Any = "C") -> bytes:
+    """Return the bytes of the elements."""
+    return host_array(self).tobytes(order)
+
+
+def tofile(self: Any, file: Any, sep: str = "", format: str = "%s") -> None:
+    """Write the elements to a file."""
+    host_array(self).tofile(file, sep, format)
+
+
+def dump(self: Any, file: Any) -> None:
+    """Pickle the array into a file."""
+    self.numpy().dump(file)
+
+
+def dumps(self: Any) -> bytes:
+    """Return the pickled array."""
+    return self.numpy().dumps()
+
+
+def _scalar(self: Any) -> Any:
+    if self.shape:
+        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
+    return self.item()
+
+
+def to_float(self: Any) -> float:
+    """The one element, for ``float``."""
+    return float(_scalar(self))
+
+
+def to_int(self: Any) -> int:
+    """The one element, for ``int``."""
+    return int(_scalar(self))
+
+
+def to_truncated(self: Any) -> int:
+    """The one element, for `math.trunc`."""
+    return math.trunc(_scalar(self))
+
+
+def to_complex(self: Any) -> complex:
+    """The one element, for ``complex``."""
+    return complex(_scalar(self))
+
+
+def to_index(self: Any) -> int:
+    """The one integer, for ``range`` and the indices of lists."""
+    if self.shape or self.dtype.kind not in "iu":
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    return int(self.item())
+
+
+def to_bool(self: Any) -> bool:
+    """The truth of the one element, for ``if``."""
+    size = self.size
+    if size == 1:
+        return bool(self.item())
+    if size == 0:
+        raise ValueError(
+            "The truth value of an empty array is ambiguous. Use `array.size > 0` to check "
+            "that an array is not empty."
+        )
+    raise ValueError(
+        "The truth value of an array with more than one element is ambiguous. Use a.any() or "
+        "a.all()"
+    )
+
+
+def to_rounded(self: Any, digits: int | None = None) -> Any:
+    """What ``round`` gives: of an array without axes a Python int."""
+    if digits is None and not self.shape:
+        return round(self.item())
+    return np.round(self, digits or 0)
+
+
+def to_repr(self: Any) -> str:
+    """The text of the value, for ``repr``."""
+    return repr(host_array(self)[()])  # without axes: of the scalar that NumPy would return
+
+
+def to_str(self: Any) -> str:
+    """The text of the value, for ``str``."""
+    array = host_array(self)
+    return str(array) if self.shape else str(array[()])
+
+
+def to_hash(self: Any) -> int:
+    """The hash of the one element, so that a dict finds it."""
+    if self.shape:
+        raise TypeError(f"unhashable type: {type(self).__name__!r}")
+    return hash(host_array(self)[()])
+
+
+def to_format(self: Any, specification: str) -> str:
+    """The text of the one element, for ``format``."""
+    if not self.shape:
+        return format(host_array(self)[()], specification)
+    if specification:
+        raise TypeError("unsupported format string passed to TiledArray.__format__")
+    return str(self)
+
+
+def to_pickle(self: Any) -> Any:
+    """What `pickle` keeps: the value."""
+    return _restore, (self.numpy(),)
+
+
+def to_dlpack(
+    self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:
+    """The value for another library, by DLPack: a copy, unless ``copy=False``."""
+    found = self.evaluated()
+    array = found if self._base is not None else found.array
+    if copy is not False:
+        array = array.copy()  # the consumer may write; our buffers are immutable
+    return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+
+
+def dlpack_device(self: Any) -> tuple[int, int]:
+    """Where the value is, for DLPack."""
+    found = self.evaluated()
+    array = found if self._base is not None else found.array
+    kind, number = array.__dlpack_device__()
+    return int(kind), int(number)
+
+
+def _restore(array: np.ndarray[Any, Any]) -> Any:
+    return wrap(record.leaf(resolve().wrap(array, copy=True)))

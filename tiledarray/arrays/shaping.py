@@ -1,0 +1,159 @@
+"""Methods of `TiledArray` that give views, or copies where NumPy's would be copies."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import reducing, views
+from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.recording import record
+
+
+def place_of(axis: Any, ndim: int, name: str | None = None) -> int:
+    """Return an axis, counted from the front."""
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise np.exceptions.AxisError(number, ndim, name)
+    return number % ndim
+
+
+def lengths_of(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return ints given one by one or as a sequence."""
+    if len(arguments) == 1:
+        (given,) = arguments
+        if isinstance(given, (tuple, list)) or (type(given) is not int and np.ndim(given) > 0):
+            arguments = tuple(given)
+    return tuple(operator.index(length) for length in arguments)
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether NumPy's array would be contiguous in row-major order."""
+    expected = views.dense_strides(array.shape, array.itemsize)
+    return 0 in array.shape or all(
+        size == 1 or stride == dense
+        for size, stride, dense in zip(array.shape, array.view_strides, expected, strict=True)
+    )
+
+
+def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    """Return the elements in another shape: a view where NumPy would give one."""
+    lengths = lengths_of(shape)
+    wanted = views.new_shape(self.shape, lengths)
+    if order == "A":
+        order = "F" if self.flags.fnc else "C"
+    if order == "F":
+        return self.T.reshape(wanted[::-1], copy=copy).T
+    if order != "C":
+        raise ValueError(f"order must be one of 'C', 'F', 'A' (got {order!r})")
+    fits = self._base is None or views.reshaped_strides(
+        self.shape, self.view_strides, self.itemsize, wanted
+    ) is not None
+    if not fits and copy is False:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    if not fits or copy:
+        return wrap(record.reshape(self.node, wanted))
+    return view_of(self, views.Reshaped(wanted))
+
+
+def ravel(self: Any, order: str = "C") -> Any:
+    """Return the elements along one axis: a view where NumPy would give one."""
+    if order == "K":
+        strides = self.view_strides
+        places = sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
+        return self.transpose(places).ravel()
+    if order == "A":
+        order = "F" if self.flags.fnc else "C"
+    if order == "F":
+        return self.T.ravel()
+    return self.reshape(-1, copy=not _is_dense(self), order=order)
+
+
+def flatten(self: Any, order: str = "C") -> Any:
+    """Return a copy of the elements along one axis."""
+    return self.ravel(order).copy()
+
+
+def transpose(self: Any, *axes: Any) -> Any:
+    """Return a view with the axes in another order, by default reversed."""
+    ndim = self.ndim
+    if not axes or (len(axes) == 1 and axes[0] is None):
+        places: tuple[int, ...] = tuple(reversed(range(ndim)))
+    else:
+        given = lengths_of(axes)
+        if len(given) != ndim:
+            raise ValueError("axes don't match array")
+        places = tuple(place_of(axis, ndim) for axis in given)
+        if len(set(places)) != ndim:
+            raise ValueError("repeated axis in transpose")
+    return view_of(self, views.permutation(self.shape, places))
+
+
+def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
+    """Return a view with two axes exchanged."""
+    places = list(range(self.ndim))
+    first, second = place_of(axis1, self.ndim, "axis1"), place_of(axis2, self.ndim, "axis2")
+    places[first], places[second] = second, first
+    return view_of(self, views.permutation(self.shape, places))
+
+
+def squeeze(self: Any, axis: Any = None) -> Any:
+    """Return a view without axes of length one."""
+    shape = self.shape
+    if axis is None:
+        dropped = {place for place, size in enumerate(shape) if size == 1}
+    else:
+        dropped = set(reducing.axes_of(axis, len(shape)))
+        if any(shape[place] != 1 for place in dropped):
+            raise ValueError(
+                "cannot select an axis to squeeze out which has size not equal to one"
+            )
+    key = tuple(0 if place in dropped else slice(None) for place in range(len(shape)))
+    return self[(..., *key)]
+
+
+def diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return a read-only view of a diagonal."""
+    if self.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    first, second = place_of(axis1, self.ndim, "axis1"), place_of(axis2, self.ndim, "axis2")
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    step = views.diagonal(self.shape, offset, first, second)
+    return view_of(view_of(self, step), views.Frozen())
+
+
+def trace(
+    self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
+    out: Any = None,
+) -> Any:
+    """Return the sum along a diagonal."""
+    return self.diagonal(offset, axis1, axis2).sum(axis=-1, dtype=dtype, out=out)
+
+
+def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+    """Return a view of the same elements or bytes; of a NumPy subclass, a copy."""
+    if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
+        dtype, type = None, dtype
+    if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):
+        array = self.numpy()
+        return array.view(type=type) if dtype is None else array.view(dtype, type)
+    if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
+        return view_of(self, views.identity(self.shape))
+    wanted = np.dtype(dtype)
+    shape = np.empty((0, *self.shape), self.dtype).view(wanted).shape[1:]
+    if wanted.itemsize != self.itemsize and not self.shape:
+        raise ValueError("Changing the dtype of a 0d array is only supported if the itemsize "
+                         "is unchanged")
+    if wanted.itemsize != self.itemsize:
+        last = self.shape[-1] * self.itemsize
+        if last % wanted.itemsize:
+            raise ValueError(
+                "When changing to a larger dtype, its size must be a divisor of the total "
+                "size in bytes of the last axis of the array."
+            )
+        shape = (*self.shape[:-1], last // wanted.itemsize)
+    return view_of(self, views.Reinterpreted(shape, wanted))
