@@ -19,12 +19,6 @@ from tiledarray.ops.op import Elementwise
 Shape = tuple[int, ...]
 Key = Any
 
-# Order comparisons with a Python int that the array's dtype cannot hold, and the answer where the
-# int is too large; NumPy compares the values, not the casts.
-_BEYOND = {
-    "less": True, "less_equal": True, "greater": False, "greater_equal": False,
-    "equal": False, "not_equal": True,
-}
 _REMEMBERED = 1 << 14
 
 
@@ -76,7 +70,7 @@ def signature(op: Elementwise, *keys: Key) -> Signature:
         if not all(is_numeric(part) for part in (*loop, dtype)):
             raise UnsupportedDtypeError(f"{op.name}: no kernel for {loop} -> {dtype}")
         converters = tuple(
-            _converter(part, exponent=op.name == "power" and place == 1)
+            _converter(part, exponent=op.exponent and place == 1)
             if isinstance(key, type) else None
             for place, (part, key) in enumerate(zip(loop, keys, strict=True))
         )
@@ -125,15 +119,12 @@ def compares_beyond(
 
     ``None`` if this is no such comparison.
     """
-    if op.name not in _BEYOND or type(value) is not int or dtype.kind not in "iu":
+    if op.beyond is None or type(value) is not int or dtype.kind not in "iu":
         return None
     limits = np.iinfo(dtype)
     if limits.min <= value <= limits.max:
         return None
-    answer = _BEYOND[op.name]
-    if op.name in ("equal", "not_equal"):
-        return answer
-    return answer ^ (value < limits.min) ^ reflected
+    return op.beyond ^ (value < limits.min) ^ reflected if op.ordered else op.beyond
 
 
 _broadcasts: dict[tuple[Shape, ...], Shape] = {}

@@ -6,12 +6,12 @@ import numpy as np
 
 from tiledarray.ops.ufunc import ufunc
 
-equal = ufunc(np.equal, "m_equal(x, y)")
-not_equal = ufunc(np.not_equal, "m_not(m_equal(x, y))")
-less = ufunc(np.less, "m_less(x, y)")
-less_equal = ufunc(np.less_equal, "m_less_equal(x, y)")
-greater = ufunc(np.greater, "m_less(y, x)")
-greater_equal = ufunc(np.greater_equal, "m_less_equal(y, x)")
+equal = ufunc(np.equal, "m_equal(x, y)", beyond=False, ordered=False)
+not_equal = ufunc(np.not_equal, "m_not(m_equal(x, y))", beyond=True, ordered=False)
+less = ufunc(np.less, "m_less(x, y)", beyond=True)
+less_equal = ufunc(np.less_equal, "m_less_equal(x, y)", beyond=True)
+greater = ufunc(np.greater, "m_less(y, x)", beyond=False)
+greater_equal = ufunc(np.greater_equal, "m_less_equal(y, x)", beyond=False)
 
 maximum = ufunc(np.maximum, {"b": "m_or(x, y)", "*": "m_maximum(x, y)"}, cost=2)
 minimum = ufunc(np.minimum, {"b": "m_and(x, y)", "*": "m_minimum(x, y)"}, cost=2)

@@ -15,6 +15,10 @@ import numpy as np
 
 Expression = str | dict[str, str]
 
+# What NumPy takes for an element of float64 (other dtypes are taken to be like it) and of float32;
+# here and in the ops NumPy 2.4 on an EPYC of the fourth generation, data in the cache.
+NANOSECONDS = (0.25, 0.125)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Op:
@@ -55,16 +59,37 @@ class Elementwise(Op):
     quick : str
         Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
         (``kernels/device_math.h``), ``""`` if none.
+    nanoseconds : (float, float)
+        NumPy's time for an element of float64 and of float32, where it is far from the usual.
+    exponent : bool
+        Whether the second operand, if it is an integer, may not be negative.
+    beyond : bool or None
+        Of an order comparison: its answer where the second operand is an int that is larger than
+        the first one's dtype can hold, for NumPy compares the values, not the casts.
+    ordered : bool
+        Whether that answer turns where the int is too small, or stands on the left.
     """
 
     expression: Expression = ""
     cost: int = 1
     ufunc: np.ufunc | None = None
     quick: str = ""
+    nanoseconds: tuple[float, float] = NANOSECONDS
+    exponent: bool = False
+    beyond: bool | None = None
+    ordered: bool = True
 
     def has_quick(self, loops: Iterable[np.dtype[Any]]) -> bool:
         """Whether there is such a text for operands of these loop dtypes."""
         return bool(self.quick) and all(loop == np.float32 for loop in loops)
+
+
+def _same(elements: np.dtype[Any]) -> np.dtype[Any]:
+    return elements
+
+
+def _accumulator(elements: np.dtype[Any], accumulator: np.dtype[Any]) -> np.dtype[Any]:
+    return accumulator
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,10 +104,28 @@ class Reduction(Op):
         Name of the C++ accumulator template in ``kernels/tile.h``.
     combine : str
         Elementwise op by which a handful of elements may be reduced directly, ``""`` if none.
+    accumulates : callable
+        Gives the dtype in which elements of a dtype are accumulated, where none is asked for.
+    gives : callable
+        Gives the dtype of the result from that of the elements and that of the accumulator.
+    widens : bool
+        Whether float16 is accumulated in float32.
     """
 
     accumulator: str = ""
     combine: str = ""
+    accumulates: Callable[[np.dtype[Any]], np.dtype[Any]] = _same
+    gives: Callable[[np.dtype[Any], np.dtype[Any]], np.dtype[Any]] = _accumulator
+    widens: bool = False
+
+    def accumulator_of(self, elements: np.dtype[Any], asked: np.dtype[Any] | None) -> np.dtype[Any]:
+        """Return in what to accumulate elements of a dtype; ``asked`` is that of the result."""
+        found = self.accumulates(elements) if asked is None else asked
+        return np.dtype(np.float32) if self.widens and found.char == "e" else found
+
+    def result_of(self, elements: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of the result, where none is asked for."""
+        return self.gives(elements, self.accumulates(elements))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tiledarray.ops.op import Reduction
 
 
@@ -32,19 +34,49 @@ def _arg(name: str) -> Callable[..., Any]:
     return reference
 
 
+def _widest_integer(elements: np.dtype[Any]) -> np.dtype[Any]:
+    if elements.kind in "bi":
+        return elements if elements.itemsize > np.dtype(int).itemsize else np.dtype(int)
+    return np.dtype(np.uint) if elements.kind == "u" else elements
+
+
+def _truth(elements: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(bool)
+
+
+def _inexact(elements: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(float) if elements.kind in "biu" else elements
+
+
+def _places(elements: np.dtype[Any], accumulator: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.intp)
+
+
+def _real(elements: np.dtype[Any], accumulator: np.dtype[Any]) -> np.dtype[Any]:
+    return elements.type(0).real.dtype if elements.kind == "c" else accumulator
+
+
 # The accumulate dtype is the one the ufunc or NumPy's mean/var would use (float32 for a float16
 # mean); the node's dtype is that of the result.
-sum = Reduction("sum", _through("sum"), "Sum", combine="add")
-prod = Reduction("prod", _through("prod"), "Prod", combine="multiply")
+sum = Reduction(
+    "sum", _through("sum"), "Sum", combine="add", accumulates=_widest_integer, widens=True
+)
+prod = Reduction(
+    "prod", _through("prod"), "Prod", combine="multiply", accumulates=_widest_integer, widens=True
+)
 min = Reduction("min", _through("min", with_dtype=False), "Min", combine="minimum")
 max = Reduction("max", _through("max", with_dtype=False), "Max", combine="maximum")
-all = Reduction("all", _through("all", with_dtype=False), "All", combine="logical_and")
-any = Reduction("any", _through("any", with_dtype=False), "Any", combine="logical_or")
-argmin = Reduction("argmin", _arg("argmin"), "ArgMin")
-argmax = Reduction("argmax", _arg("argmax"), "ArgMax")
+all = Reduction(
+    "all", _through("all", with_dtype=False), "All", combine="logical_and", accumulates=_truth
+)
+any = Reduction(
+    "any", _through("any", with_dtype=False), "Any", combine="logical_or", accumulates=_truth
+)
+argmin = Reduction("argmin", _arg("argmin"), "ArgMin", gives=_places)
+argmax = Reduction("argmax", _arg("argmax"), "ArgMax", gives=_places)
 # Sum of squared absolute deviations from the mean, by Chan, Golub and LeVeque's merge (1979).
 deviation = Reduction("deviation", lambda xp, array, *, attrs, shape, dtype: _deviation(
-    xp, array, attrs, shape, dtype), "Deviation")
+    xp, array, attrs, shape, dtype), "Deviation", accumulates=_inexact, gives=_real, widens=True)
 
 
 def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:

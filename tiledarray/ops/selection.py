@@ -66,13 +66,14 @@ def _make_complex(xp: Any, re: Any, im: Any, *, dtype: Any) -> Any:
     return result
 
 
-where = plain("where", _where, "m_where(x, y, z)", _where_rule)
+where = plain("where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1))
 clip = plain(
     "clip",
     _clip,
     {"b": "m_and(m_or(x, y), z)", "*": "m_minimum(m_maximum(x, y), z)"},
     _common_rule,
     cost=4,
+    nanoseconds=(1, 0.5),
 )
 cast = plain("cast", _cast, "x", _cast_rule)
 real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0)

@@ -8,36 +8,39 @@ from tiledarray.ops.op import Elementwise
 from tiledarray.ops.ufunc import ufunc
 
 
-def _function(function: np.ufunc, cost: int = 10, quick: str = "") -> Elementwise:
+def _function(
+    function: np.ufunc, cost: int = 10, quick: str = "", *, nanoseconds: tuple[float, float]
+) -> Elementwise:
     """Declare a function of one argument whose C++ name is ``m_`` and NumPy's name."""
-    return ufunc(function, f"m_{function.__name__}(x)", cost=cost, quick=quick)
+    text = f"m_{function.__name__}(x)"
+    return ufunc(function, text, cost=cost, quick=quick, nanoseconds=nanoseconds)
 
 
-exp = _function(np.exp)
-exp2 = _function(np.exp2)
-expm1 = _function(np.expm1)
-log = _function(np.log, quick="quick_log(x, rare)")
-log2 = _function(np.log2)
-log10 = _function(np.log10)
-log1p = _function(np.log1p)
-logaddexp = ufunc(np.logaddexp, "m_logaddexp(x, y)", cost=25)
-logaddexp2 = ufunc(np.logaddexp2, "m_logaddexp2(x, y)", cost=25)
+exp = _function(np.exp, nanoseconds=(0.8, 0.5))
+exp2 = _function(np.exp2, nanoseconds=(0.7, 0.25))
+expm1 = _function(np.expm1, nanoseconds=(1.1, 0.4))
+log = _function(np.log, quick="quick_log(x, rare)", nanoseconds=(0.8, 0.4))
+log2 = _function(np.log2, nanoseconds=(0.85, 0.2))
+log10 = _function(np.log10, nanoseconds=(0.85, 0.25))
+log1p = _function(np.log1p, nanoseconds=(1.1, 0.45))
+logaddexp = ufunc(np.logaddexp, "m_logaddexp(x, y)", cost=25, nanoseconds=(16, 15))
+logaddexp2 = ufunc(np.logaddexp2, "m_logaddexp2(x, y)", cost=25, nanoseconds=(17, 15))
 
-sqrt = _function(np.sqrt, cost=4, quick="quick_sqrt(x, rare)")
-cbrt = _function(np.cbrt)
-hypot = ufunc(np.hypot, "m_hypot(x, y)", cost=15)
+sqrt = _function(np.sqrt, cost=4, quick="quick_sqrt(x, rare)", nanoseconds=(1.2, 0.4))
+cbrt = _function(np.cbrt, nanoseconds=(1, 0.3))
+hypot = ufunc(np.hypot, "m_hypot(x, y)", cost=15, nanoseconds=(14, 4.6))
 
-sin = _function(np.sin)
-cos = _function(np.cos)
-tan = _function(np.tan, cost=15)
-arcsin = _function(np.arcsin)
-arccos = _function(np.arccos)
-arctan = _function(np.arctan)
-arctan2 = ufunc(np.arctan2, "m_arctan2(x, y)", cost=20)
+sin = _function(np.sin, nanoseconds=(8.2, 0.5))
+cos = _function(np.cos, nanoseconds=(8.2, 0.5))
+tan = _function(np.tan, cost=15, nanoseconds=(1.4, 0.4))
+arcsin = _function(np.arcsin, nanoseconds=(2.1, 1.4))
+arccos = _function(np.arccos, nanoseconds=(2.3, 1.5))
+arctan = _function(np.arctan, nanoseconds=(1.2, 0.4))
+arctan2 = ufunc(np.arctan2, "m_arctan2(x, y)", cost=20, nanoseconds=(2.1, 0.6))
 
-sinh = _function(np.sinh)
-cosh = _function(np.cosh)
-tanh = _function(np.tanh)
-arcsinh = _function(np.arcsinh, cost=15)
-arccosh = _function(np.arccosh, cost=15)
-arctanh = _function(np.arctanh, cost=15)
+sinh = _function(np.sinh, nanoseconds=(1.2, 0.4))
+cosh = _function(np.cosh, nanoseconds=(1, 0.3))
+tanh = _function(np.tanh, nanoseconds=(1.7, 0.4))
+arcsinh = _function(np.arcsinh, cost=15, nanoseconds=(2.1, 0.7))
+arccosh = _function(np.arccosh, cost=15, nanoseconds=(3.9, 2.9))
+arctanh = _function(np.arctanh, cost=15, nanoseconds=(1.9, 1.3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import Elementwise, Expression
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Expression
 
 _DType = np.dtype[Any]
 Operand = _DType | type
@@ -31,6 +31,10 @@ def ufunc(
     output: int = 0,
     name: str = "",
     quick: str = "",
+    nanoseconds: tuple[float, float] = NANOSECONDS,
+    exponent: bool = False,
+    beyond: bool | None = None,
+    ordered: bool = True,
 ) -> Elementwise:
     """Declare the op of a NumPy ufunc, or of one of its outputs.
 
@@ -45,7 +49,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick : str
+    quick, nanoseconds, exponent, beyond, ordered
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -55,7 +59,10 @@ def ufunc(
             result = getattr(xp, numpy_name)(*in_loop_dtypes(xp, inputs, attrs))
             return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
-    op = Elementwise(name or numpy_name, reference, spread(expression), cost, function, quick)
+    op = Elementwise(
+        name or numpy_name, reference, spread(expression), cost, function, quick, nanoseconds,
+        exponent, beyond, ordered,
+    )
     if output:
         _output_of[op] = output
     return op
@@ -68,6 +75,7 @@ def plain(
     rule: Callable[..., Loop],
     *,
     cost: int = 1,
+    nanoseconds: tuple[float, float] = NANOSECONDS,
 ) -> Elementwise:
     """Declare an elementwise op that is no ufunc.
 
@@ -80,7 +88,7 @@ def plain(
             result = compute(xp, *in_loop_dtypes(xp, inputs, attrs), dtype=dtype)
             return shaped(xp, result, shape, dtype)
 
-    op = Elementwise(name, reference, spread(expression), cost)
+    op = Elementwise(name, reference, spread(expression), cost, nanoseconds=nanoseconds)
     _rule_of[op] = rule
     return op
 

@@ -103,7 +103,7 @@ def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
     shape = broadcast(*[node.shape for node in nodes])
     kind = kind_of(shape, entry.dtype, _one_device(nodes))
     converters = entry.converters
-    if 0 in shape and op.name == "power":
+    if 0 in shape and op.exponent:
         converters = tuple(map(_not_computed, converters))
     found = form_of(op, entry.loop, kind, len(operands)), converters
     if len(_calls) >= INTERNED:
@@ -245,35 +245,11 @@ def reduce(
     """
     reduced = tuple(sorted(axes))
     shape = tuple(size for axis, size in enumerate(node.shape) if axis not in reduced)
-    natural = _natural_accumulator(op, node.dtype)
     if accumulate is None:
-        accumulate = natural if dtype is None else np.dtype(dtype)
-        if accumulate.char == "e" and op.name in ("sum", "prod", "deviation"):
-            accumulate = np.dtype(np.float32)
+        accumulate = op.accumulator_of(node.dtype, None if dtype is None else np.dtype(dtype))
     if dtype is None:
-        dtype = _natural_result(op, node.dtype, natural)
+        dtype = op.result_of(node.dtype)
     return _new(op, (node,), (reduced, np.dtype(accumulate)), shape, dtype, node.device)
-
-
-def _natural_accumulator(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if op.name in ("sum", "prod"):
-        if dtype.kind in "bi":
-            return np.dtype(dtype if dtype.itemsize > np.dtype(int).itemsize else int)
-        if dtype.kind == "u":
-            return np.dtype(np.uint)
-    elif op.name in ("all", "any"):
-        return np.dtype(bool)
-    elif op.name == "deviation" and dtype.kind in "biu":
-        return np.dtype(float)
-    return dtype
-
-
-def _natural_result(op: Op, dtype: np.dtype[Any], natural: np.dtype[Any]) -> np.dtype[Any]:
-    if op.name in ("argmin", "argmax"):
-        return np.dtype(np.intp)
-    if op.name == "deviation" and dtype.kind == "c":
-        return dtype.type(0).real.dtype
-    return natural
 
 
 # Views and updates -----------------------------------------------------------------------------

@@ -13,25 +13,9 @@ from dataclasses import dataclass, field
 
 from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
 from tiledarray.graph.node import Node
-from tiledarray.ops.op import Elementwise, Item, Library, Update
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Update
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
-USUAL_NANOSECONDS = 0.25
-
-# NumPy's time for an element of float64 (other dtypes are taken to be like it) and of float32,
-# where it is far from the usual; NumPy 2.4 on an EPYC of the fourth generation, data in the cache.
-NANOSECONDS = {
-    "exp": (0.8, 0.5), "exp2": (0.7, 0.25), "expm1": (1.1, 0.4), "log": (0.8, 0.4),
-    "log2": (0.85, 0.2), "log10": (0.85, 0.25), "log1p": (1.1, 0.45), "sqrt": (1.2, 0.4),
-    "cbrt": (1.0, 0.3), "sin": (8.2, 0.5), "cos": (8.2, 0.5), "tan": (1.4, 0.4),
-    "arcsin": (2.1, 1.4), "arccos": (2.3, 1.5), "arctan": (1.2, 0.4), "arctan2": (2.1, 0.6),
-    "sinh": (1.2, 0.4), "cosh": (1.0, 0.3), "tanh": (1.7, 0.4), "arcsinh": (2.1, 0.7),
-    "arccosh": (3.9, 2.9), "arctanh": (1.9, 1.3), "power": (2.2, 0.7), "float_power": (9.9, 10.2),
-    "hypot": (14, 4.6), "logaddexp": (16, 15), "logaddexp2": (17, 15), "floor_divide": (15, 11),
-    "remainder": (8.5, 8.7), "fmod": (12, 12), "nextafter": (6.6, 2.2), "spacing": (2.7, 1.9),
-    "degrees": (2.2, 2.2), "radians": (2.2, 2.2), "heaviside": (2.2, 2.4), "fabs": (2.2, 1.4),
-    "modf_fraction": (2.1, 2.3), "modf_integer": (2.1, 2.3), "where": (1, 1), "clip": (1, 0.5),
-}  # fmt: skip
 
 
 @dataclass(eq=False, slots=True)
@@ -166,6 +150,6 @@ def nbytes(node: Node) -> int:
 
 def _nanoseconds(node: Node) -> float:
     if not isinstance(node.op, Elementwise):
-        return 0 if isinstance(node.op, Update) else USUAL_NANOSECONDS
-    double, single = NANOSECONDS.get(node.op.name, (USUAL_NANOSECONDS, USUAL_NANOSECONDS / 2))
+        return 0 if isinstance(node.op, Update) else NANOSECONDS[0]
+    double, single = node.op.nanoseconds
     return single if node.attrs and node.attrs[0] == "f4" else double
