@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.arrays import views
 from tiledarray.arrays.handle import host_array, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
@@ -159,11 +160,16 @@ def to_dlpack(
     self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
     copy: bool | None = None,
 ) -> Any:
-    """The value for another library, by DLPack: a copy, unless ``copy=False``."""
-    found = self.evaluated()
-    array = found if self._base is not None else found.array
-    if copy is not False:
-        array = array.copy()  # the consumer may write; our buffers are immutable
+    """The value for another library, by DLPack: a copy, unless ``copy=False``.
+
+    Memory that is not copied is lent: while the consumer has it, what is written into this array
+    goes elsewhere.
+    """
+    if copy is False:
+        array = views.on_array(self.origin().evaluated().lend(), self.steps)
+    else:
+        found = self.evaluated()
+        array = (found if self._base is not None else found.array).copy()
     return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
 

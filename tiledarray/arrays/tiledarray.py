@@ -237,8 +237,18 @@ class TiledArray(Handle):
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         if self.ndim == 1:
-            return iter(host_array(self))
+            return self._elements()
         return (self[place] for place in range(self.shape[0]))
+
+    def _elements(self) -> Iterator[Any]:
+        """Yield NumPy's scalars; each is what it is by then, as in NumPy."""
+        root, node = self.origin(), None
+        for place in range(self.shape[0]):
+            if root._node is not node:
+                array = host_array(self)
+                root = self.origin()
+                node = root._node
+            yield array[place]
 
     def __reversed__(self) -> Iterator[Any]:
         """Yield what iteration yields, from the end."""

@@ -6,6 +6,7 @@ GPU several launches are one CUDA graph.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Kernel
 from tiledarray.ops.op import Leaf
 
+STREAMS_REMEMBERED = 8
 _BYTE = np.dtype(np.uint8)
 
 
@@ -33,9 +35,38 @@ def can_replay(executable: Executable) -> bool:
 
 
 class Replay:
-    """A compiled plan with its scalars and its temporary memory.
+    """A compiled plan with its scalars and its temporary memory, for each stream that runs it.
 
-    Not for several threads at once: calls share the temporary memory.
+    Not for several threads at once.
+    """
+
+    def __init__(self, executable: Executable, params: Sequence[Any]) -> None:
+        self.executable = executable
+        self._params = params
+        self._lanes: OrderedDict[int, _Lane] = OrderedDict()
+        self._lane()
+
+    def __call__(self, leaves: dict[Value, Buffer]) -> list[Buffer]:
+        """Run with these inputs; return the outputs' buffers, new ones."""
+        return self.executable.outputs(self._lane().run(leaves))
+
+    def _lane(self) -> _Lane:
+        """The memory for runs on the current stream: runs on another may still be under way."""
+        device = self.executable.device
+        stream = device.stream() if device.kind == "cuda" else 0
+        lane = self._lanes.get(stream)
+        if lane is None:
+            if len(self._lanes) >= STREAMS_REMEMBERED:
+                device.synchronize()
+                self._lanes.popitem(last=False)
+            lane = self._lanes[stream] = _Lane(self.executable, self._params)
+        return lane
+
+
+class _Lane:
+    """Memory, packed arguments and launch graph of a plan on one stream.
+
+    All of it is its own: what other launches use (counters, scratch) may grow and move.
     """
 
     def __init__(self, executable: Executable, params: Sequence[Any]) -> None:
@@ -50,6 +81,7 @@ class Replay:
         ]
         scratch = max((launch.binding.scratch_bytes for launch in self._launches), default=0)
         self._workspace = executable.device.allocate((max(1, scratch),), _BYTE)
+        self._counters: list[Buffer] = []
         self._args = [launch.arguments() for launch in self._launches]
         self._moving: list[tuple[memoryview, int, Value, int]] = []
         for launch, args in zip(self._launches, self._args, strict=True):
@@ -64,7 +96,7 @@ class Replay:
 
     def _fill(self, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
         """Write the arguments that stay, and note the addresses that do not."""
-        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), launch.counters)
+        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), self._zeroed)
         for place, base, fixed, terms in launch.binding.addresses:
             offset = fixed + evaluated_terms(terms, params)
             if base in self._temporaries:
@@ -72,11 +104,17 @@ class Replay:
             else:
                 self._moving.append((slots, place, base, offset))
 
-    def __call__(self, leaves: dict[Value, Buffer]) -> list[Buffer]:
-        """Run with these inputs; return the outputs' buffers, new ones."""
-        executable = self.executable
-        allocate = executable.device.allocate
-        buffers = leaves.copy()
+    def _zeroed(self, count: int) -> int:
+        """Address of counters, which the kernels leave at zero."""
+        device = self.executable.device
+        buffer = device.wrap(np.zeros(count, np.uint32), copy=True)
+        self._counters.append(buffer)
+        return buffer.pointer
+
+    def run(self, leaves: dict[Value, Buffer]) -> dict[Value, Any]:
+        """Run with these inputs; return all that is in memory."""
+        allocate = self.executable.device.allocate
+        buffers: dict[Value, Any] = leaves.copy()
         for base in self._outputs:
             buffers[base] = allocate(base.shape, base.dtype)
         for slots, place, base, offset in self._moving:
@@ -86,7 +124,7 @@ class Replay:
         else:
             for launch, args in zip(self._launches, self._args, strict=True):
                 launch.start(args)
-        return executable.outputs(buffers)
+        return buffers
 
     def _take_memory(self) -> dict[Value, Buffer]:
         """Buffers for what lives inside the plan; what is dead makes room for what comes later."""
