@@ -11,6 +11,7 @@ import ctypes
 import math
 import sys
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,30 +38,35 @@ class PoolStatistics:
 
 
 class _Shelf:
-    """The blocks of one size: those that are free, and the type that lends them out."""
+    """The free blocks of one size, and the type that lends them out."""
 
     __slots__ = ("size", "free", "lend")
 
-    def __init__(self, size: int, pool: HostPool) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
         self.free: list[tuple[Any, int]] = []
-        self.lend = _block_type(size, self.free, pool).from_address
+        self.lend: Any = _block_type(size).from_address
 
 
-def _block_type(size: int, free: list[tuple[Any, int]], pool: HostPool) -> type[Any]:
-    """Make the type of a lent block: it exports its memory, and its death returns the block.
+class _Lent(weakref.ref[Any]):
+    """A block that is lent out: its memory and its shelf.
+
+    The block holds it; when the block dies, C alone puts it among those to be taken back.  A
+    finaliser in Python would swallow what a signal handler raises in it.
+    """
+
+    __slots__ = ("store", "shelf")
+
+    store: tuple[Any, int]
+    shelf: _Shelf
+
+
+def _block_type(size: int) -> type[Any]:
+    """Make the type of a lent block: it exports its memory.
 
     Not an array: NumPy lets a view skip such a base only if that base is an array of its own type.
     """
-
-    def returned(block: Any) -> None:
-        pool.in_use -= size
-        if pool.cached + size <= config.pool_bytes or pool.makes_room(size):
-            pool.cached += size
-            free.append(block.store)
-
-    names = {"_type_": ctypes.c_char, "_length_": size, "__slots__": ("store",),
-             "__del__": returned}  # fmt: skip
+    names = {"_type_": ctypes.c_char, "_length_": size, "__slots__": ("lent", "__weakref__")}
     return type("Block", (ctypes.Array,), names)
 
 
@@ -75,6 +81,7 @@ class HostPool:
         self.in_use = 0
         self.cached = 0
         self.peak = 0
+        self._returned: list[_Lent] = []  # by blocks that died, since `take_back` looked
         self._shelf_of: dict[int, _Shelf] = {}
         self._shelves: dict[int, _Shelf] = {}
         self.lock = threading.RLock()
@@ -87,6 +94,8 @@ class HostPool:
         OutOfMemory
             The system has no such amount, even after the pool gave back what it kept.
         """
+        if self._returned:
+            self.take_back()
         nbytes = math.prod(shape) * dtype.itemsize
         shelf = self._shelf_of.get(nbytes) or self._find_shelf(nbytes)
         size = shelf.size
@@ -99,18 +108,37 @@ class HostPool:
         if self.in_use > self.peak:
             self.peak = self.in_use
         block = shelf.lend(store[1])
-        block.store = store
+        lent = block.lent = _Lent(block, self._returned.append)
+        lent.store, lent.shelf = store, shelf
         return np.ndarray(shape, dtype, block), store[1]
 
-    def makes_room(self, size: int) -> bool:
+    def take_back(self) -> None:
+        """Put the memory of arrays that died on the shelves, as much as is to be kept."""
+        while self._returned:
+            try:
+                lent = self._returned.pop()
+            except IndexError:
+                break  # another thread took the last one
+            size = lent.shelf.size
+            self.in_use -= size
+            if self.cached + size <= config.pool_bytes or self._makes_room(size):
+                self.cached += size
+                lent.shelf.free.append(lent.store)
+
+    def _makes_room(self, size: int) -> bool:
         """Give back kept blocks of other sizes, and say whether one of ``size`` fits now."""
         limit = config.pool_bytes
         if size <= limit:
-            self.clear(but=size)
+            self._drop(but=size)
         return self.cached + size <= limit
 
-    def clear(self, but: int | None = None) -> None:
-        """Give the free blocks back to the system; those of ``but`` bytes stay."""
+    def clear(self) -> None:
+        """Give the free blocks back to the system."""
+        self.take_back()
+        self._drop()
+
+    def _drop(self, but: int | None = None) -> None:
+        """Give free blocks back to the system; those of ``but`` bytes stay."""
         with self.lock:
             for shelf in [shelf for shelf in self._shelves.values() if shelf.size != but]:
                 while shelf.free:
@@ -122,10 +150,12 @@ class HostPool:
 
     def statistics(self) -> PoolStatistics:
         """Return the bytes in use and kept now, and the most in use since `reset_peak`."""
+        self.take_back()
         return PoolStatistics(self.in_use, self.cached, self.peak)
 
     def reset_peak(self) -> None:
         """Measure the peak from now on."""
+        self.take_back()
         self.peak = self.in_use
 
     def _find_shelf(self, nbytes: int) -> _Shelf:
@@ -135,7 +165,7 @@ class HostPool:
             if shelf is None:
                 if size > sys.maxsize // 2:
                     raise _out_of_memory(nbytes)
-                shelf = self._shelves[size] = _Shelf(size, self)
+                shelf = self._shelves[size] = _Shelf(size)
             if len(self._shelf_of) >= SHELVES_REMEMBERED:
                 self._shelf_of.clear()
             self._shelf_of[nbytes] = shelf

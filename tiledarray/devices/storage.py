@@ -37,9 +37,10 @@ class Storage:
     __slots__ = ("_owners", "_leases", "_for_ever")
 
     def __init__(self) -> None:
-        # A set and a list: adding and dropping is one step, whichever thread does it.
-        self._owners: set[int] = set()
-        self._leases: list[weakref.ref[Any]] = []
+        # Sets of references that drop themselves.  That is done by C alone, in one step: whichever
+        # thread does it, and whatever signal handlers raise meanwhile.
+        self._owners: set[weakref.ref[Any]] = set()
+        self._leases: set[weakref.ref[Any]] = set()
         self._for_ever = 0
 
     @property
@@ -50,22 +51,19 @@ class Storage:
     @property
     def leases(self) -> int:
         """Number of arrays handed out that still live."""
-        if self._leases:
-            self._leases[:] = [lease for lease in self._leases if lease() is not None]
         return len(self._leases) + self._for_ever
 
+    def acquire(self, holder: Any) -> None:
+        """Count an owner until it dies."""
+        self._owners.add(weakref.ref(holder, self._owners.discard))
 
-class _Hold:
-    """One value's ownership of a storage, released when the value dies."""
+    def lease(self, holder: Any) -> None:
+        """Count a lease until it dies."""
+        self._leases.add(weakref.ref(holder, self._leases.discard))
 
-    __slots__ = ("storage",)
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        storage._owners.add(id(self))
-
-    def __del__(self) -> None:
-        self.storage._owners.discard(id(self))
+    def lease_for_ever(self) -> None:
+        """Count a lease that does not end."""
+        self._for_ever += 1
 
 
 class Buffer:
@@ -78,19 +76,19 @@ class Buffer:
     pointer : int
         Address of the first element.
     device : Device
-    hold : object or None
-        Its ownership of a `Storage`; ``None`` while nobody else was ever given the memory.
+    storage : Storage
+        Made when it is first asked for; until then nobody else was ever given the memory.
     plan : object or None
         How the value was computed.
     """
 
-    __slots__ = ("array", "pointer", "device", "hold", "plan", "__weakref__")
+    __slots__ = ("array", "pointer", "device", "_storage", "plan", "__weakref__")
 
     def __init__(self, array: Any, pointer: int, device: Any) -> None:
         self.array = array
         self.pointer = pointer
         self.device = device
-        self.hold: _Hold | None = None
+        self._storage: Storage | None = None
         self.plan: Any = None
         if _watched is not None:
             _watched.add(self)
@@ -102,25 +100,28 @@ class Buffer:
 
     @property
     def storage(self) -> Storage:
-        """The storage, made at the first question."""
-        if self.hold is None:
+        """What counts the holders of the memory."""
+        if self._storage is None:
             with _making:
-                if self.hold is None:
-                    self.hold = _Hold(Storage())
-        return self.hold.storage
+                if self._storage is None:
+                    storage = Storage()
+                    storage.acquire(self)
+                    self._storage = storage
+        return self._storage
 
     def another(self, shape: tuple[int, ...] | None = None) -> Buffer:
         """Return a hold of one more value on the memory, of another shape if one is given."""
         array = self.array if shape is None else self.array.reshape(shape)
         other = Buffer(array, self.pointer, self.device)
-        other.hold = _Hold(self.storage)
+        self.storage.acquire(other)
+        other._storage = self.storage
         other.plan = self.plan
         return other
 
     def alone(self) -> bool:
         """Whether nobody else looks at the memory, so that it may be written in place."""
-        hold = self.hold
-        return hold is None or (hold.storage.owners == 1 and not hold.storage.leases)
+        storage = self._storage
+        return storage is None or (storage.owners == 1 and not storage.leases)
 
     def lend(self) -> Any:
         """Return a view of the array for somebody outside: a lease while that or its views live.
@@ -134,12 +135,12 @@ class Buffer:
         # NumPy lets views of views refer to the innermost array, but not past other objects.
         lease = _lease_type(array.nbytes).from_address(self.pointer)
         lease.array = array
-        self.storage._leases.append(weakref.ref(lease))
+        self.storage.lease(lease)
         return np.ndarray(array.shape, array.dtype, lease)
 
     def lent_for_ever(self) -> Buffer:
         """Count a lease that never ends: the memory belongs to somebody else."""
-        self.storage._for_ever += 1
+        self.storage.lease_for_ever()
         return self
 
     def __repr__(self) -> str:
@@ -159,7 +160,7 @@ class HostValue(Buffer):
     def __init__(self, array: np.ndarray, device: Any) -> None:
         self.array = array
         self.device = device
-        self.hold = None
+        self._storage = None
         self.plan = None
 
     @property
@@ -171,7 +172,8 @@ class HostValue(Buffer):
 @functools.lru_cache(maxsize=256)
 def _lease_type(nbytes: int) -> Any:
     """Make the type of an object that exports so many bytes, and keeps what they belong to."""
-    return type("Lease", (ctypes.Array,), {"_type_": ctypes.c_char, "_length_": nbytes})
+    names = {"_type_": ctypes.c_char, "_length_": nbytes, "__hash__": object.__hash__}
+    return type("Lease", (ctypes.Array,), names)
 
 
 def address_of(array: np.ndarray) -> int:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from tiledarray import config
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
+from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
 from tiledarray.execution.at_one_go import persist
@@ -78,6 +79,7 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
                 _evaluate(nodes, device, small)
         if config.verify:
             storage.check()
+        host_pool.take_back()  # of arrays that died since more may be kept than is allowed
 
 
 def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
