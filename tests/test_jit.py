@@ -282,6 +282,24 @@ def test_a_new_array_and_views_of_it():
         np.testing.assert_array_equal(np.asarray(x), y)
 
 
+def test_a_view_after_an_array_of_its_own():
+    @ta.jit
+    def work(x):
+        x += 1
+        return x * 2
+
+    whole, part = ta.arange(8.0), ta.arange(16.0)
+    for _ in range(2):
+        work(whole)
+        work(part[4:12])
+        work(part[::2])
+    np.testing.assert_array_equal(np.asarray(whole), np.arange(8.0) + 2)
+    expected = np.arange(16.0)
+    expected[4:12] += 2
+    expected[::2] += 2
+    np.testing.assert_array_equal(np.asarray(part), expected)
+
+
 def test_a_read_only_argument_stays_read_only():
     jitted = ta.jit(lambda x: x.__setitem__(0, 1.0))
     for fixed in (ta.broadcast_to(ta.arange(3.0), (2, 3)), ta.arange(3.0)):

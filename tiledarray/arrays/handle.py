@@ -117,7 +117,7 @@ def wrap(node: Node) -> Any:
         recorder.sites.append(node.site)
         recorder.handles.append(ref(handle))
         return handle
-    node.private = False  # another handle may have it
+    node.buffer.private = None  # another handle may have it
     handle = _new(_handle_class)
     handle._node = node
     handle._base = None
@@ -134,7 +134,7 @@ def rebind(root: Handle, node: Node) -> None:
         recorder.sites.append(node.site)
         recorder.handles.append(ref(root))
     else:
-        node.private = False
+        node.buffer.private = None  # another handle may have it
         root._node = node
 
 

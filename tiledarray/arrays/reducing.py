@@ -19,7 +19,7 @@ from tiledarray.ops import reduction as ops
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Reduction
 from tiledarray.recording import record
-from tiledarray.recording.stretch import user_frame
+from tiledarray.recording.site import user_frame
 
 _NO_VALUE = np._NoValue
 _WHERE = BY_NAME["where"]

@@ -155,6 +155,9 @@ def _planned(
     started = perf_counter()
     plan = passes.plan(traced.signature, donatable, target_of(device), params=params,
                        check=config.verify)
+    for value, number in zip(plan.outputs, traced.outputs, strict=True):
+        if number not in plan.entry.setdefault(value, []):
+            plan.entry[value].append(number)
     made = Executable(plan, device)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
@@ -258,21 +261,20 @@ def _warn(message: str, once: str = "") -> None:
 
 
 def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
-    nodes, plan = traced.nodes, executable.plan
+    nodes, entry = traced.nodes, executable.plan.entry
     leaves = {value: nodes[number].buffer for value, number in executable.leaves}
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
     def marks(value: Any, buffer: Any) -> list[Callable[[], None]]:
         """What notes that a value has been computed: in every node that it is the value of."""
-        named = [nodes[number] for number in plan.entry.get(value, ())]
-        named += [node for node, output in zip(targets, plan.outputs, strict=True)
-                  if output is value]
-        pending = [node for node in dict.fromkeys(named) if node.buffer is None]
-        holds = [buffer] if isinstance(buffer, tuple) else [
-            buffer if k == 0 else buffer.another() for k in range(len(pending))]
-        return [partial(setattr, node, "buffer", hold)
-                for node, hold in zip(pending, holds, strict=False)]
+        found: list[Callable[[], None]] = []
+        for number in entry.get(value, ()):
+            node = nodes[number]
+            if node.buffer is None:
+                hold = buffer if not found or isinstance(buffer, tuple) else buffer.another()
+                found.append(partial(setattr, node, "buffer", hold))
+        return found
 
     def settle(outputs: list[Any]) -> None:
         for node, buffer in zip(targets, outputs, strict=True):

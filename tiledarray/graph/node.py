@@ -123,12 +123,9 @@ class Node:
         Where in the user's program the op was recorded.
     buffer : Buffer or tuple of Buffer or None
         The computed value: dense, row-major.  ``None`` while pending.
-    private : bool
-        Whether one handle alone is known to hold the node.  Cleared by whatever takes it as well:
-        a recorded operation, a second handle.
     """
 
-    __slots__ = ("form", "inputs", "site", "buffer", "private", "__weakref__")
+    __slots__ = ("form", "inputs", "site", "buffer", "__weakref__")
 
     def __init__(
         self, form: Form, inputs: tuple[Any, ...], site: Site | None = None, buffer: Any = None
@@ -137,7 +134,6 @@ class Node:
         self.inputs = inputs
         self.site = site
         self.buffer = buffer
-        self.private = False
 
     @property
     def op(self) -> Op:

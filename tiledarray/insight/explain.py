@@ -32,7 +32,8 @@ from tiledarray.insight.facts import (
 from tiledarray.insight.measure import copy_bandwidth, measure
 from tiledarray.ops.op import Leaf
 from tiledarray.recording.record import fallbacks
-from tiledarray.recording.stretch import live_pending, reasons, user_frame
+from tiledarray.recording.site import user_frame
+from tiledarray.recording.stretch import live_pending, reasons
 
 WIDTH = 100
 LISTED = 12

@@ -225,21 +225,21 @@ def _is_element(key: Any, ndim: int) -> bool:
 def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
     """Return the evaluated host array of a handle if nothing else looks at its value."""
     node = holder._node
-    buffer = node.buffer
+    buffer, recorder = node.buffer, local.recorder
     if (
         buffer is None or node.form.kind.size == sys.maxsize
-        or not config.at_once or not local.recorder.immediate
+        or not config.at_once or not recorder.immediate
     ):
         return None
-    if not node.private:
+    if not recorder.still(buffer.private):
         # The handle gets a node of its own over the memory.  If the one it had dies, nobody else
-        # held that.
+        # held that; nor does anybody until something is recorded, or the node is given away.
         holder._node = own = Node(node.form, (), None, buffer.another())
         del node, buffer
-        if not own.buffer.alone():
-            return None
-        own.private = True
         buffer = own.buffer
+        if not buffer.alone():
+            return None
+        buffer.private = recorder.now()
     elif not buffer.alone():
         return None
     array: np.ndarray = buffer.array

@@ -26,14 +26,13 @@ from tiledarray.graph.node import INTERNED, Form, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recording import at_once
+from tiledarray.recording.site import is_users, known, user_site
 from tiledarray.recording.stretch import (
     fallbacks,
     live_pending,
     local,
     look,
     note_fallback,
-    outside,
-    user_site,
 )
 
 __all__ = [
@@ -52,26 +51,19 @@ def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
     node = _allocate(Node)  # what the constructor would do, without the call
     node.form = form
-    node.private = False
     if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
         node.inputs = ()
         node.buffer = value
         node.site = None
         return node
     local.recorder.count += 1
-    for x in inputs:
-        if type(x) is Node:
-            x.private = False
     node.inputs = inputs
     node.buffer = None
     node.site = None
-    try:
-        # This function, the recording function and its caller are ours in any case.
-        frame: FrameType | None = _frame(3)
-    except ValueError:
-        return node
+    frame: FrameType | None = _frame(2)  # a function of this module calls this: its caller
     while frame is not None:
-        if outside[frame.f_globals.get("__name__", "")]:
+        users = known(frame.f_globals.get("__name__"))
+        if is_users(frame) if users is None else users:
             node.site = frame.f_code, frame.f_lasti
             break
         frame = frame.f_back

@@ -13,18 +13,26 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from enum import Enum
 from typing import Any
+from weakref import ref
 
 from tiledarray import config
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site
+from tiledarray.recording.site import call_path, user_site
 
-_PACKAGE = "tiledarray"
-_INTERNAL = f"{_PACKAGE}."
-_PATH_LENGTH = 16
 MANY_SMALL = 64  # planning and running them takes some ms, and they may be the first of thousands
+
+
+class State(Enum):
+    """What a stretch of recording waits for."""
+
+    EMPTY = "its first handle, whose place becomes the anchor"
+    GATHERING = "as many operations as make a stretch"
+    DUE = "the anchor to come round again, where it ends"
+    CROWDED = "the next handle: what is pending is small, and evaluated so that more is not"
 
 
 class Recorder:
@@ -38,14 +46,19 @@ class Recorder:
         Where those handles' nodes were recorded.
     count : int
         Nodes recorded since the last flush.
+    state : State
+        What a stretch waits for.
     limit : int
-        The count from which every new handle asks `consider`.
+        The count from which every new handle asks `consider`: it follows from the state.
+    anchor, anchor_path
+        Where the stretch began: it ends where that comes round again.
     small : int
         How many of those nodes could have been computed at once, had their operands been there.
     """
 
     __slots__ = (
-        "handles", "sites", "count", "limit", "cut", "anchor", "anchor_path", "waiting", "small",
+        "handles", "sites", "count", "state", "limit", "cut", "anchor", "anchor_path", "small",
+        "__weakref__",
     )
     immediate = True  # whether what is small may be computed at once
     scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
@@ -60,11 +73,23 @@ class Recorder:
         self.sites: list[Site | None] = []
         self.count = 0
         self.cut = config.cut
-        self.limit = 0  # so that the first handle of the stretch comes by and sets the anchor
+        self._enter(State.EMPTY)
         self.anchor: Site | None = None
         self.anchor_path: tuple[Any, ...] = ()
-        self.waiting = False
         self.small = 0
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.limit = self.cut if state in (State.GATHERING, State.DUE) else 0
+
+    def now(self) -> Any:
+        """Return what `still` knows as long as nothing more is recorded, by any thread."""
+        return self.sites, self.count
+
+    def still(self, moment: Any) -> bool:
+        """Whether nothing has been recorded since a moment that `now` returned."""
+        return moment is not None and moment[0] is self.sites and moment[1] == self.count and (
+            len(_recorders) == 1)
 
     def note_small(self) -> None:
         """Count a small operation that had to be recorded, for what it reads is pending.
@@ -74,33 +99,36 @@ class Recorder:
         """
         self.small += 1
         if self._is_small():
-            self.limit = 0
+            self._enter(State.CROWDED)
 
     def _is_small(self) -> bool:
         return self.small >= MANY_SMALL and 2 * self.small >= len(self.sites)
 
     def consider(self, node: Node) -> None:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
-        if self._is_small():
-            targets = [*self.pending(), node]
-            self.reset()
-            _evaluate_apart(targets, small=True)
-        elif not self.sites:
+        if self.state is State.CROWDED:
+            if self._is_small():
+                targets = [*self.pending(), node]
+                self.reset()
+                _evaluate_apart(targets, small=True)
+                return
+            self._enter(State.GATHERING if self.sites else State.EMPTY)
+        if self.state is State.EMPTY:
             self._begin_at(node)
         elif self.count >= 4 * self.cut or self._comes_round(node):
             self.flush(node)
-        elif not self.waiting:
-            self.waiting = True
+        elif self.state is State.GATHERING and self.count >= self.cut:
+            self._enter(State.DUE)
             if self.anchor not in self.sites[1:]:  # it stood before the loop
-                self._begin_at(node)
+                self.anchor, self.anchor_path = node.site, call_path()
 
     def _comes_round(self, node: Node) -> bool:
-        return node.site == self.anchor and call_path() == self.anchor_path
+        return self.count >= self.cut and node.site == self.anchor and (
+            call_path() == self.anchor_path)
 
     def _begin_at(self, node: Node) -> None:
-        self.anchor = node.site
-        self.anchor_path = call_path()
-        self.limit = self.cut
+        self.anchor, self.anchor_path = node.site, call_path()
+        self._enter(State.GATHERING)
 
     def flush(self, node: Node | None = None) -> None:
         """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
@@ -136,21 +164,16 @@ class _Tracing(Recorder):
         self.limit = sys.maxsize
 
 
+_recorders: list[ref[Recorder]] = []  # one for each thread that records
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.recorder = Recorder()
-
-
-class _Outside(dict[str, bool]):
-    """Whether a module of some name is not part of this package; remembered."""
-
-    def __missing__(self, module: str) -> bool:
-        found = self[module] = not module.startswith(_INTERNAL) and module != _PACKAGE
-        return found
+        _recorders.append(ref(self.recorder, _recorders.remove))
 
 
 local = _Local()
-outside = _Outside()
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 
@@ -224,32 +247,3 @@ def note_fallback(name: str, reason: str = "") -> None:
     fallbacks[key] += 1
     if reason:
         reasons[key] = reason
-
-
-def user_frame(depth: int = 2) -> FrameType | None:
-    """Return the nearest frame outside this package, from ``depth`` frames up."""
-    try:
-        frame: FrameType | None = sys._getframe(depth)
-    except ValueError:
-        return None
-    while frame is not None and not outside[frame.f_globals.get("__name__", "")]:
-        frame = frame.f_back
-    return frame
-
-
-def user_site() -> Site | None:
-    """Return the place in the user's program that is running now."""
-    frame = user_frame()
-    return None if frame is None else (frame.f_code, frame.f_lasti)
-
-
-def call_path() -> tuple[Any, ...]:
-    """Return the places of the nearest callers, which tell two uses of one line apart."""
-    frame = user_frame(4)  # from the op's function: it is `consider` that asks for the path
-    path: list[Any] = []
-    for _ in range(_PATH_LENGTH):
-        if frame is None:
-            break
-        path += frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    return tuple(path)

@@ -97,7 +97,7 @@ class _Input(NamedTuple):
     argument : int or None
         The array argument that it is, or is the base of.
     whole : bool
-        Whether it is what the argument is a view of, if that is one; else it is the argument.
+        Whether it is the array that owns the memory, also where the argument is a view of it.
     ways : list
         Names by which the function could have found it, each with the steps from there.
     placeholder : Node
@@ -152,6 +152,9 @@ class _Trace:
         self.made = [self._place(node, placeholders) for node in nodes]
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
+        self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
+        if not related and all(each.argument is not None and not each.ways for each in self.inputs):
+            self.plain = [each.argument for each in self.inputs if each.argument is not None]
         self.leaves: list[tuple[Value, int | Buffer]] = []
         self.executable: Executable | None = None
         if self.targets:
@@ -248,11 +251,14 @@ class _Trace:
             return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
+        if self.plain is not None:
+            return [arrays[k] for k in self.plain]
         origins = [array if array._base is None else array.origin() for array in arrays]
         inputs: list[Any] = []
         for each in self.inputs:
             k = each.argument
-            array = None if k is None else origins[k] if each.whole else arrays[k]
+            whole = each.whole and self.steps is not None
+            array = None if k is None else origins[k] if whole else arrays[k]
             if each.ways:
                 array = _by_names(each, array, args)
                 if array is None:
