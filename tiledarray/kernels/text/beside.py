@@ -42,11 +42,11 @@ def print_together(parts: list[Part]) -> tuple[list[str], list[Slot]]:
             part = replace(part, slots=[first, *part.slots])
             alike[part.text].append(part)
     groups = list(alike.values())
-    names = [f"part{k}" for k in range(len(groups))]
-    fields = " ".join(f"Args{k} {name}[{len(group)}];"
+    names = [f"part_{k}" for k in range(len(groups))]
+    fields = " ".join(f"Args_{k} {name}[{len(group)}];"
                       for k, (name, group) in enumerate(zip(names, groups, strict=True)))
     lines = [
-        *(group[0].struct(f"Args{k}") for k, group in enumerate(groups)),
+        *(group[0].struct(f"Args_{k}") for k, group in enumerate(groups)),
         f"struct Args {{ {fields} }};",
         f"enum {{ TX = {parts[0].threads}, TY = 1 }};",
         "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(at)", "  const Args& all = a;",
@@ -67,7 +67,7 @@ def _part_of(k: int, name: str, group: list[Part]) -> list[str]:
                  f"    while (k < {len(group) - 1} && at >= all.{name}[k + 1].first) ++k;"]
     return [
         *lines,
-        f"    const Args{k}& a = all.{name}[{which}];",
+        f"    const Args_{k}& a = all.{name}[{which}];",
         f"    {group[0].constants}",
         "    const idx block = at - a.first;",
         "    TA_THREADS",

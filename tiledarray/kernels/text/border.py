@@ -75,10 +75,10 @@ def _inside(printer: Printer, border: Border) -> list[str]:
     strides = dense_strides(border.sizes[:-1])
     for d, (size, stride) in enumerate(zip(border.sizes[:-1], strides, strict=True)):
         inner = d == len(strides) - 1
-        at = "row" if inner else f"(row / {printer.size(f'border_step{d}', stride)})"
+        at = "row" if inner else f"(row / {printer.size(f'border_step_{d}', stride)})"
         if d:
-            at = f"({at} % {printer.size(f'border_n{d}', size)})"
-        begin = printer.size(f"border_begin{d}", 0, border.starts[d])
-        count = printer.size(f"border_count{d}", border.extents[d])
+            at = f"({at} % {printer.size(f'border_n_{d}', size)})"
+        begin = printer.size(f"border_begin_{d}", 0, border.starts[d])
+        count = printer.size(f"border_count_{d}", border.extents[d])
         tests.append(f"{at} - {begin} >= 0 && {at} - {begin} < {count}")
     return tests

@@ -34,7 +34,7 @@ class ColumnPrinter(Printer):
         with self.block("columns<TX, V>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
             for cell in cells:
                 if cell in self.arrays:
-                    self.put(f"{ctype(cell.dtype)} x{cell.number}[V];")
+                    self.put(f"{ctype(cell.dtype)} x_{cell.number}[V];")
             for number in range(1, self.kernel.group.phases + 1):
                 self._column_pass(number)
             self._column_stores()
@@ -42,7 +42,7 @@ class ColumnPrinter(Printer):
     def _column_pass(self, number: int) -> None:
         sinks = reductions(self.kernel.cells, number)
         for cell in sinks:
-            self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r{cell.number};")
+            self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
         alone = self.device and pairs(self.kernel)
         limit = UNROLLED_PAIRS if alone else UNROLLED
@@ -53,7 +53,7 @@ class ColumnPrinter(Printer):
         with self.block(self._step_loop(number, first, together),
                         "}, " + self._flush(sinks) + ");"):
             for k in rest:
-                self.put(f"for (idx k{k} = 0; k{k} < {self.extent(k)}; ++k{k}) {{")
+                self.put(f"for (idx k_{k} = 0; k_{k} < {self.extent(k)}; ++k_{k}) {{")
                 self.depth += 1
             self._lane_body(number, guarded=True)
             for _ in rest:
@@ -62,13 +62,13 @@ class ColumnPrinter(Printer):
         if alone:
             self.put("}")
         for cell in sinks:
-            self.put(f"r{cell.number}.template finish<TX, TY>();")
+            self.put(f"r_{cell.number}.template finish<TX, TY>();")
         if self.schedule.splits > 1 and sinks:
             self._merge_columns(sinks)
         with self._each():
             for cell in sinks:
-                self.put(f"x{cell.number}[v] = {self._reducer(cell)}::template "
-                         f"value<{ctype(cell.dtype)}>(r{cell.number}.total[v]);")
+                self.put(f"x_{cell.number}[v] = {self._reducer(cell)}::template "
+                         f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
             self._column_cells(number)
 
     def _step_loop(self, number: int, axis: int, together: int) -> str:
@@ -76,12 +76,12 @@ class ColumnPrinter(Printer):
         steps = self._range(axis)
         staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
         if not staged:
-            return f"steps<TX, TY, {together}>({steps}, [&](const idx k{axis}) TA_LAMBDA"
-        with self.block(f"const auto fetch{number} = "
-                        f"[&](const idx k{axis}, const idx place) TA_LAMBDA", "};"):
+            return f"steps<TX, TY, {together}>({steps}, [&](const idx k_{axis}) TA_LAMBDA"
+        with self.block(f"const auto fetch_{number} = "
+                        f"[&](const idx k_{axis}, const idx place) TA_LAMBDA", "};"):
             self._fetch(staged)
-        return (f"staged_steps<TX, TY, V, S>({steps}, fetch{number}, "
-                f"[&](const idx k{axis}, const idx place) TA_LAMBDA")
+        return (f"staged_steps<TX, TY, V, S>({steps}, fetch_{number}, "
+                f"[&](const idx k_{axis}, const idx place) TA_LAMBDA")
 
     def _column_cells(self, phase: int) -> None:
         """Cells per column, after the pass that made them known; plain ones ahead of them."""
@@ -99,10 +99,10 @@ class ColumnPrinter(Printer):
     def _define_column(self, cell: Cell) -> None:
         if cell.kind == "load":
             access = self.kernel.loads[cell]
-            offset = self._lane_offset(f"p{cell.number}", access)
-            target = f"x{cell.number}[v] =" if cell in self.arrays else (
-                f"const {ctype(cell.dtype)} c{cell.number} =")
-            self.put(f"{target} p{cell.number}[{offset}];")
+            offset = self._lane_offset(f"p_{cell.number}", access)
+            target = f"x_{cell.number}[v] =" if cell in self.arrays else (
+                f"const {ctype(cell.dtype)} c_{cell.number} =")
+            self.put(f"{target} p_{cell.number}[{offset}];")
         else:
             self._define(cell, lanes=True)
 
@@ -112,16 +112,16 @@ class ColumnPrinter(Printer):
         for cell in sinks:
             parts = self._parts(cell, rows * lanes)
             total = f"{self._reducer(cell)}::Total"
-            self.put(f"{total}* const parts{cell.number} = ({total}*){parts} + "
+            self.put(f"{total}* const parts_{cell.number} = ({total}*){parts} + "
                      f"row * a.splits * {self.extent(len(self.axes) - 1)} + j;")
-            self.put(f"TA_FIRST TA_EACH(v, w) parts{cell.number}[split * "
-                     f"{self.extent(len(self.axes) - 1)} + v] = r{cell.number}.total[v];")
+            self.put(f"TA_FIRST TA_EACH(v, w) parts_{cell.number}[split * "
+                     f"{self.extent(len(self.axes) - 1)} + v] = r_{cell.number}.total[v];")
         self.put("if (!last_to_arrive(a.arrived + row * a.lane_blocks + lane_block, a.splits)) "
                  "return;")
         for cell in sinks:
-            self.put(f"r{cell.number}.template restore<TX, TY>(parts{cell.number}, "
+            self.put(f"r_{cell.number}.template restore<TX, TY>(parts_{cell.number}, "
                      f"{self.extent(len(self.axes) - 1)}, a.splits, w);")
-            self.put(f"r{cell.number}.template finish<TX, TY>();")
+            self.put(f"r_{cell.number}.template finish<TX, TY>();")
 
     def _column_stores(self) -> None:
         stores = [(k, s) for k, s in enumerate(self.kernel.stores) if s.sink.level == "row"]
@@ -132,8 +132,8 @@ class ColumnPrinter(Printer):
             for cell in self._closure(plain):
                 self._define_column(cell)
             for k, store in stores:
-                offset = self._lane_offset(f"q{k}", store.access)
-                self.put(f"q{k}[{offset}] = {self._stored(store)};")
+                offset = self._lane_offset(f"q_{k}", store.access)
+                self.put(f"q_{k}[{offset}] = {self._stored(store)};")
 
     def _closure(self, cells: list[Cell]) -> list[Cell]:
         """Per-column cells of phase 0 below some sinks, inputs first."""

@@ -41,8 +41,8 @@ class MapPrinter(Printer):
         if not self.schedule.streamed:
             super()._begin_storing(store, name, place)
             return
-        self.put(f"alignas(64) {ctype(store.access.value.dtype)} b{name}[V];")
-        self.put(f"auto y{name} = collecting({place}, b{name});")
+        self.put(f"alignas(64) {ctype(store.access.value.dtype)} b_{name}[V];")
+        self.put(f"auto y_{name} = collecting({place}, b_{name});")
 
     # ---- turned tiles ------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class MapPrinter(Printer):
             self.put(f"const Range rows = piece(t, {side}, {extent});")
         rest = "t"
         for k in reversed(outer):
-            self.put(f"const idx i{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
+            self.put(f"const idx i_{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
             rest = f"{rest} / {self.extent(k)}"
         for cell in self.kernel.turned:
             self._stage(cell)
@@ -70,23 +70,23 @@ class MapPrinter(Printer):
 
     def _stage(self, cell: Cell) -> None:
         """Copy a block's tile of what runs along the last row axis."""
-        access, name = self.kernel.loads[cell], f"p{cell.number}"
+        access, name = self.kernel.loads[cell], f"p_{cell.number}"
         kind, side = ctype(access.value.dtype), self.schedule.row_tile
         terms = [self.arg(Slot("pointer", name, f"const {kind}*", value=access.value,
                                offset=access.offset))]
-        terms += [f"i{k} * {self._stride(name, k, access.strides[k])}"
+        terms += [f"i_{k} * {self._stride(name, k, access.strides[k])}"
                   for k in self.row_axes[:-1] if access.strides[k]]
         lane = len(self.axes) - 1
-        self.put(f"TA_TILE({kind}, t{cell.number}, {side}, {side});")
+        self.put(f"TA_TILE({kind}, t_{cell.number}, {side}, {side});")
         source = f"static_cast<{self._pointer_type(access)}>({' + '.join(terms)})"
-        self.put(f"turn<TX, TY>(t{cell.number}, {source}, rows, js, "
+        self.put(f"turn<TX, TY>(t_{cell.number}, {source}, rows, js, "
                  f"{self._stride(name, lane, access.strides[lane])});")
 
     # ---- rows computed together --------------------------------------------------------------
 
     def _row_indices(self) -> None:
         if self.kernel.turned:
-            self.put(f"const idx i{self.row_axes[-1]} = row;")
+            self.put(f"const idx i_{self.row_axes[-1]} = row;")
             return
         if self.unroll == 1:
             super()._row_indices()
@@ -102,13 +102,13 @@ class MapPrinter(Printer):
                 # The last group ends with the last row, and stores what no other has stored.
                 self.put(f"const idx first = {at} * {self.unroll};")
                 at = f"min_idx(first, {self.extent(k)} - {self.unroll})"
-            self.put(f"const idx i{k} = {at};")
+            self.put(f"const idx i_{k} = {at};")
         for u in range(self.unroll):
             for k in self.row_axes:
-                self.put(f"const idx i{k}_{u} = i{k}{f' + {u}' if k == along and u else ''};")
+                self.put(f"const idx i_{k}_{u} = i_{k}{f' + {u}' if k == along and u else ''};")
 
     def _guard(self, u: int) -> str:
-        return f"if (i{self.schedule.unrolled}_{u} >= first) " if u + 1 < self.unroll else ""
+        return f"if (i_{self.schedule.unrolled}_{u} >= first) " if u + 1 < self.unroll else ""
 
     # ---- windows -----------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class MapPrinter(Printer):
 
     def _line_pointers(self, window: Window) -> None:
         """Where each line of memory that a window's rows read begins."""
-        access, name = window.access, f"p{next(iter(window.shifts)).number}"
+        access, name = window.access, f"p_{next(iter(window.shifts)).number}"
         pointer = self._pointer_type(access)
         kind = f"const {ctype(access.value.dtype)}*"
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
@@ -131,7 +131,7 @@ class MapPrinter(Printer):
             terms = [base]
             for k in self.row_axes:
                 if access.strides[k]:
-                    at = f"(i{k} + {line})" if k == self._line_axis() and line else f"i{k}"
+                    at = f"(i_{k} + {line})" if k == self._line_axis() and line else f"i_{k}"
                     stride = access.strides[k]
                     terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {self._line(window, line)} = {' + '.join(terms)};")
@@ -147,7 +147,7 @@ class MapPrinter(Printer):
 
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
         if cell in self.kernel.turned:
-            return f"t{cell.number}[row - rows.begin][j - js.begin + v]"
+            return f"t_{cell.number}[row - rows.begin][j - js.begin + v]"
         if cell not in self.windows:
             return super()._load(cell, u, lanes)
         window = self.windows[cell]
@@ -169,5 +169,5 @@ class MapPrinter(Printer):
 
     def _line(self, window: Window, line: int) -> str:
         lines = list(self._lines(window))
-        name = f"p{next(iter(window.shifts)).number}"
+        name = f"p_{next(iter(window.shifts)).number}"
         return f"{name}_{lines.index(line)}" if len(lines) > 1 else name

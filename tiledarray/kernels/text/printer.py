@@ -94,7 +94,7 @@ class Printer:
 
     def extent(self, axis: int) -> str:
         """Field for the length of an axis of the nest."""
-        return self.size(f"n{axis}", self.axes[axis].size)
+        return self.size(f"n_{axis}", self.axes[axis].size)
 
     def _range(self, axis: int) -> str:
         """The part of a reduced axis that this block walks."""
@@ -128,9 +128,9 @@ class Printer:
     def name(self, cell: Cell, u: int = 0) -> str:
         """Name of a cell's value for row ``u``."""
         if cell in self.arrays:
-            return f"x{cell.number}[v]"
+            return f"x_{cell.number}[v]"
         suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
-        return f"c{cell.number}{suffix}"
+        return f"c_{cell.number}{suffix}"
 
     def operand(self, cell: Cell, loop: np.dtype[Any], u: int = 0) -> str:
         """Name of an operand; a scalar arrives as the loop's type, so the kernel casts nothing."""
@@ -138,7 +138,7 @@ class Printer:
             return self.name(cell, u)
         param: Any = cell.value
         if isinstance(param, Size):
-            return self.size(f"z{cell.number}", param.count)
+            return self.size(f"z_{cell.number}", param.count)
         if not isinstance(param, Param):
             return f"i64({param or 0})"
         if param.kind is complex:
@@ -181,17 +181,17 @@ class Printer:
             row = f"row{suffix}"
             rest = row
             for k in reversed(rows[1:]):
-                self.put(f"const idx i{k}{suffix} = {rest} % {self.extent(k)};")
+                self.put(f"const idx i_{k}{suffix} = {rest} % {self.extent(k)};")
                 rest = f"{rest} / {self.extent(k)}"
             if rows:
-                self.put(f"const idx i{rows[0]}{suffix} = {rest};")
+                self.put(f"const idx i_{rows[0]}{suffix} = {rest};")
 
     def _row_pointers(self) -> None:
         for cell, access in self.kernel.loads.items():
             if self._is_row_load(cell):
-                self._row_pointer(f"p{cell.number}", self._pointer_type(access), access)
+                self._row_pointer(f"p_{cell.number}", self._pointer_type(access), access)
         for k, store in enumerate(self.kernel.stores):
-            self._row_pointer(f"q{k}", f"{ctype(store.access.value.dtype)}*", store.access)
+            self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
 
     def _is_row_load(self, cell: Cell) -> bool:
         """Whether the cell is read through a pointer of its own for each row."""
@@ -214,7 +214,7 @@ class Printer:
             terms = [base]
             for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
                 if axis.role == "row" and stride:
-                    row = f"i{k}{suffix}"
+                    row = f"i_{k}{suffix}"
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
 
@@ -243,7 +243,7 @@ class Printer:
 
     def _divisor(self, cell: Cell, u: int) -> str:
         suffix = f"_{u}" if self.unroll > 1 and cell.axes & self.row_domain else ""
-        return f"d{cell.number}{suffix}"
+        return f"d_{cell.number}{suffix}"
 
     def _divisors(self, phase: int) -> None:
         """Prepare the divisions by what the pass has made known."""
@@ -258,20 +258,20 @@ class Printer:
     def _declare_staged(self, macro: str) -> None:
         """Declare the shared memory of staged loads."""
         for cell, offset in self.kernel.staged.items():
-            self.put(f"{macro}({ctype(cell.dtype)}, s{cell.number}, {offset});")
+            self.put(f"{macro}({ctype(cell.dtype)}, s_{cell.number}, {offset});")
 
     def _fetch(self, cells: Iterable[Cell]) -> None:
         """Ask for a chunk of each staged load."""
         for cell in cells:
-            name = f"p{cell.number}"
+            name = f"p_{cell.number}"
             offset = self._chunk_offset(name, self.kernel.loads[cell])
-            self.put(f"s{cell.number}.fetch({self.staged_place}, {name} + {offset}, w);")
+            self.put(f"s_{cell.number}.fetch({self.staged_place}, {name} + {offset}, w);")
 
     # ---- cells ------------------------------------------------------------------------------
 
     def _define(self, cell: Cell, u: int = 0, lanes: bool = False) -> None:
         value = self._expression(cell, u, lanes)
-        target = f"x{cell.number}[v] =" if cell in self.arrays else (
+        target = f"x_{cell.number}[v] =" if cell in self.arrays else (
             f"const {ctype(cell.dtype)} {self.name(cell, u)} =")
         self.put(f"{target} {value};")
 
@@ -297,7 +297,7 @@ class Printer:
         for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
             if axis.role == "row" or not stride:
                 continue
-            at = "(j + v)" if axis.role == "lane" else f"k{k}"
+            at = "(j + v)" if axis.role == "lane" else f"k_{k}"
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
         terms += self._wrapped(name, access)
         return " + ".join(terms) or "0"
@@ -316,12 +316,12 @@ class Printer:
     def _load(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
         many = len(self._copies(access=access)) > 1
-        name = f"p{cell.number}"
+        name = f"p_{cell.number}"
         pointer = f"{name}_{u}" if many else name
         if not lanes:
             return f"{pointer}[0]"
         if access.strides[-1] == 1:
-            return f"l{cell.number}{f'_{u}' if many else ''}[v]"
+            return f"l_{cell.number}{f'_{u}' if many else ''}[v]"
         return f"{pointer}[{self._lane_offset(name, access)}]"
 
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
@@ -333,18 +333,18 @@ class Printer:
             copies = self._copies(access=access)
             for u in copies:
                 suffix = f"_{u}" if len(copies) > 1 else ""
-                name = f"p{cell.number}"
+                name = f"p_{cell.number}"
                 source = f"{name}{suffix} + {self._chunk_offset(name, access)}"
                 if cell in self.kernel.staged:
-                    value = f"s{cell.number}.load({self.staged_place}, {source})"
+                    value = f"s_{cell.number}.load({self.staged_place}, {source})"
                 else:
                     value = f"load<V>({source}{', w' if guarded else ''})"
-                self.put(f"const auto l{cell.number}{suffix} = {value};")
+                self.put(f"const auto l_{cell.number}{suffix} = {value};")
 
     def _iota(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
         loop = ctype(cell.value.attrs[0])
-        place = self._place(f"t{cell.number}", access, u, lanes)
+        place = self._place(f"t_{cell.number}", access, u, lanes)
         start, step = (self.operand(arg, cell.value.attrs[0]) for arg in cell.args)
         return (f"cast<{ctype(cell.dtype)}>(m_add(m_multiply(cast<{loop}>({place}), "
                 f"cast<{loop}>({step})), cast<{loop}>({start})))")
@@ -358,7 +358,7 @@ class Printer:
             if not stride or (not lanes and axis.role != "row"):
                 continue
             suffix = f"_{u}" if self.unroll > 1 else ""
-            at = {"lane": "(j + v)", "step": f"k{k}", "row": f"i{k}{suffix}"}[axis.role]
+            at = {"lane": "(j + v)", "step": f"k_{k}", "row": f"i_{k}{suffix}"}[axis.role]
             terms.append(f"i64({at})" if stride == 1 else
                          f"i64({at}) * {self._stride(name, k, stride)}")
         terms += [f"i64({term})" for term in self._wrapped(name, access)]
@@ -378,12 +378,12 @@ class Printer:
             first = min(self.needed[cell]) == number
             for u in self._copies(cell):
                 if cell.held and not first:
-                    self.put(f"const {ctype(cell.dtype)} c{cell.number} = "
-                             f"h{cell.number}[TA_SLOT(j, c, v)];")
+                    self.put(f"const {ctype(cell.dtype)} c_{cell.number} = "
+                             f"h_{cell.number}[TA_SLOT(j, c, v)];")
                 else:
                     self._define(cell, u, lanes=True)
                     if cell.held:
-                        self.put(f"h{cell.number}[TA_SLOT(j, c, v)] = c{cell.number};")
+                        self.put(f"h_{cell.number}[TA_SLOT(j, c, v)] = c_{cell.number};")
 
     def _reads(self, cells: list[Cell], number: int) -> list[Cell]:
         """The loads of a pass that go to memory."""
@@ -407,10 +407,10 @@ class Printer:
                   if s.sink.level == "full" and s.sink.store_pass == number]
         for k, store in stores:
             if store.access.strides[-1] == 1:
-                offset = self._chunk_offset(f"q{k}", store.access)
+                offset = self._chunk_offset(f"q_{k}", store.access)
                 for u in self._copies(access=store.access):
                     name = f"{k}{self._suffix(u)}"
-                    self._begin_storing(store, name, f"q{name} + {offset}")
+                    self._begin_storing(store, name, f"q_{name} + {offset}")
         if self.schedule.quick:
             self.put("bool rare = false;")
             self.quick = True
@@ -423,11 +423,11 @@ class Printer:
         for k, store in stores:
             if store.access.strides[-1] == 1:
                 for u in self._copies(access=store.access):
-                    self.put(f"{self._guard(u)}y{k}{self._suffix(u)}.flush(w);")
+                    self.put(f"{self._guard(u)}y_{k}{self._suffix(u)}.flush(w);")
 
     def _begin_storing(self, store: Store, name: str, place: str) -> None:
         """Declare where the lanes of a chunk are stored."""
-        self.put(f"auto y{name} = storing<{self.lanes}>({place});")
+        self.put(f"auto y_{name} = storing<{self.lanes}>({place});")
 
     def _guard(self, u: int) -> str:
         """Condition under which row ``u`` of those computed together is stored."""
@@ -451,7 +451,7 @@ class Printer:
                     self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
             for cell in reductions(self.kernel.cells, number):
                 for u in self._copies(cell):
-                    self.put(f"r{cell.number}{self._suffix(u)}.add(v, "
+                    self.put(f"r_{cell.number}{self._suffix(u)}.add(v, "
                              f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
 
     def _suffix(self, u: int) -> str:
@@ -459,8 +459,8 @@ class Printer:
 
     def _target(self, k: int, store: Store, u: int) -> str:
         if store.access.strides[-1] == 1:
-            return f"y{k}{self._suffix(u)}[v]"
-        return f"q{k}[{self._lane_offset(f'q{k}', store.access)}]"
+            return f"y_{k}{self._suffix(u)}[v]"
+        return f"q_{k}[{self._lane_offset(f'q_{k}', store.access)}]"
 
     def _stored(self, store: Store, u: int = 0) -> str:
         name = self.name(store.sink.cell, u)
@@ -491,15 +491,15 @@ class Printer:
     def _position(self, cell: Cell, u: int) -> str:
         if cell not in self.kernel.positions:
             return "0"
-        return self._place(f"t{cell.number}", self.kernel.positions[cell], u, lanes=True)
+        return self._place(f"t_{cell.number}", self.kernel.positions[cell], u, lanes=True)
 
     def _flush(self, sinks: list[Cell]) -> str:
         calls = " ".join(
-            f"r{cell.number}{self._suffix(u)}.flush();" for cell in sinks
+            f"r_{cell.number}{self._suffix(u)}.flush();" for cell in sinks
             for u in self._copies(cell)
         )
         return f"[&]() TA_LAMBDA {{ {calls} }}"
 
     def _parts(self, cell: Cell, width: int) -> str:
         number = self.schedule.splits * width * TOTAL_BYTES
-        return self.arg(Slot("scratch", f"w{cell.number}", "void*", number=number))
+        return self.arg(Slot("scratch", f"w_{cell.number}", "void*", number=number))

@@ -22,19 +22,19 @@ class RowPrinter(Printer):
         if held:
             self.put("TA_SCRATCH")
         for cell in held:
-            self.put(f"TA_HELD({ctype(cell.dtype)}, h{cell.number}, {self.extent(lane)});")
+            self.put(f"TA_HELD({ctype(cell.dtype)}, h_{cell.number}, {self.extent(lane)});")
         if self.kernel.staged:
             self._stage_row(self._range(lane))
         for number in range(1, self.kernel.group.phases + 1):
             sinks = reductions(self.kernel.cells, number)
             for cell in sinks:
                 for u in self._copies(cell):
-                    self.put(f"RowAccumulator<{self._reducer(cell)}, V> r{cell.number}"
+                    self.put(f"RowAccumulator<{self._reducer(cell)}, V> r_{cell.number}"
                              f"{self._suffix(u)};")
             for k in steps:
-                self.put(f"const Range range{k}_{number} = {self._range(k)};")
-                self.put(f"for (idx k{k} = range{k}_{number}.begin; "
-                         f"k{k} < range{k}_{number}.end; ++k{k}) {{")
+                self.put(f"const Range range_{k}_{number} = {self._range(k)};")
+                self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
+                         f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
                 self.depth += 1
             call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {self._together(number)}>"
             extra = ", const int c" if held else ""
@@ -60,14 +60,14 @@ class RowPrinter(Printer):
         split = self.schedule.splits > 1
         for cell in sinks:
             for u in self._copies(cell):
-                self.put(f"auto total{cell.number}{self._suffix(u)} = "
-                         f"r{cell.number}{self._suffix(u)}.template finish<TX>();")
+                self.put(f"auto total_{cell.number}{self._suffix(u)} = "
+                         f"r_{cell.number}{self._suffix(u)}.template finish<TX>();")
         if split and sinks:
             self._merge_rows(sinks)
         for cell in sinks:
             for u in self._copies(cell):
                 self.put(f"const {ctype(cell.dtype)} {self.name(cell, u)} = {self._reducer(cell)}"
-                         f"::template value<{ctype(cell.dtype)}>(total{cell.number}"
+                         f"::template value<{ctype(cell.dtype)}>(total_{cell.number}"
                          f"{self._suffix(u)});")
 
     def _merge_rows(self, sinks: list[Cell]) -> None:
@@ -77,16 +77,17 @@ class RowPrinter(Printer):
             for u in self._copies(cell):
                 row = f"row{self._suffix(u)}"
                 total = f"{self._reducer(cell)}::Total*"
-                self.put(f"{total} const parts{cell.number}{self._suffix(u)} = "
+                self.put(f"{total} const parts_{cell.number}{self._suffix(u)} = "
                          f"({total}){parts} + {row} * a.splits;")
-                self.put(f"TA_ONCE parts{cell.number}{self._suffix(u)}[split] = "
-                         f"total{cell.number}{self._suffix(u)};")
+                self.put(f"TA_ONCE parts_{cell.number}{self._suffix(u)}[split] = "
+                         f"total_{cell.number}{self._suffix(u)};")
         counters = self.arg(Slot("counters", "arrived", "unsigned*", number=rows))
         self.put(f"if (!last_to_arrive({counters} + row, a.splits)) continue;")
         for cell in sinks:
             for u in self._copies(cell):
-                self.put(f"total{cell.number}{self._suffix(u)} = merged<TX, {self._reducer(cell)}>("
-                         f"parts{cell.number}{self._suffix(u)}, a.splits);")
+                name = f"{cell.number}{self._suffix(u)}"
+                self.put(f"total_{name} = merged<TX, {self._reducer(cell)}>("
+                         f"parts_{name}, a.splits);")
 
     def _row_stores(self) -> None:
         for k, store in enumerate(self.kernel.stores):
@@ -96,4 +97,4 @@ class RowPrinter(Printer):
                 many = len(self._copies(access=store.access)) > 1
                 guard = f"if (row * {self.unroll} + {u} < a.rows) " if many else ""
                 suffix = f"_{u}" if many else ""
-                self.put(f"TA_ONCE {guard}q{k}{suffix}[0] = {self._stored(store, u)};")
+                self.put(f"TA_ONCE {guard}q_{k}{suffix}[0] = {self._stored(store, u)};")
