@@ -7,7 +7,10 @@ shape or a new scalar reuses the binary.
 
 from __future__ import annotations
 
-from tiledarray.fusion.plan import Kernel, Strided
+from collections.abc import Iterator
+
+from tiledarray.fusion.ir import Size
+from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.tile import lane_blocks
 from tiledarray.kernels.text.beside import Part, print_together
 from tiledarray.kernels.text.border import border_blocks, print_border
@@ -19,7 +22,7 @@ from tiledarray.kernels.text.rows import RowPrinter
 
 __all__ = ["Program", "Slot", "print_kernel"]
 
-NARROW_BYTES = (1 << 31) - (1 << 24)  # 32-bit indices may overshoot an array by a tile
+NARROW = (1 << 31) - (1 << 26)  # 32-bit indices may overshoot what they count by a tile or a share
 
 
 FORMS: dict[str, type[Printer]] = {
@@ -30,8 +33,8 @@ FORMS: dict[str, type[Printer]] = {
 def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     """Return a kernel's tile program for the device or the host compiler."""
     parts = [_part(part, device=device) for part in kernel.parts]
-    wide = any(access.value.nbytes >= NARROW_BYTES
-               for part in kernel.parts for access in _accesses(part))
+    wide = sum(part.blocks for part in parts) >= NARROW or any(
+        count >= NARROW for part in kernel.parts for count in _counts(part))
     resident = min(part.schedule.resident for part in kernel.parts)
     head = [
         f"using idx = {'int' if device and not wide else 'long long'};",
@@ -63,9 +66,19 @@ def _part(kernel: Kernel, *, device: bool) -> Part:
     return Part(list(printer.slots.values()), constants, printer.lines, blocks, tx * ty)
 
 
-def _accesses(kernel: Kernel) -> list[Strided]:
-    return [*kernel.loads.values(), *(store.access for store in kernel.stores),
-            *kernel.positions.values()]
+def _counts(kernel: Kernel) -> Iterator[int]:
+    """What indices of a kernel count: bytes of arrays, axes, and the products that are formed."""
+    schedule = kernel.schedule
+    accesses = [*kernel.loads.values(), *(store.access for store in kernel.stores),
+                *kernel.positions.values()]
+    yield from (access.value.nbytes for access in accesses)
+    yield from (axis.size for axis in schedule.axes)
+    yield schedule.rows
+    if schedule.splits > 1:  # places of the parts that blocks leave for the last
+        yield schedule.rows * schedule.splits * (
+            1 if schedule.lane.reduced else schedule.lane.size)
+    yield from (cell.value.count for cell in kernel.cells
+                if cell.kind == "param" and isinstance(cell.value, Size))
 
 
 def _print_blocks(printer: Printer) -> None:
