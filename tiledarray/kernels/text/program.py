@@ -8,6 +8,7 @@ shape or a new scalar reuses the binary.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tiledarray.fusion.ir import Size
 from tiledarray.fusion.plan import Kernel
@@ -77,8 +78,8 @@ def _counts(kernel: Kernel) -> Iterator[int]:
     if schedule.splits > 1:  # places of the parts that blocks leave for the last
         yield schedule.rows * schedule.splits * (
             1 if schedule.lane.reduced else schedule.lane.size)
-    yield from (cell.value.count for cell in kernel.cells
-                if cell.kind == "param" and isinstance(cell.value, Size))
+    params: list[Any] = [cell.value for cell in kernel.cells if cell.kind == "param"]
+    yield from (param.count for param in params if isinstance(param, Size))
 
 
 def _print_blocks(printer: Printer) -> None:
