@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from struct import Struct
 from typing import Any, NamedTuple
 
 from tiledarray.graph.node import Form, Node
@@ -12,6 +13,7 @@ from tiledarray.ops.movement import placeholder, update
 Entry = tuple[Any, ...]
 Start = tuple[int | None, int]  # reference to another start (None: 0), and how far behind it
 
+_COMPLEX = Struct("dd")  # two NaNs may differ, too
 NEAR = 2  # starts of views that lie so close are taken to move together
 
 
@@ -117,8 +119,12 @@ def _numbered(targets: Sequence[Node]) -> dict[Node, int]:
 
 
 def _param(x: Any, params: list[Any], known: dict[Any, int]) -> int:
-    """Return the reference to a scalar, the same for all that are equal."""
-    value = (type(x), x) if x else (type(x), repr(x))
+    """Return the reference to a scalar, the same for all that are equal, zeros' signs included."""
+    kind = type(x)
+    if kind is complex:
+        value: Any = kind, _COMPLEX.pack(x.real, x.imag)
+    else:
+        value = kind, x if x else repr(x)
     reference = known.get(value)
     if reference is None:
         reference = known[value] = ~len(params)
