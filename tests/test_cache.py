@@ -30,17 +30,18 @@ def test_keys_depend_on_every_part_and_on_where_they_end():
 def test_get_put_and_build_once(folder):
     name = cache.key("x")
     assert cache.get(name, ".bin") is None
-    path = cache.put(name, ".bin", b"hello")
-    assert path.read_bytes() == b"hello" and path.suffix == ".bin"
-    assert cache.get(name, ".bin") == path
+    entry = cache.put(name, ".bin", b"hello")
+    assert entry.path.read_bytes() == entry.data == b"hello" and entry.path.suffix == ".bin"
+    assert cache.get(name, ".bin") == entry
     assert cache.get(name, ".txt") is None
-    assert cache.get_or_build(name, ".bin", lambda _: pytest.fail("built again")) == path
+    assert cache.get_or_build(name, ".bin", lambda: pytest.fail("built again")) == entry
     cache.clear()
     assert cache.get(name, ".bin") is None
 
 
 def test_folder_is_private(folder):
-    path = cache.put(cache.key("x"), ".bin", b"1")
+    path = cache.put(cache.key("x"), ".bin", b"1").path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for place in (folder, path.parent):
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
@@ -48,32 +49,32 @@ def test_folder_is_private(folder):
 @pytest.mark.parametrize("damage", [b"", b"hell", b"hellO", b"hello!"])
 def test_damaged_entries_are_built_again(damage):
     name = cache.key("x")
-    path = cache.put(name, ".bin", b"hello")
-    path.write_bytes(damage)
+    cache.put(name, ".bin", b"hello").path.write_bytes(damage)
     assert cache.get(name, ".bin") is None
-    again = cache.get_or_build(name, ".bin", lambda place: place.write_bytes(b"hello"))
-    assert again.read_bytes() == b"hello"
+    again = cache.get_or_build(name, ".bin", lambda: b"hello")
+    assert again.path.read_bytes() == b"hello"
     assert cache.get(name, ".bin") == again
 
 
 def test_a_failing_build_leaves_nothing_and_frees_the_lock(folder):
     name = cache.key("x")
 
-    def fail(place):
-        place.write_bytes(b"half")
-        raise KeyError("no")
+    def fail():
+        with cache.workplace() as place:
+            place.write("half", b"half")
+            raise KeyError("no")
 
     with pytest.raises(KeyError):
         cache.get_or_build(name, ".bin", fail)
-    assert [p for p in (folder / name[:2]).iterdir()] == []
-    assert cache.get_or_build(name, ".bin", lambda p: p.write_bytes(b"1")).read_bytes() == b"1"
+    assert list((folder / "work").iterdir()) == [] and not (folder / name[:2]).exists()
+    assert cache.get_or_build(name, ".bin", lambda: b"1").path.read_bytes() == b"1"
 
 
 def test_least_recently_used_entries_go_first():
     names = [cache.key(str(i)) for i in range(6)]
     with config.override(cache_bytes=5000):
         for i, name in enumerate(names[:5]):
-            path = cache.put(name, ".bin", bytes(1000))
+            path = cache.put(name, ".bin", bytes(1000)).path
             os.utime(path, ns=(i, i))
         assert cache.get(names[0], ".bin") is not None  # used: no longer the oldest
         cache.put(names[5], ".bin", bytes(1000))
@@ -83,7 +84,7 @@ def test_least_recently_used_entries_go_first():
 
 def test_the_newest_entry_survives_any_limit():
     with config.override(cache_bytes=0):
-        assert cache.put(cache.key("x"), ".bin", bytes(1000)).exists()
+        assert cache.put(cache.key("x"), ".bin", bytes(1000)).path.exists()
 
 
 RACE = """
@@ -91,12 +92,12 @@ import sys, time
 from pathlib import Path
 from tiledarray.kernels.compile import cache
 log = Path(sys.argv[1])
-def build(place):
+def build():
     with log.open("a") as file:
         file.write("built ")
     time.sleep(0.3)
-    place.write_bytes(b"result")
-print(cache.get_or_build(cache.key("race"), ".bin", build).read_bytes())
+    return b"result"
+print(cache.get_or_build(cache.key("race"), ".bin", build).path.read_bytes())
 """
 
 
@@ -115,10 +116,10 @@ def test_two_processes_build_once(tmp_path, folder):
 def test_two_threads_build_once():
     built = []
 
-    def build(place):
+    def build():
         built.append(1)
         time.sleep(0.05)
-        place.write_bytes(b"result")
+        return b"result"
 
     work = [
         threading.Thread(target=cache.get_or_build, args=(cache.key("t"), ".bin", build))
@@ -136,11 +137,11 @@ def test_unusable_folder_warns_once_and_works(tmp_path):
     unusable = tmp_path / "file" / "cache"
     with config.override(cache_dir=unusable):
         with pytest.warns(TiledArrayWarning, match="TILEDARRAY_CACHE_DIR") as caught:
-            path = cache.put(cache.key("x"), ".bin", b"1")
+            entry = cache.put(cache.key("x"), ".bin", b"1")
         assert str(unusable) in str(caught[0].message)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert cache.get(cache.key("x"), ".bin") == path
+            assert cache.get(cache.key("x"), ".bin") == entry
             assert cache.folder() != unusable
 
 
@@ -158,5 +159,5 @@ def test_the_folder_may_vanish_meanwhile(folder):
     cache.put(cache.key("x"), ".bin", b"1")
     subprocess.run(["rm", "-r", str(folder)], check=True)
     assert cache.get(cache.key("x"), ".bin") is None
-    path = cache.get_or_build(cache.key("x"), ".bin", lambda p: p.write_bytes(b"2"))
-    assert path.read_bytes() == b"2"
+    entry = cache.get_or_build(cache.key("x"), ".bin", lambda: b"2")
+    assert entry.path.read_bytes() == b"2"

@@ -183,11 +183,11 @@ from tiledarray.kernels.compile import cache
 building, forking = threading.Event(), threading.Event()
 os.register_at_fork(before=forking.set)  # registered last, it is called first
 
-def build(place):
+def build():
     building.set()
     forking.wait()
     time.sleep(0.2)  # the forking thread waits for the evaluation's lock now
-    place.write_bytes(b"built")
+    return b"built"
 
 def work():
     with evaluate.lock:
@@ -197,9 +197,9 @@ thread = threading.Thread(target=work)
 thread.start()
 building.wait()
 child = os.fork()
-path = cache.get_or_build(cache.key("a"), ".txt", lambda place: os._exit(2))
-other = cache.get_or_build(cache.key("b"), ".txt", lambda place: place.write_bytes(b"other"))
-good = (path.read_bytes(), other.read_bytes()) == (b"built", b"other")
+entry = cache.get_or_build(cache.key("a"), ".txt", lambda: os._exit(2))
+other = cache.get_or_build(cache.key("b"), ".txt", lambda: b"other")
+good = (entry.data, other.data) == (b"built", b"other")
 if child == 0:
     os._exit(0 if good else 1)
 thread.join()

@@ -32,6 +32,7 @@ PREFIX = "TILEDARRAY_"
 
 device: str
 compile: str
+compile_seconds: float
 threads: int
 cache_dir: Path
 cache_bytes: int
@@ -82,6 +83,25 @@ def _whole(least: int) -> Callable[[Any], int]:
         raise ValueError(f"must be a whole number, {least} or more")
 
     return parse
+
+
+def _seconds(value: Any) -> float:
+    number = float(value) if isinstance(value, str) else value
+    if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= 1e9:
+        return float(number)
+    raise ValueError("must be a number of seconds, 0 or more")
+
+
+def most_threads() -> int:
+    """Upper limit of ``threads``: beyond it they only wait, and each takes a stack and scratch."""
+    return max(1024, 4 * (os.cpu_count() or 1))
+
+
+def _threads(value: Any) -> int:
+    number, most = _whole(0)(value), most_threads()
+    if number > most:
+        raise ValueError(f"must be at most {most} (each thread takes a stack and scratch memory)")
+    return number
 
 
 def _bytes(value: Any) -> int:
@@ -140,7 +160,9 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("compile", _one_of("background", "wait", "never"), lambda: "background",
                 "Whether a first run goes on op by op while its kernels compile, waits for them, "
                 "or never compiles."),
-        Setting("threads", _whole(0), lambda: 0,
+        Setting("compile_seconds", _seconds, lambda: 60.0,
+                "Seconds after which a compiler that has not ended is given up; 0 means never."),
+        Setting("threads", _threads, lambda: 0,
                 "Threads for host kernels; 0 means all processors that the process may use."),
         Setting("cache_dir", _folder, lambda: Path(platformdirs.user_cache_dir("tiledarray")),
                 "Folder that keeps compiled kernels between runs."),

@@ -36,6 +36,9 @@ class CompilerError(TiledArrayError, RuntimeError):
         All that the compiler printed.
     path : Path or None
         File in which the source was kept.
+    passing : bool
+        The compiler did not refuse the source: it was killed, had no room, took too long.  The
+        same may compile later.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class CompilerError(TiledArrayError, RuntimeError):
         source: str | None = None,
         log: str = "",
         path: Path | None = None,
+        passing: bool = False,
         remedy: str | None = None,
     ) -> None:
         super().__init__(message, remedy=remedy)
         self.source = source
         self.log = log
         self.path = path
+        self.passing = passing
 
 
 class OutOfMemory(TiledArrayError, MemoryError):

@@ -5,12 +5,19 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from tiledarray.errors import OutOfMemory
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 
 class ThreadPool:
@@ -63,7 +70,50 @@ class ThreadPool:
         self.threads = threads
 
 
-_helpers: dict[int, ThreadPoolExecutor] = {}  # by process: a forked child has no threads
+class _Helpers:
+    """Python threads that wait for work.  They end with the process and are not waited for.
+
+    (An executor's refuse work, and are joined, once the interpreter has begun to exit.)
+    """
+
+    def __init__(self) -> None:
+        self._begin_anew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._count = 0  # a forked child has none of its parent's threads
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def give(self, tasks: Sequence[Callable[[], None]]) -> bool:
+        """Have the tasks done; false where there is no thread and none can be started."""
+        missing = min(len(tasks), available_cpus()) - self._count
+        for _ in range(missing):
+            if not in_background(partial(self._help, self._work)):
+                break
+            self._count += 1
+        if not self._count:
+            return False
+        for task in tasks:
+            self._work.put(task)
+        return True
+
+    @staticmethod
+    def _help(work: SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            work.get()()
+
+
+_helpers = _Helpers()
+
+
+def in_background(work: Callable[[], None]) -> bool:
+    """Start a thread that does not keep the process; false where no thread can be started."""
+    try:
+        threading.Thread(target=work, name="tiledarray", daemon=True).start()
+    except RuntimeError:  # too many, or the interpreter exits
+        return False
+    return True
 
 
 def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
@@ -74,19 +124,84 @@ def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
     first, *others = arguments
     if not others:
         return work(first)
-    helpers = _helpers.get(os.getpid())
-    if helpers is None:
-        _helpers.clear()
-        helpers = _helpers[os.getpid()] = ThreadPoolExecutor(
-            available_cpus(), thread_name_prefix="tiledarray")
-    started = [helpers.submit(work, argument) for argument in others]
-    try:
-        work(first)
-    finally:
-        wait(started)
-    for future in started:
-        future.result()
+    outcomes: list[BaseException | None] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+
+    def task(argument: Any) -> None:
+        outcomes.append(_raised(work, argument))
+        ended.put(None)
+
+    if not _helpers.give([partial(task, argument) for argument in others]):
+        for argument in others:
+            task(argument)
+    raised = _raised(work, first)
+    while len(outcomes) < len(others):
+        try:
+            ended.get()
+        except BaseException as interruption:  # not before the others have ended: they still write
+            raised = raised or interruption
+    for error in (raised, *outcomes):
+        if error is not None:
+            raise error
     return None
+
+
+def _raised(work: Callable[[Any], None], argument: Any) -> BaseException | None:
+    try:
+        work(argument)
+    except BaseException as error:
+        return error
+    return None
+
+
+def all_of(
+    work: Callable[[_Given], _Made], arguments: Sequence[_Given], workers: int,
+    seconds: float = 0.0,
+) -> list[_Made]:
+    """Return what ``work`` makes of each argument, by so many threads at a time.
+
+    The first error ends the wait, and so does an interruption; the threads are left to themselves.
+
+    Raises
+    ------
+    TimeoutError
+        It takes longer than ``seconds``, unless that is 0.
+    """
+    if workers <= 1 and not seconds:
+        return [work(argument) for argument in arguments]
+    deadline = time.monotonic() + seconds
+    waiting = deque(enumerate(arguments))
+    ended: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+
+    def go_on() -> None:
+        while waiting:
+            try:
+                number, argument = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                ended.put((number, work(argument), None))
+            except BaseException as error:
+                ended.put((number, None, error))
+
+    try:
+        started = [in_background(go_on) for _ in range(workers)]
+        if not any(started):
+            go_on()
+        made: dict[int, _Made] = {}
+        while len(made) < len(arguments):
+            left = max(0.0, deadline - time.monotonic()) if seconds else None
+            number, result, error = ended.get(timeout=left)
+            if error is not None:
+                raise error
+            made[number] = result
+    except Empty:
+        waiting.clear()
+        raise TimeoutError(f"not done within {seconds:g} seconds") from None
+    except BaseException:
+        waiting.clear()
+        raise
+    return [made[number] for number in range(len(arguments))]
 
 
 def available_cpus() -> int:

@@ -1,49 +1,117 @@
-"""Compiling in the background: one thread, plan after plan."""
+"""Compiling in the background: one thread, plan after plan; and when a failure is tried again."""
 
 from __future__ import annotations
 
+import atexit
 import os
-import queue
-import threading
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from time import monotonic
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tiledarray.execution.executable import Executable
+from tiledarray.devices.threads import in_background
+from tiledarray.errors import CompilerError
+
+FIRST_REST = 2.0  # seconds; twice as long after every further failure
+LONGEST_REST = 600.0
+REST_FOR_TIME_LOST = 4.0
+
+
+class Compiles(Protocol):
+    """What the thread compiles: a plan, which notes its failures itself."""
+
+    queued: bool
+
+    def compile(self) -> None:
+        """Compile all of it."""
+
+
+class Trouble:
+    """A failure to compile, and how long it stands: until then nothing is tried again.
+
+    What the compiler refused stands for the life of the process.  What may pass (the compiler was
+    killed, the disk was full, it took too long) stands for some seconds, and longer each time it
+    comes again, so that a compiler that always hangs takes a small share of the time.
+
+    Attributes
+    ----------
+    error : Exception or None
+        What went wrong last; none once it has succeeded.
+    """
+
+    __slots__ = ("error", "_until", "_times")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget it: what was tried has succeeded."""
+        self.error: Exception | None = None
+        self._until = 0.0
+        self._times = 0
+
+    def note(self, error: Exception, seconds: float) -> None:
+        """Remember what went wrong, in a try that took so long."""
+        self.error = error
+        if passing(error):
+            least = max(FIRST_REST, REST_FOR_TIME_LOST * seconds)
+            self._until = monotonic() + min(LONGEST_REST, least * 2**min(self._times, 20))
+        else:
+            self._until = float("inf")
+        self._times += 1
+
+    def standing(self) -> Exception | None:
+        """Return what went wrong, as long as nothing is to be tried again."""
+        return self.error if self.error is not None and monotonic() < self._until else None
+
+
+def passing(error: BaseException) -> bool:
+    """Whether the same may compile later."""
+    if isinstance(error, CompilerError):
+        return error.passing
+    return isinstance(error, OSError | MemoryError)
+
+
+everywhere = Trouble()  # passing failures of any plan: they are the compiler's, not the plan's
 
 
 class Background:
     """A thread that compiles one plan after the other.
 
     A forked child has its parent's plans but not its thread: what was left unfinished there is
-    queued again when it is met again.
+    queued again when it is met again.  The process does not wait for the thread when it ends.
     """
 
     def __init__(self) -> None:
-        self._unfinished: dict[Executable, None] = {}
-        self._queue: queue.SimpleQueue[Executable] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._unfinished: dict[Compiles, None] = {}
+        self._queue: SimpleQueue[Compiles] = SimpleQueue()
+        self._begun = self._closed = False
+        atexit.register(self._close)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
-    def compile(self, executable: Executable) -> None:
+    def compile(self, executable: Compiles) -> None:
         """Compile the plan, after those that wait."""
         self._unfinished[executable] = None
         self._queue.put(executable)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True)
-            self._thread.start()
+        if not self._begun:
+            self._begun = in_background(self._work)
 
     def _work(self) -> None:
         while True:
             executable = self._queue.get()
+            if self._closed:
+                return
             try:
                 executable.compile()
-            except Exception as error:  # kept; whoever evaluates next warns of it
-                executable.failure = error
+            except Exception:  # noted there; whoever evaluates next warns of it
+                executable.queued = False  # again, once it no longer stands
             self._unfinished.pop(executable, None)
 
+    def _close(self) -> None:
+        self._closed = True
+
     def _begin_anew(self) -> None:
-        self._queue, self._thread = queue.SimpleQueue(), None
+        self._queue, self._begun = SimpleQueue(), False
         for executable in self._unfinished:
             executable.queued = False
         self._unfinished = {}

@@ -7,6 +7,7 @@ way and needs no more memory.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections import OrderedDict
@@ -22,6 +23,7 @@ from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
 from tiledarray.execution.at_one_go import persist
+from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, spent
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
@@ -48,6 +50,7 @@ lock = threading.RLock()
 hold_at_fork(lock)
 _executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
 _NONE: frozenset[int] = frozenset()
+_NOTHING = contextlib.nullcontext()
 _warned: set[str] = set()
 
 
@@ -65,48 +68,60 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
-    with lock:
-        storage.watch(config.verify)
-        by_device: dict[Any, list[Node]] = {}
-        for node in targets:
-            if node.buffer is None:
-                by_device.setdefault(node.device, []).append(node)
-        for device, nodes in by_device.items():
-            if device.kind == "cuda":
-                with device.active():
-                    _evaluate(nodes, device)
-            else:
-                _evaluate(nodes, device, small)
-        if config.verify:
-            storage.check()
-        host_pool.take_back()  # of arrays that died since more may be kept than is allowed
+    while True:
+        with lock:
+            storage.watch(config.verify)
+            awaited = _evaluate_all(targets, small)
+            if config.verify:
+                storage.check()
+            host_pool.take_back()  # of arrays that died since more may be kept than is allowed
+        if awaited is None:
+            return
+        _compile(awaited)  # others may evaluate, and the process fork, meanwhile
 
 
-def _evaluate(targets: list[Node], device: Device, small: bool = False) -> None:
+def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
+    """Compute the targets, or return the plan that has to be compiled before."""
+    by_device: dict[Any, list[Node]] = {}
+    for node in targets:
+        if node.buffer is None:
+            by_device.setdefault(node.device, []).append(node)
+    for device, nodes in by_device.items():
+        if device.kind == "cuda":
+            with device.active():
+                awaited = _evaluate(nodes, device)
+        else:
+            awaited = _evaluate(nodes, device, small)
+        if awaited is not None:
+            return awaited
+    return None
+
+
+def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Executable | None:
     traced = trace(targets)
     given = _given(traced) if traced.updates else ()
     if small and config.compile != "wait":
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < SMALL_SECONDS:
             _op_by_op(parts, targets, given)
-            return
+            return None
     try:
         executable = executable_for(traced, device, given)
     except UnsupportedDtypeError:
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
-        return
+        return None
     if executable.ready:
         _run(executable, traced, targets)
-        return
+        return None
     parts = parts_of(traced.nodes, targets)
-    if _decide(executable, parts):
-        _run(executable, traced, targets)
-    else:
-        _op_by_op(parts, targets, given)
-        if executable.wanted:
-            executable.compile_in_background()  # not before: the compiler would take a processor
-        for node in targets:
-            node.buffer.plan = executable
+    if _waits(executable, parts):
+        return executable
+    _op_by_op(parts, targets, given)
+    if executable.wanted:
+        executable.compile_in_background()  # not before: the compiler would take a processor
+    for node in targets:
+        node.buffer.plan = executable
+    return None
 
 
 # ---- plans ---------------------------------------------------------------------------------
@@ -139,7 +154,9 @@ def executable_for(traced: Trace, device: Device, given: Collection[Node] = ()) 
         params = traced.params if others < PLANS_THAT_ASSUME else None
         found = _executables[key] = _planned(traced, donatable, device, params)
         while len(_executables) > PLANS_REMEMBERED:
-            _executables.popitem(last=False)
+            _, dropped = _executables.popitem(last=False)
+            if isinstance(dropped, Executable):
+                dropped.let_go()
     if isinstance(found, UnsupportedDtypeError):
         raise found.with_traceback(None)
     return found
@@ -210,23 +227,29 @@ def _exchanged(traced: Trace, number: int) -> Node:
 # ---- tiers ---------------------------------------------------------------------------------
 
 
-def _decide(executable: Executable, parts: Sequence[Part]) -> bool:
-    """Whether to run kernels now (compiling them first if need be), or op by op."""
+def _waits(executable: Executable, parts: Sequence[Part]) -> bool:
+    """Whether to wait until kernels are compiled and run them, or to go on op by op."""
     problem = compiler_problem(executable.device)
     if problem is not None:
         if config.compile != "never":
             _warn(f"tiledarray runs op by op, without fused kernels: {problem}")
         return False
-    if executable.failure is not None:
-        return do_without(executable.failure)
-    if not executable.missing() or config.compile == "wait" or executable.device.kind == "cuda":
-        return _compile(executable)
+    failure = executable.trouble.standing()
+    if failure is not None:
+        return do_without(failure)
+    if not executable.missing():
+        return True
+    failure = everywhere.standing()
+    if failure is not None:
+        return do_without(failure)
+    if config.compile == "wait" or executable.device.kind == "cuda":
+        return True
     executable.met += 1
     seconds, largest = cost(parts, host_threads())
     least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
     much_memory = largest > max(AMPLE_BYTES, 2 * least)
     if not executable.wanted and (seconds > COMPILE_SECONDS or much_memory):
-        return _compile(executable)
+        return True
     if seconds > SMALL_SECONDS or executable.met > 1:  # what is small and met once is not worth it
         executable.wanted = True
     return False
@@ -239,13 +262,14 @@ def compiler_problem(device: Device) -> str | None:
     return cuda.available() if device.kind == "cuda" else host.available()
 
 
-def _compile(executable: Executable) -> bool:
+def _compile(executable: Executable) -> None:
+    """Compile a plan; where that fails, its trouble stands when it is met again."""
+    device = executable.device
     try:
-        executable.compile()
+        with device.active() if device.kind == "cuda" else _NOTHING:
+            executable.compile()
     except (CompilerError, OSError) as error:
-        executable.failure = error
-        return do_without(error)
-    return True
+        do_without(error)
 
 
 def do_without(failure: BaseException) -> bool:

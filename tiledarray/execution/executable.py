@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -15,14 +14,16 @@ from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
-from tiledarray.execution.background import background
-from tiledarray.execution.launches import CudaLaunch, HostLaunch, Launch
+from tiledarray.execution.background import Trouble, background, everywhere, passing
+from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
+from tiledarray.execution.loaded import Loaded
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
+from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Leaf
@@ -48,7 +49,7 @@ def source_of(kernel: Kernel, program: Program) -> str:
     return program.text.replace("NAME", program_name(kernel))
 
 
-_compiled: dict[tuple[str, str], Any] = {}
+_compiled = Loaded()
 
 
 class Executable:
@@ -60,15 +61,20 @@ class Executable:
     device : Device
     launches : dict
         The compiled form of each `Kernel`; empty until `compile` has run.
+    contract : bool
+        Whether the compiler may round a product and a sum once; settled when the plan was made.
+    trouble : Trouble
+        Why it does not compile, and until when that stands.
     leaves : list
         Each leaf of the plan, with its number in the signature.
     sites, params : list
         Where the entries of the signature were recorded and the scalars, at the first evaluation.
     """
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: Plan, device: Device, contract: bool | None = None) -> None:
         self.plan = plan
         self.device = device
+        self.contract = config.contract is True if contract is None else contract
         self.programs = {
             kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
         }
@@ -76,8 +82,8 @@ class Executable:
         self.sites: list[Site | None] = []
         self.params: list[Any] = []
         self.ready = not plan.kernels
-        self.failure: BaseException | None = None
-        self.wanted = self.queued = False
+        self.trouble = Trouble()
+        self.wanted = self.queued = self.kept = False
         self.met = 0
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
@@ -92,62 +98,92 @@ class Executable:
         return [(source_of(kernel, program), program_name(kernel))
                 for kernel, program in self.programs.items()]
 
+    @property
+    def failure(self) -> Exception | None:
+        """What went wrong when it was compiled last."""
+        return self.trouble.error
+
     def missing(self) -> list[tuple[str, str]]:
         """Sources that this process has not compiled or loaded yet."""
         return [pair for pair in dict.fromkeys(self.sources())
-                if (self._target(), pair[0]) not in _compiled]
+                if self._key(pair[0]) not in _compiled]
 
-    def _target(self) -> str:
-        if self.device.kind == "cuda":
-            return f"{self.device}:{config.contract}"
-        return f"host:{config.contract}"
+    def _key(self, source: str) -> tuple[str, bool, str]:
+        """What a loaded kernel is known by: the source, and all else that shapes it."""
+        return str(self.device), self.contract, source
 
     def compile(self) -> None:
-        """Compile what is missing, and prepare the launches."""
-        missing = self.missing()
-        if missing:
-            started = perf_counter()
-            self._compile(missing)
-            spent["compiling"] += perf_counter() - started
-        for kernel, program in self.programs.items():
-            self.launches[kernel] = self._launch(kernel, program)
+        """Compile what is missing, and prepare the launches.
+
+        Raises
+        ------
+        CompilerError, OSError
+            It does not compile, or did not lately: the same error is raised until it is time to
+            try again.
+        """
+        standing = self.trouble.standing()
+        if standing is None and self.missing():
+            standing = everywhere.standing()
+        if standing is not None:
+            raise standing.with_traceback(None)
+        started = perf_counter()
+        try:
+            self._prepare()
+        except Exception as error:
+            self.trouble.note(error, perf_counter() - started)
+            if passing(error):
+                everywhere.note(error, perf_counter() - started)
+            raise
+        self.trouble.clear()
         self.ready = True
 
-    def _compile(self, missing: list[tuple[str, str]]) -> None:
-        if self.device.kind == "cuda":
-            for (source, name), binary in zip(missing, self._binaries(missing), strict=True):
-                loaded = self.device.load(binary, name)
-                _compiled[self._target(), source] = (loaded, binary.reports.get(name))
-        else:
-            for (source, _), kernel in zip(missing, host.compile_many(missing), strict=True):
-                _compiled[self._target(), source] = kernel
-        counters["kernels compiled"] += len(missing)
+    def _prepare(self) -> None:
+        sources = list(dict.fromkeys(self.sources()))
+        kernels = {source: _compiled.get(self._key(source)) for source, _ in sources}
+        missing = [pair for pair in sources if kernels[pair[0]] is None]
+        if missing:
+            started = perf_counter()
+            for (source, _), loaded in zip(missing, self._compile(missing), strict=True):
+                kernels[source] = _compiled[self._key(source)] = loaded
+            spent["compiling"] += perf_counter() - started
+            counters["kernels compiled"] += len(missing)
+            everywhere.clear()
+        for kernel, program in self.programs.items():
+            compiled = kernels[source_of(kernel, program)]
+            self.launches[kernel] = self._launch(kernel, program, compiled)
 
-    def _binaries(self, missing: list[tuple[str, str]]) -> list[Any]:
-        arch = self.device.properties.arch
-        with ThreadPoolExecutor(min(8, len(missing))) as executor:
-            compiled = executor.map(
-                lambda pair: cuda.compile_source(pair[0], pair[1], arch), missing)
-            return list(compiled)
+    def _compile(self, missing: list[tuple[str, str]]) -> Sequence[HostKernel | CudaKernel]:
+        if self.device.kind != "cuda":
+            return host.compile_many(missing, contract=self.contract)
+        binaries = cuda.compile_many(
+            missing, self.device.properties.arch, contract=self.contract)
+        return [CudaKernel(self.device.load(binary, name), binary.reports.get(name))
+                for (_, name), binary in zip(missing, binaries, strict=True)]
 
     def compile_in_background(self) -> None:
-        """Queue the plan for the compiling thread."""
-        if not self.queued:
-            self.queued = True
-            background.compile(self)
+        """Queue the plan for the compiling thread, unless it is no use now."""
+        if self.queued or self.trouble.standing() is not None or everywhere.standing() is not None:
+            return
+        self.queued = True
+        background.compile(self)
 
-    def _launch(self, kernel: Kernel, program: Program) -> Launch:
+    def let_go(self) -> None:
+        """Drop the kernels: it will not run again, though some array remembers what made it."""
+        if not self.kept:
+            self.ready = not self.plan.kernels
+            self.launches.clear()
+
+    def _launch(self, kernel: Kernel, program: Program, compiled: Any) -> Launch:
         binding = Binding.of(program.slots, self.plan.memory)
-        compiled = _compiled[self._target(), source_of(kernel, program)]
         if self.device.kind == "cuda":
             if program.shared_limit:
-                compiled[0].limit_shared(
+                compiled.function.limit_shared(
                     program.shared_limit, self.device.properties.shared_bytes_per_multiprocessor)
-            return CudaLaunch(program, binding, self.device, *compiled)
+            return CudaLaunch(program, binding, self.device, compiled)
         grain = max(1, program.blocks // (8 * host.pool().threads))
         small = max(kernel.bytes_moved, kernel.flops) < SERIAL
         grain = program.blocks if small else grain
-        return HostLaunch(program, binding, compiled.address, grain)
+        return HostLaunch(program, binding, compiled, grain)
 
     # ---- running -------------------------------------------------------------------------
 

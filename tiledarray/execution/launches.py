@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Arguments, Binding, Workspace, dealt_from
 from tiledarray.fusion.ir import Value
 from tiledarray.kernels.compile import host
+from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program
 
 
@@ -22,10 +24,11 @@ class HostLaunch:
 
     report = None
 
-    def __init__(self, program: Program, binding: Binding, address: int, grain: int) -> None:
+    def __init__(self, program: Program, binding: Binding, kernel: HostKernel, grain: int) -> None:
         self.program = program
         self.binding = binding
-        self._header = (address, program.blocks, grain, program.scratch_bytes)
+        self._kernel = kernel  # it stays loaded while somebody may launch it
+        self._header = (kernel.address, program.blocks, grain, program.scratch_bytes)
         self._own = self.arguments()
         self._zeroed: np.ndarray | None = None
 
@@ -54,6 +57,14 @@ class HostLaunch:
         return self._zeroed.ctypes.data
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class CudaKernel:
+    """A kernel loaded on a CUDA device, and what the assembler says of it."""
+
+    function: Any
+    report: Any
+
+
 class CudaArguments(Arguments):
     """Memory of an ``Args``, and the launch that reads it."""
 
@@ -68,12 +79,13 @@ class CudaArguments(Arguments):
 class CudaLaunch:
     """A kernel compiled for a CUDA device."""
 
-    def __init__(self, program: Program, binding: Binding, device: Device, function: Any,
-                 report: Any = None) -> None:
+    def __init__(self, program: Program, binding: Binding, device: Device,
+                 kernel: CudaKernel) -> None:
         self.program = program
         self.binding = binding
-        self.function = function
-        self.report = report
+        self._kernel = kernel  # it stays loaded while somebody may launch it
+        self.function = kernel.function
+        self.report = kernel.report
         self.counters: Callable[[int], int] = device.counters
         self._scratch_bytes = binding.scratch_bytes
         self._own = self.arguments()

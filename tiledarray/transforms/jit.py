@@ -224,6 +224,7 @@ class _Trace:
         try:
             with evaluate.lock:
                 executable = evaluate.executable_for(traced_nodes, device)
+                executable.kept = True
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
                             "have: bool, integers, floats and complex numbers") from error

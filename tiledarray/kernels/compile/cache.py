@@ -1,20 +1,27 @@
 """Disk cache of compiled artefacts, shared safely between processes.
 
-An entry is the file ``<root>/<key[:2]>/<key>-<digest of its content><suffix>``: it is written
-beside its place and renamed, so it is either whole or absent, and a file whose content no longer
-has the digest in its name is thrown away and built again.  Entries are machine code that will be
-loaded, so the folder belongs to the user alone (mode 0700).
+An entry is the file ``<root>/<key[:2]>/<key>-<seal><suffix>``: it is written beside its place and
+renamed, so it is either whole or absent.  The seal is a keyed digest (HMAC-SHA256) of key and
+content under a secret that lies in the folder and that only its user can read: what a crash
+damaged, what somebody else put there while the folder was open to others, and what was renamed
+from another key has no valid seal, and is thrown away and built again.
 
-Where the folder cannot be used, a temporary one serves for the life of the process.
+Entries are machine code that will be loaded, so the folder, each folder in it and each file must
+belong to the user, and nobody else may write them (`Folder`).  A folder that is there already keeps
+its mode: where it is shared, ours is a folder of its own inside it.  Where no folder can be used
+(any more), a temporary one serves for the life of the process.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
+import hmac
 import os
 import secrets
 import shutil
+import stat
 import sys
 import tempfile
 import threading
@@ -22,23 +29,63 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tiledarray import config
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.fork import hold_at_fork
+from tiledarray.kernels.compile.folder import Folder, not_ours
 
 if sys.platform != "win32":
     import fcntl
 
-LOCK_TIMEOUT = 180.0
+LOCK_TIMEOUT = 5.0  # a hung owner; building twice is harmless
+HURRY = 60.0  # after a lock was waited for in vain, none is waited for so long
 LOCK_POLL = 0.02  # seconds between two attempts
 KEPT_AFTER_EVICTION = 0.9
+SECRET_BYTES = 32
+ROOM = 1 << 20  # bytes that a usable folder has room for
+FORGOTTEN = 3600.0  # seconds after which a compiler's folder is taken for left behind
+_FOLDERS = ("failed", "locks", "work")
+_NOT_ITS_FAULT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 
 _lock = threading.Lock()
 hold_at_fork(_lock)
 _usable: dict[Path, Path] = {}
 _sizes: dict[Path, int] = {}
+_in_hurry_until: list[float] = [0.0]
+
+_workplaces: dict[Path, int] = {}  # and the process
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An artefact: its file, and the content that was checked."""
+
+    key: str
+    suffix: str
+    path: Path
+    data: bytes = field(repr=False)
+
+    @contextmanager
+    def opened(self) -> Iterator[str]:
+        """Path by which the very file can be loaded inside the block.
+
+        Its folder is held open meanwhile, where only its user can put anything.
+
+        Raises
+        ------
+        OSError
+            It is not there any more.
+        """
+        with Folder(self.path.parent.parent) as root, _shard(root, self.key) as shard:
+            if shard.status(self.path.name).st_size != len(self.data):
+                raise FileNotFoundError(errno.ENOENT, "another file lies in its place")
+            yield shard.place(self.path.name)
 
 
 def key(*parts: str | bytes) -> str:
@@ -54,25 +101,18 @@ def key(*parts: str | bytes) -> str:
     return total.hexdigest()
 
 
-def get(key: str, suffix: str) -> Path | None:
-    """Return the entry's file, or ``None`` if there is none or it is damaged."""
-    for path in _entries(key, suffix):
-        if path.stem.rpartition("-")[2] == _digest(path):
-            _touch(path)
-            return path
-        path.unlink(missing_ok=True)
-    return None
+def get(key: str, suffix: str) -> Entry | None:
+    """Return the entry, or ``None`` if there is none or it is damaged."""
+    return _in_root(lambda root: _found(root, key, suffix))
 
 
-def put(key: str, suffix: str, data: bytes) -> Path:
-    """Store an entry and return its file."""
-    temporary = _temporary(key, suffix)
-    temporary.write_bytes(data)
-    return _store(key, suffix, temporary)
+def put(key: str, suffix: str, data: bytes) -> Entry:
+    """Store an entry."""
+    return _in_root(lambda root: _stored(root, key, suffix, data))
 
 
-def get_or_build(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    """Return the entry's file, building it where it is missing.
+def get_or_build(key: str, suffix: str, build: Callable[[], bytes]) -> Entry:
+    """Return the entry, building it where it is missing.
 
     Parameters
     ----------
@@ -81,22 +121,14 @@ def get_or_build(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
     suffix : str
         How the file's name ends, such as ``".so"``.
     build : callable
-        Writes the artefact to the path it is given.  Of several processes (or threads) that ask
-        for the same entry, one builds and the others wait for it.
+        Returns the artefact's content.  Of several processes (or threads) that ask for the same
+        entry, one builds and the others wait for it, if that does not take too long.
     """
     found = get(key, suffix)
     if found is not None:
         return found
     with _building(key):
-        found = get(key, suffix)
-        if found is not None:
-            return found
-        temporary = _temporary(key, suffix)
-        try:
-            build(temporary)
-            return _store(key, suffix, temporary)
-        finally:
-            temporary.unlink(missing_ok=True)
+        return get(key, suffix) or put(key, suffix, build())
 
 
 def folder() -> Path:
@@ -113,37 +145,168 @@ def folder() -> Path:
 
 def clear() -> None:
     """Delete every entry."""
-    for path in _all_entries(folder()):
-        path.unlink(missing_ok=True)
+    def remove_all(root: Folder) -> None:
+        for shard, name, _ in _all_entries(root):
+            shard.remove(name)
+
+    _in_root(remove_all)
     _sizes.pop(folder(), None)
+
+
+def keep_failed(name: str, source: str) -> Path | None:
+    """Write the source of a failed compile where it can be looked at."""
+    def write(root: Folder) -> Path:
+        with root.folder("failed") as failed:
+            failed.write(name, source.encode())
+            return failed.path / name
+
+    try:
+        return _in_root(write)
+    except OSError:
+        return None
+
+
+@contextmanager
+def workplace() -> Iterator[Folder]:
+    """An empty folder for a compiler to run in; it goes with all that it then holds."""
+    def make(root: Folder) -> Folder:
+        with root.folder("work") as work:
+            return work.folder(f"{os.getpid()}-{secrets.token_hex(6)}")
+
+    place = _in_root(make)
+    _workplaces[place.path] = os.getpid()
+    try:
+        yield place
+    finally:
+        place.close()
+        shutil.rmtree(place.path, ignore_errors=True)
+        _workplaces.pop(place.path, None)
+
+
+def has_room() -> bool:
+    """Whether the folder still has room; if not, a temporary one has taken over."""
+    before = folder()
+    _in_root(_write_something)
+    return folder() == before
+
+
+# ---- the folder --------------------------------------------------------------------------------
+
+
+def _in_root(work: Callable[[Folder], _T]) -> _T:
+    """Do something in the folder in use; where that fails, in a temporary one."""
+    for _ in range(3):
+        root = folder()
+        try:
+            with Folder(root) as opened:
+                return work(opened)
+        except FileNotFoundError:  # deleted meanwhile: it is made again
+            _forget(root)
+        except OSError as error:
+            if error.errno in _NOT_ITS_FAULT:
+                raise
+            _abandon(root, error)
+            if folder() == root:
+                raise
+    with Folder(folder()) as opened:
+        return work(opened)
+
+
+def _forget(root: Path) -> None:
+    with _lock:
+        for wanted in [wanted for wanted, used in _usable.items() if used == root]:
+            del _usable[wanted]
+        _sizes.pop(root, None)
+
+
+def _abandon(root: Path, error: OSError) -> None:
+    """Let a temporary folder take the place of one that fails."""
+    with _lock:
+        for wanted, used in list(_usable.items()):
+            if used == root and root not in _temporary:
+                _usable[wanted] = _take_temporary(wanted, error)
 
 
 def _prepare(wanted: Path) -> Path:
     """Create the folder, see that it is ours and can be written, or warn and use another."""
     try:
-        wanted.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "geteuid") and wanted.stat().st_uid != os.geteuid():
-            raise PermissionError("it belongs to another user")
-        wanted.chmod(0o700)
-        with tempfile.NamedTemporaryFile(dir=wanted):
-            pass
-        return wanted
+        return _own_root(wanted)
     except OSError as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept in {wanted} ({error.strerror or error}) and will be "
-            "compiled again in the next process. Remedy: set TILEDARRAY_CACHE_DIR (or "
-            "tiledarray.config.cache_dir) to a folder that you own and may write.",
-            TiledArrayWarning,
-            stacklevel=2,
-        )
+        return _take_temporary(wanted, error)
+
+
+def _own_root(wanted: Path) -> Path:
+    """Return the folder, or where others may write it, a folder of our own inside it.
+
+    Its mode is left as it is: whoever made it may want others to use it.
+    """
+    wanted.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if hasattr(os, "geteuid") and wanted.is_symlink():
+        if wanted.lstat().st_uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EPERM, "it is a link that another user made")
+        wanted = wanted.resolve()
+    if not_ours(wanted.stat()) is not None:
+        wanted = wanted / f"tiledarray-{os.geteuid()}"
+        wanted.mkdir(exist_ok=True, mode=0o700)
+    with Folder(wanted) as root:
+        for name in _FOLDERS:
+            root.folder(name).close()
+        root.write(f".{os.getpid()}", b"")
+        root.remove(f".{os.getpid()}")
+        _sweep(root)
+    return wanted
+
+
+def _sweep(root: Folder) -> None:
+    """Remove the folders of compilers whose process was killed."""
+    with root.folder("work") as work:
+        for name in work.names():
+            with suppress(OSError):
+                if time.time() - work.status(name).st_mtime > FORGOTTEN:
+                    shutil.rmtree(work.path / name, ignore_errors=True)
+
+
+_temporary: set[Path] = set()
+
+
+def _take_temporary(wanted: Path, error: OSError) -> Path:
+    warnings.warn(
+        f"compiled kernels cannot be kept in {wanted} ({error.strerror or error}) and will be "
+        "compiled again in the next process. Remedy: set TILEDARRAY_CACHE_DIR (or "
+        "tiledarray.config.cache_dir) to a folder that you own, that nobody else may write, and "
+        "that has room.",
+        TiledArrayWarning,
+        stacklevel=2,
+    )
     root = Path(tempfile.mkdtemp(prefix="tiledarray-"))
+    _temporary.add(root)
     atexit.register(_remove_temporary, root, os.getpid())
     return root
+
+
+def _remove_workplaces() -> None:
+    """At exit: what was being compiled in the background is left lying otherwise."""
+    for path, owner in list(_workplaces.items()):
+        _remove_temporary(path, owner)
+
+
+atexit.register(_remove_workplaces)
 
 
 def _remove_temporary(root: Path, owner: int) -> None:
     if os.getpid() == owner:  # a forked child runs its parent's exit handlers too
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _write_something(root: Folder) -> None:
+    name = f".{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        root.write(name, bytes(ROOM))
+    finally:
+        root.remove(name)
+
+
+# ---- locks -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -154,15 +317,17 @@ def _building(key: str) -> Iterator[None]:
     child forked meanwhile has the file open as well, and would keep it.  Nothing else survives
     from one build to the next, and a fork waits for none.
     """
-    locks = folder() / "locks"
-    locks.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    locks.mkdir(exist_ok=True, mode=0o700)
-    with (locks / f"{key[:2]}.lock").open("ab") as file:
-        _wait_for_lock(file.fileno())
-        try:
-            yield
-        finally:
-            _give_up_lock(file.fileno())
+    def open_lock(root: Folder) -> int:
+        with root.folder("locks") as locks:
+            return locks.open(f"{key[:2]}.lock", os.O_RDWR | os.O_CREAT)
+
+    file = _in_root(open_lock)
+    try:
+        _wait_for_lock(file)
+        yield
+    finally:
+        _give_up_lock(file)
+        os.close(file)
 
 
 def _wait_for_lock(file: int) -> None:
@@ -172,15 +337,19 @@ def _wait_for_lock(file: int) -> None:
     """
     if sys.platform == "win32":
         return
-    deadline = time.monotonic() + LOCK_TIMEOUT
-    while time.monotonic() < deadline:
+    now = time.monotonic()
+    deadline = now if now < _in_hurry_until[0] else now + LOCK_TIMEOUT
+    while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
+            if time.monotonic() >= deadline:
+                break
             time.sleep(LOCK_POLL)
         except OSError:
             return
+    _in_hurry_until[0] = max(_in_hurry_until[0], deadline + HURRY)
 
 
 def _give_up_lock(file: int) -> None:
@@ -189,73 +358,99 @@ def _give_up_lock(file: int) -> None:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _shard(key: str) -> Path:
-    return folder() / key[:2]
+# ---- entries -----------------------------------------------------------------------------------
 
 
-def _entries(key: str, suffix: str) -> list[Path]:
-    shard = _shard(key)
+def _secret(root: Folder) -> bytes:
+    """Return what the folder's seals are made with; nobody else can ever have read it."""
+    for _ in range(2):
+        try:
+            found = root.read("secret", secret=True)
+            if len(found) == SECRET_BYTES:
+                return found
+            root.remove("secret")
+        except FileNotFoundError:
+            pass
+        except PermissionError:  # nothing that it sealed is to be trusted
+            root.remove("secret")
+        root.write("secret", secrets.token_bytes(SECRET_BYTES), new=True)
+    return root.read("secret", secret=True)
+
+
+def _name(secret: bytes, key: str, suffix: str, data: bytes) -> str:
+    """Name of the file that holds this entry."""
+    seal = hmac.digest(secret, f"{key}{suffix}\n".encode() + data, "sha256")
+    return f"{key}-{seal.hex()[:32]}{suffix}"
+
+
+def _shard(root: Folder, key: str) -> Folder:
+    return root.folder(key[:2], make=False)
+
+
+def _found(root: Folder, key: str, suffix: str) -> Entry | None:
     try:
-        names = os.listdir(shard)
-    except OSError:
-        return []
-    return [shard / name for name in names if name.startswith(key) and name.endswith(suffix)]
-
-
-def _all_entries(root: Path) -> Iterator[Path]:
-    return (path for path in root.glob("[0-9a-f][0-9a-f]/*-*") if path.is_file())
-
-
-def _temporary(key: str, suffix: str) -> Path:
-    shard = _shard(key)
-    shard.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    shard.mkdir(exist_ok=True, mode=0o700)
-    return shard / f".{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{suffix}"
-
-
-def _store(key: str, suffix: str, temporary: Path) -> Path:
-    place = _shard(key) / f"{key}-{_digest(temporary)}{suffix}"
-    size = temporary.stat().st_size
-    os.replace(temporary, place)
-    for other in _entries(key, suffix):
-        if other != place:
-            other.unlink(missing_ok=True)
-    _evict(place, size)
-    return place
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
-    except OSError:
-        return "unreadable"
-
-
-def _touch(path: Path) -> None:
-    with suppress(OSError):
-        os.utime(path)  # eviction goes by the time of last use
-
-
-def _evict(newest: Path, size: int) -> None:
-    """Keep the folder under ``config.cache_bytes``: drop what was used longest ago."""
-    root = folder()
-    with _lock:
-        known = _sizes.get(root)
-        if known is not None and known + size <= config.cache_bytes:
-            _sizes[root] = known + size
-            return
-        files = []
-        for path in _all_entries(root):
+        shard = _shard(root, key)
+    except FileNotFoundError:
+        return None
+    with shard:
+        for name in shard.names():
+            if not (name.startswith(key) and name.endswith(suffix)):
+                continue
             try:
-                files.append((path.stat(), path))
-            except OSError:
+                data = shard.read(name)
+            except FileNotFoundError:
                 continue  # another process dropped it
-        total = sum(status.st_size for status, _ in files)
+            except OSError as error:
+                if error.errno in _NOT_ITS_FAULT:
+                    raise
+            else:
+                if hmac.compare_digest(name, _name(_secret(root), key, suffix, data)):
+                    shard.touch(name)  # eviction goes by the time of last use
+                    return Entry(key, suffix, shard.path / name, data)
+            shard.remove(name)
+    return None
+
+
+def _stored(root: Folder, key: str, suffix: str, data: bytes) -> Entry:
+    name = _name(_secret(root), key, suffix, data)
+    with root.folder(key[:2]) as shard:
+        shard.write(name, data)
+        for other in shard.names():
+            if other != name and other.startswith(key) and other.endswith(suffix):
+                shard.remove(other)
+        entry = Entry(key, suffix, shard.path / name, data)
+    _evict(root, name, len(data))
+    return entry
+
+
+def _all_entries(root: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
+    for shard_name in root.names():
+        if len(shard_name) != 2:
+            continue
+        with suppress(OSError), root.folder(shard_name, make=False) as shard:
+            for name in shard.names():
+                with suppress(OSError):  # another process dropped it
+                    status = shard.status(name)
+                    if "-" in name and stat.S_ISREG(status.st_mode):
+                        yield shard, name, status
+
+
+def _evict(root: Folder, newest: str, size: int) -> None:
+    """Keep the folder under ``config.cache_bytes``: drop what was used longest ago."""
+    with _lock:
+        known = _sizes.get(root.path)
+        if known is not None and known + size <= config.cache_bytes:
+            _sizes[root.path] = known + size
+            return
+        files = [(status.st_mtime_ns, status.st_size, shard.path.name, name)
+                 for shard, name, status in _all_entries(root)]
+        total = sum(size for _, size, _, _ in files)
         if total > config.cache_bytes:
-            for status, path in sorted(files, key=lambda item: item[0].st_mtime_ns):
+            for _, size, shard_name, name in sorted(files):
                 if total <= config.cache_bytes * KEPT_AFTER_EVICTION:
                     break
-                if path != newest:
-                    path.unlink(missing_ok=True)
-                    total -= status.st_size
-        _sizes[root] = total
+                if name != newest:
+                    with root.folder(shard_name) as shard:
+                        shard.remove(name)
+                    total -= size
+        _sizes[root.path] = total

@@ -13,17 +13,18 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tiledarray import config, errors
+from tiledarray.devices.threads import all_of
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import cache
 
 LOG_LINES_SHOWN = 12
+MOST_AT_ONCE = 8
 INSTALL = "pip install 'tiledarray[cuda13]' (or [cuda12]), or compute on the CPU (device='cpu')"
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -120,12 +121,33 @@ def compile_source(
                     str((_FEWER_BLOCKS, *_MORE_REGISTERS)),
                     _nvrtc_version())
 
-    def build(path: Path) -> None:
-        path.write_bytes(_best(source, name, headers, options))
-
-    artefact = cache.get_or_build(key, ".cubin", build)
-    cubin, reports = _unpack(artefact.read_bytes())
+    artefact = cache.get_or_build(key, ".cubin", lambda: _best(source, name, headers, options))
+    cubin, reports = _unpack(artefact.data)
     return CudaBinary(name, arch, cubin, reports)
+
+
+def compile_many(
+    sources: Sequence[tuple[str, str]], arch: str, *, contract: bool | None = None
+) -> list[CudaBinary]:
+    """Compile several ``(source, name)`` at the same time; results in the same order.
+
+    Whoever interrupts the wait (Ctrl-C) is let go at once.  A compile that was begun goes on, since
+    the compiler is a library of this process, and what it makes is in the cache.
+
+    Raises
+    ------
+    CompilerError
+        The first that fails, as for `compile_source`; or all of them take longer than
+        ``config.compile_seconds``.
+    """
+    try:
+        return all_of(lambda pair: compile_source(*pair, arch, contract=contract), sources,
+                      min(MOST_AT_ONCE, len(sources)), config.compile_seconds)
+    except TimeoutError:
+        raise errors.CompilerError(
+            f"NVRTC did not compile within {config.compile_seconds:g} seconds", passing=True,
+            remedy="set tiledarray.config.compile_seconds (or TILEDARRAY_COMPILE_SECONDS) higher",
+        ) from None
 
 
 def resources(
@@ -214,7 +236,8 @@ def _build(source: str, name: str, headers: Mapping[str, str], options: list[str
         nvrtc,
         nvrtc.nvrtcCreateProgram(
             source.encode(),
-            f"{name}.cu".encode(),
+            # What no header in memory is called is looked for where the source lies.
+            str(HEADERS / f"{name}.cu").encode(),
             len(headers),
             [text.encode() for text in headers.values()],
             [header.encode() for header in headers],
@@ -248,20 +271,9 @@ def _compile_error(
         f"NVRTC could not compile {name} ({status}, {options[0]}):\n{shown}{tail}",
         source=source,
         log=log,
-        path=_keep(source, name),
+        path=cache.keep_failed(f"{name}-{cache.key(source)[:12]}.cu", source),
         remedy="this is a defect of the generator: please report it with the source",
     )
-
-
-def _keep(source: str, name: str) -> Path | None:
-    """Write the source of a failed compile where it can be looked at."""
-    path = cache.folder() / "failed" / f"{name}.cu"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(source)
-    except OSError:
-        return None
-    return path
 
 
 def _pack(cubin: bytes, reports: Mapping[str, ResourceReport]) -> bytes:

@@ -7,17 +7,19 @@ process, and ``isnan`` folds to false.  glibc's vector functions come from our o
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import os
 import platform
+import re
 import shlex
 import shutil
-import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +30,19 @@ from tiledarray.errors import CompilerError
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import cache
+from tiledarray.kernels.compile.elf import incomplete
+from tiledarray.kernels.compile.process import Compilers
 
 LOG_LINES_SHOWN = 12
 INSTALL = "install one ('apt install g++', 'dnf install gcc-c++', 'conda install gxx'), or set CXX"
 
 _POOL_SOURCE = Path(threads.__file__).with_name("threads.cpp")
-_lock = threading.Lock()
+_OUTPUT = "kernel.so"
+# How gcc and clang begin what they say of a place in the source that they read.
+_REFUSAL = re.compile(r":\d+(:\d+)?: (fatal )?error: (?!error writing)")
+_lock = threading.RLock()
 hold_at_fork(_lock)
-_libraries: dict[str, ctypes.CDLL] = {}
+_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _pools: list[ThreadPool] = []
 
 
@@ -58,38 +65,60 @@ class Compiler:
         return "clang" in self.version
 
 
-@dataclass(frozen=True, slots=True)
+class Library:
+    """A loaded shared library, which is unloaded when nothing refers to it any more.
+
+    Raises
+    ------
+    OSError
+        The system's loader refuses it.
+    """
+
+    __slots__ = ("handle", "__weakref__")
+
+    def __init__(self, path: str) -> None:
+        self.handle = ctypes.CDLL(path)
+        weakref.finalize(self, _ctypes.dlclose, self.handle._handle).atexit = False
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class HostKernel:
     """A compiled, loaded function.  ``library`` keeps it loaded."""
 
     name: str
     address: int
     path: Path
-    library: ctypes.CDLL
+    library: Library
 
 
 def available() -> str | None:
     """Why the host's kernels cannot be compiled, or ``None`` where they can."""
     if sys.platform == "win32":
         return "compiling host kernels is not supported on Windows"
-    if _command() is None:
-        wanted = os.environ.get("CXX")
-        named = f"CXX={wanted} is not a program, and " if wanted else ""
-        return f"{named}there is no c++, g++ or clang++ on the PATH"
-    return None
+    if isinstance(_command(), tuple):
+        return None
+    wanted = os.environ.get("CXX")
+    if _command() is not None:
+        return f"CXX={wanted} cannot be read as a command: {_command()}"
+    named = f"CXX={wanted} is not a program, and " if wanted else ""
+    return f"{named}there is no c++, g++ or clang++ on the PATH"
 
 
 @functools.cache
-def _command() -> tuple[str, ...] | None:
+def _command() -> tuple[str, ...] | str | None:
     """Return what calls the compiler: ``$CXX``, else the first of c++, g++, clang++ there is.
 
-    ``CXX`` may hold a command with arguments, such as ``ccache g++``.
+    ``CXX`` may hold a command with arguments, such as ``ccache g++``; a text tells what is wrong
+    with it.  The program is named by its full path, since it runs in another folder.
     """
     for wanted in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
-        program, *arguments = shlex.split(wanted) or [""]
+        try:
+            program, *arguments = shlex.split(wanted) or [""]
+        except ValueError as error:
+            return str(error)
         path = shutil.which(program) if program else None
         if path is not None:
-            return path, *arguments
+            return os.path.abspath(path), *arguments
     return None
 
 
@@ -97,7 +126,7 @@ def _command() -> tuple[str, ...] | None:
 def compiler() -> Compiler | None:
     """Return the compiler in use; the first call runs it, to ask for its version."""
     found = _command()
-    return None if found is None else _probe(found)
+    return _probe(found) if isinstance(found, tuple) else None
 
 
 def flags(contract: bool | None = None) -> tuple[str, ...]:
@@ -117,7 +146,9 @@ def flags(contract: bool | None = None) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def compile_source(source: str, name: str, *, contract: bool | None = None) -> HostKernel:
+def compile_source(
+    source: str, name: str, *, contract: bool | None = None, compilers: Compilers | None = None
+) -> HostKernel:
     """Compile C++17 and load it, or take it from the disk cache.
 
     Parameters
@@ -128,41 +159,56 @@ def compile_source(source: str, name: str, *, contract: bool | None = None) -> H
         The ``extern "C"`` function to look up; also names the source in messages.
     contract : bool, optional
         Whether ``a * b + c`` may be rounded once.  Default: whether ``config.contract`` is true.
+    compilers : Compilers, optional
+        Among which the compiler runs, to be stopped with them.
 
     Raises
     ------
     CompilerError
-        There is no compiler, or it refuses the source.
+        There is no compiler, it refuses the source, or it fails or takes too long (``passing``).
+    OSError
+        The system has no room for another file or process.
     """
-    path = _built(source, name, flags(contract), _header_text())
-    library = _load(path)
+    entry = _built(source, name, flags(contract), _header_text(), compilers)
+    library = _load(entry)
     try:
-        function = getattr(library, name)
+        function = getattr(library.handle, name)
     except AttributeError:
         message = f'the source has no extern "C" function {name}'
         raise CompilerError(message, source=source) from None
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    return HostKernel(name, address, path, library)
+    return HostKernel(name, address, entry.path, library)
 
 
 def compile_many(
     sources: Sequence[tuple[str, str]], *, contract: bool | None = None
 ) -> list[HostKernel]:
-    """Compile several ``(source, name)`` at the same time; results in the same order."""
-    workers = min(len(sources), available_cpus())
-    if workers <= 1:
-        return [compile_source(*pair, contract=contract) for pair in sources]
-    with ThreadPoolExecutor(workers) as executor:
-        return list(executor.map(lambda pair: compile_source(*pair, contract=contract), sources))
+    """Compile several ``(source, name)`` at the same time; results in the same order.
+
+    Whoever interrupts the wait (Ctrl-C) has the compilers killed.
+
+    Raises
+    ------
+    CompilerError, OSError
+        The first that fails, as for `compile_source`; the others are stopped.
+    """
+    compilers = Compilers()
+    try:
+        return threads.all_of(
+            lambda pair: compile_source(*pair, contract=contract, compilers=compilers),
+            sources, min(len(sources), available_cpus()))
+    except BaseException:
+        compilers.stop()
+        raise
 
 
 def pool() -> ThreadPool:
     """Return the host thread pool, made at the first call, with ``config.threads`` threads."""
     threads = config.threads or available_cpus_remembered()
     if not _pools:
-        path = _built(_POOL_SOURCE.read_text(), "threads", (*flags(False), "-pthread"), "")
-        with _lock:
+        entry = _built(_POOL_SOURCE.read_text(), "threads", (*flags(False), "-pthread"), "")
+        with entry.opened() as path, _lock:
             if not _pools:
                 _pools.append(ThreadPool(path, threads))
     if _pools[0].threads != threads:
@@ -181,70 +227,101 @@ def _required(source: str) -> Compiler:
     return found
 
 
-def _built(source: str, name: str, options: tuple[str, ...], headers: str) -> Path:
+def _built(source: str, name: str, options: tuple[str, ...], headers: str,
+           compilers: Compilers | None = None) -> cache.Entry:
     identity = _required(source).identity
     entry = cache.key("host", identity, name, source, headers, *options)
+    workers = compilers or Compilers()
     return cache.get_or_build(
-        entry, ".so", lambda place: _compile(source, name, options, place)
+        entry, ".so", lambda: _compile(source, name, options, workers)
     )
 
 
-def _compile(source: str, name: str, options: tuple[str, ...], place: Path) -> None:
+def _compile(source: str, name: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
+    """Compile; again in another folder if it failed for want of room in this one."""
+    try:
+        return _compile_once(source, name, options, compilers)
+    except (CompilerError, OSError) as error:
+        passing = getattr(error, "passing", True) and not compilers.stopped
+        if not passing or cache.has_room():
+            raise
+    return _compile_once(source, name, options, compilers)
+
+
+def _compile_once(source: str, name: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
     found = _required(source)
     libraries = ("-lmvec", "-lm") if _libmvec_level() else ("-lm",)
     command = [
-        *found.command, *options, "-iquote", str(HEADERS), "-x", "c++", "-", "-o", str(place),
-        "-x", "none", *libraries,
+        *found.command, *options, "-iquote", str(HEADERS), "-x", "c++", f"{name}.cpp",
+        "-o", _OUTPUT, "-x", "none", *libraries,
     ]  # fmt: skip
-    try:
-        result = subprocess.run(
-            command, input=f'#line 1 "{name}.cpp"\n{source}', capture_output=True, text=True,
-            errors="replace", check=False,
+    with cache.workplace() as place:
+        place.write(f"{name}.cpp", f'#line 1 "{name}.cpp"\n{source}'.encode())
+        try:
+            result = compilers.run(command, place, config.compile_seconds)
+        except OSError as error:
+            raise CompilerError(f"{found.command[0]} cannot be run: {error}", passing=True,
+                                remedy=INSTALL) from error
+        if result.status != 0:
+            raise _failed(source, name, command, result.status, result.output)
+        try:
+            built = (place.path / _OUTPUT).read_bytes()
+        except FileNotFoundError:
+            built = b""
+    problem = incomplete(built) if sys.platform == "linux" else None if built else "it is empty"
+    if problem is not None:
+        raise CompilerError(
+            f"{found.command[0]} says that it compiled {name}, but left half of it: {problem}",
+            source=source, log=result.output, passing=True,
+            remedy="see whether there is room on the disk, and whether the compiler is sound",
         )  # fmt: skip
-    except OSError as error:
-        raise CompilerError(f"{found.command[0]} cannot be run: {error}", remedy=INSTALL) from error
-    if result.returncode != 0:
-        raise _refused(source, name, command, result)
+    return built
 
 
-def _refused(
-    source: str, name: str, command: list[str], result: subprocess.CompletedProcess[str]
+def _failed(
+    source: str, name: str, command: list[str], status: int, output: str
 ) -> CompilerError:
-    log = result.stderr or result.stdout or f"it ended with status {result.returncode}"
-    lines = log.splitlines()
-    place = cache.folder() / "failed" / f"{name}-{cache.key(source)[:12]}.cpp"
-    try:
-        place.parent.mkdir(exist_ok=True, mode=0o700)
-        place.write_text(source)
-        kept = place
-    except OSError:
-        kept = None
-    shown = "\n".join(lines[:LOG_LINES_SHOWN])
+    """Return the error for a compiler that failed: over what it read, or for another reason."""
+    lines = output.splitlines()
+    shown = "\n".join(lines[:LOG_LINES_SHOWN]) or f"it ended with status {status}"
     more = len(lines) - LOG_LINES_SHOWN
     tail = f"\n... and {more} lines more (in the exception's .log)" if more > 0 else ""
+    message = f"{command[0]} could not compile {name}:\n{shown}{tail}\nCommand: {' '.join(command)}"
+    if status < 0 or not any(map(_REFUSAL.search, lines)):
+        return CompilerError(
+            message, source=source, log=output, passing=True,
+            remedy="see whether the compiler works (it is tried again later), or set CXX to "
+            "another; tiledarray.config.compile = 'never' does without kernels",
+        )  # fmt: skip
+    kept = cache.keep_failed(f"{name}-{cache.key(source)[:12]}.cpp", source)
     return CompilerError(
-        f"{command[0]} could not compile {name}:\n{shown}{tail}\nCommand: {' '.join(command)}",
-        source=source,
-        log=log,
-        path=kept,
+        message, source=source, log=output, path=kept,
         remedy=f"report this with the source kept in {kept}; "
         "tiledarray.config.compile = 'never' does without kernels",
-    )
+    )  # fmt: skip
 
 
-def _load(path: Path) -> ctypes.CDLL:
-    library = _libraries.get(path.name)
-    if library is None:
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError as error:
-            raise CompilerError(
-                f"the compiled kernel cannot be loaded: {error}",
-                remedy="set TILEDARRAY_CACHE_DIR to a folder from which programs may run "
-                "(not mounted noexec)",
-            ) from error
-        library = _libraries.setdefault(path.name, library)
+def _load(entry: cache.Entry) -> Library:
+    with _lock:
+        library = _libraries.get(entry.path.name)
+        if library is None:
+            library = _libraries[entry.path.name] = _opened(entry)
     return library
+
+
+def _opened(entry: cache.Entry) -> Library:
+    for _ in range(2):
+        with suppress(FileNotFoundError), entry.opened() as path:
+            try:
+                return Library(path)
+            except OSError as error:
+                raise CompilerError(
+                    f"the compiled kernel cannot be loaded: {error}",
+                    remedy="set TILEDARRAY_CACHE_DIR to a folder from which programs may run "
+                    "(not mounted noexec)",
+                ) from error
+        entry = cache.put(entry.key, entry.suffix, entry.data)  # it was deleted meanwhile
+    raise CompilerError(f"the compiled kernel is gone from {entry.path}", passing=True)
 
 
 @functools.cache
@@ -259,12 +336,13 @@ def _probe(command: tuple[str, ...]) -> Compiler:
     status = real.stat()
     binary = f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
 
-    def ask(place: Path) -> None:
-        answer = subprocess.run([*command, "--version"], capture_output=True, check=False)
-        place.write_bytes(answer.stdout)
+    def ask() -> bytes:
+        with cache.workplace() as place:
+            answer = Compilers().run([*command, "--version"], place, config.compile_seconds)
+        return answer.output.encode()
 
-    known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask)
-    version = known.read_text(errors="replace").strip().partition("\n")[0] or "unknown"
+    known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask).data.decode()
+    version = known.strip().partition("\n")[0] or "unknown"
     libmvec = 0 if "clang" in version else _libmvec_level()
     identity = cache.key(binary, version, _processor(), _glibc(), str(libmvec))
     return Compiler(command, version, libmvec, identity)
