@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tiledarray import config
+from tiledarray.devices import threads
 from tiledarray.errors import CompilerError
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.compile.elf import incomplete
@@ -89,6 +91,7 @@ import os, signal, sys, threading, time, warnings
 import numpy
 import tiledarray as np
 from tiledarray import config
+from tiledarray.devices import threads
 from tiledarray.execution import evaluate
 
 def check(k=1.0):
@@ -276,7 +279,7 @@ EXITS = """
 
 
 @pytest.mark.parametrize("end, status", [
-    ("", 0), ("sys.exit(3)", 3), ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
+    ("sys.exit(3)", 3), ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
     ("import atexit; atexit.register(check)", 0),
 ])
 def test_the_interpreter_exits_while_kernels_compile(end, status, hangs, tmp_path, folder):
@@ -325,3 +328,190 @@ def test_other_threads_evaluate_while_one_waits_for_the_compiler(hangs, tmp_path
     status, out, messages = ended(child)
     assert (status, messages) == (0, "")
     assert out.split("\n")[:2] == ["True", "at last"]
+
+
+# ---- a compiler that fails -------------------------------------------------------------------
+
+AGAIN = """
+    from tiledarray.execution import background
+    background.FIRST_REST = 0.2
+    config.compile = "{compile}"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        end = time.monotonic() + {seconds}
+        while time.monotonic() < end:
+            check()
+            time.sleep(0.02)
+    assert len(told) == 1, list(map(str, told))
+    print(told[0].message)
+"""
+REFUSES = 'echo "k.cpp:3:7: error: no" >&2; exit 1'
+PASSING = {
+    "killed": "kill -9 $$",
+    "its child killed": 'echo "c++: fatal error: Killed signal terminated program cc1plus" >&2; '
+                        "exit 1",
+    "no room": 'echo "k.cpp:9:1: fatal error: error writing to /x: No space left" >&2; exit 4',
+    "silent": "exit 1",
+    "says that it worked": "exit 0",
+}
+
+
+@pytest.mark.parametrize("fault, compile", zip(PASSING, ["wait", "background"] * 3, strict=False))
+def test_what_may_pass_is_tried_again_after_a_rest(fault, compile, script, tmp_path, folder):
+    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun\n{PASSING[fault]}")
+    child = begin(AGAIN.format(compile=compile, seconds=0.75), folder, CXX=str(program))
+    status, out, messages = ended(child)
+    assert (status, messages) == (0, "")
+    assert "report this" not in out
+    assert 2 <= len(begun(tmp_path)) <= 3  # at once, after 0.2 seconds, and after 0.4 more
+
+
+def test_what_is_refused_stays_refused(script, tmp_path, folder):
+    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun\n{REFUSES}")
+    child = begin(AGAIN.format(compile="wait", seconds=0.5), folder, CXX=str(program))
+    status, out, messages = ended(child)
+    assert (status, messages) == (0, "")
+    assert "report this with the source kept in" in out
+    assert len(begun(tmp_path)) == 1
+
+
+def test_a_plan_gets_its_kernels_once_the_compiler_works(script, tmp_path, folder):
+    program = script(f"{VERSION}test -e {tmp_path}/mended || kill -9 $$; exec REAL \"$@\"")
+    child = begin("""
+        from tiledarray.execution import background
+        background.FIRST_REST = 0.2
+        warnings.simplefilter("ignore")
+        x = np.array(numpy.arange(5000.0))
+
+        def plan():
+            y = np.sqrt(x) * 3
+            y.numpy()
+            return y.node.buffer.plan
+
+        assert not plan().ready
+        open("mended", "w").close()
+        time.sleep(0.25)
+        assert plan().ready and plan().failure is None
+    """, folder, CXX=str(program), TILEDARRAY_COMPILE="wait")
+    assert ended(child) == (0, "", "")
+
+
+def test_a_compiler_that_cannot_be_started(script, monkeypatch, fake):
+    fake(f"{VERSION}exit 0")
+    host.compiler()
+    Path(os.environ["CXX"]).unlink()
+    with pytest.raises(CompilerError, match="cannot be run") as caught:
+        host.compile_source(EMPTY, "k")
+    assert caught.value.passing
+
+
+@pytest.mark.parametrize("text", ['a "b"" c', "'"])
+def test_quotes_that_do_not_match(text, folder):
+    child = begin("""
+        for _ in range(3):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                check()
+                print([str(warning.message) for warning in told])
+    """, folder, CXX=text)
+    status, out, messages = ended(child)
+    assert (status, messages) == (0, "")
+    first, *later = out.splitlines()
+    assert "op by op" in first and "cannot be read as a command" in first
+    assert later == ["[]", "[]"]
+
+
+def test_ctrl_c_at_the_terminal_leaves_the_background_compiler_alone(script, tmp_path, folder):
+    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 0.5; : > {tmp_path}/lived")
+    child = subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent("""
+            while not os.path.exists("begun"):
+                check()
+            try:
+                time.sleep(10)
+            except KeyboardInterrupt:
+                time.sleep(0.8)
+        """)], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TILEDARRAY_CACHE_DIR": str(folder),
+             "TILEDARRAY_DEVICE": "cpu", "CXX": str(program)},
+    )  # fmt: skip
+    wait_until(lambda: begun(tmp_path))
+    time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)  # as the terminal does
+    assert ended(child)[::2] == (0, "")
+    assert (tmp_path / "lived").exists()
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)"])
+def test_a_fork_while_kernels_compile(end, script, tmp_path, folder):
+    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 0.4; : > {tmp_path}/lived")
+    child = begin(f"""
+        while not os.path.exists("begun"):
+            check()
+        if os.fork() == 0:
+            check(7.0)
+            {end}
+        assert os.wait()[1] == 0
+        assert not os.path.exists("lived")
+        time.sleep(0.6)
+    """, folder, CXX=str(program))
+    assert ended(child) == (0, "", "")
+    assert (tmp_path / "lived").exists()
+
+
+AT_EXIT = """
+    import atexit
+    import os
+
+    def evaluate():
+        for _ in range(3):
+            check()
+            x = np.array(numpy.arange(400_000.0))
+            assert float((np.sqrt(x) + x * 2 - np.exp(-x)).sum()) > 0  # by several threads
+        print("right", flush=True)
+
+    atexit.register(evaluate)
+    {before}
+"""
+
+
+@pytest.mark.parametrize("compile, before", [
+    ("never", ""), ("wait", ""), ("wait", "check()"), ("background", "evaluate()")])
+def test_arrays_are_evaluated_in_exit_handlers(compile, before, folder, shared):
+    child = begin(AT_EXIT.format(before=before), shared, TILEDARRAY_COMPILE=compile,
+                  TILEDARRAY_THREADS="3")  # fmt: skip
+    status, out, messages = ended(child)
+    assert (status, out.split(), messages) == (0, ["right"] * (1 + (before == "evaluate()")), "")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A cache that the tests of this module share."""
+    return tmp_path_factory.mktemp("shared") / "cache"
+
+
+def test_a_handler_registered_before_the_import_compiles(folder):
+    code = """
+        import atexit
+        atexit.register(lambda: check())
+        import tiledarray
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code) + PRELUDE], text=True, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TILEDARRAY_CACHE_DIR": str(folder),
+             "TILEDARRAY_DEVICE": "cpu", "TILEDARRAY_COMPILE": "wait"}, check=False,
+    )  # fmt: skip
+    assert (child.returncode, child.stderr) == (0, "")
+    assert list(folder.glob("*/*.so"))
+
+
+def test_threads_that_cannot_be_started(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
+    done = []
+    threads.together(done.append, range(4))
+    assert sorted(done) == [0, 1, 2, 3]
+    assert threads.all_of(lambda k: k * k, range(5), 3) == [0, 1, 4, 9, 16]

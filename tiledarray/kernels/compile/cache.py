@@ -245,7 +245,11 @@ def _own_root(wanted: Path) -> Path:
         if wanted.lstat().st_uid not in (0, os.geteuid()):
             raise PermissionError(errno.EPERM, "it is a link that another user made")
         wanted = wanted.resolve()
-    if not_ours(wanted.stat()) is not None:
+    status = wanted.stat()
+    reason = not_ours(status)
+    if reason is not None:
+        if not status.st_mode & 0o022:
+            raise PermissionError(errno.EPERM, reason)
         wanted = wanted / f"tiledarray-{os.geteuid()}"
         wanted.mkdir(exist_ok=True, mode=0o700)
     with Folder(wanted) as root:

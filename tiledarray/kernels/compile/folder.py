@@ -151,8 +151,19 @@ class Folder:
         return True
 
     def open(self, name: str, flags: int) -> int:
-        """Open a file, which is its user's alone if this makes it; return the descriptor."""
-        return os.open(self._name(name), flags | _NO_LINK | _BINARY, 0o600, **self._there())
+        """Open a file, which is its user's alone if this makes it; return the descriptor.
+
+        Raises
+        ------
+        OSError
+            It cannot be opened, or (`PermissionError`) is a link.
+        """
+        try:
+            return os.open(self._name(name), flags | _NO_LINK | _BINARY, 0o600, **self._there())
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise PermissionError(errno.EPERM, f"it is a link: {self.path / name}") from error
 
     def remove(self, name: str) -> None:
         """Remove a file or a link, if it is there."""
