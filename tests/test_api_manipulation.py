@@ -103,7 +103,7 @@ EXPRESSIONS = [
     "np.resize(v, (2, 4))", "np.resize(v, 3)", "np.resize(e, (2, 2))", "np.resize(a, ())",
     "np.resize(v, -1)",
     "np.trim_zeros(v)", "np.unique(np.concatenate([v, v]))", "np.unique(v, return_counts=True)",
-    "np.unique_values(v)", "np.unique_counts(v)", "np.union1d(v, r)", "np.isin(v, [1, 2])",
+    "np.sort(np.unique_values(v))", "np.unique_counts(v)", "np.union1d(v, r)", "np.isin(v, [1, 2])",
     "np.shape(a)", "np.shape([[1, 2]])", "np.ndim(a)", "np.ndim(3)", "np.size(a)", "np.size(a, 1)",
     "np.size([1, 2])", "np.size(a, (0, 1))", "np.astype(v, float)", "np.astype([1], float)",
     "np.apply_along_axis(sum, 0, a)", "np.vectorize(lambda x: x + 1)(v)",

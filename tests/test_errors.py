@@ -242,7 +242,7 @@ def test_an_update_in_place_is_not_applied_twice(full_memory):
 
 def test_more_memory_than_there_is():
     with pytest.raises(MemoryError, match=r"bytes\nRemedy: delete arrays"):
-        (np.zeros(1 << 50) + np.arange(1 << 50)).numpy()
+        (np.zeros(1 << 43) + np.arange(1 << 43)).numpy()
 
 
 # ---- devices and settings ---------------------------------------------------------------------

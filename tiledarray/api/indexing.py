@@ -265,6 +265,11 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         dst[...] = source
         return
     mask = handle_of(where, dst.device)
+    if mask.dtype.kind != "b" and hasattr(where, "dtype"):
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
+            "'safe'"
+        )
     value = source if not is_ours(source) else source.astype(dst.dtype)
     value = handle_of(value, dst.device).astype(dst.dtype)
     node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
@@ -275,9 +280,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def putmask(a: Any, mask: Any, values: Any) -> None:
     refuse(not is_ours(a) or np.ndim(values) != 0, "several values")
     holds = handle_of(mask, a.device)
-    if holds.shape != a.shape:
+    if holds.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")
-    copyto(a, values, where=holds.astype(bool, copy=False))
+    holds = holds.reshape(a.shape).astype(bool, copy=False)
+    copyto(a, values, casting="unsafe", where=holds)
 
 
 @implements(np.fill_diagonal)

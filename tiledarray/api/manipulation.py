@@ -24,6 +24,7 @@ from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
 from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.views import Frozen, on_array
 from tiledarray.arrays.views import broadcast as broadcast_step
 from tiledarray.graph.dtypes import broadcast
@@ -34,7 +35,7 @@ __all__ = [
     "reshape", "ravel", "transpose", "matrix_transpose", "moveaxis", "swapaxes", "rollaxis",
     "squeeze", "expand_dims", "broadcast_to", "broadcast_arrays", "array_split", "split",
     "hsplit", "vsplit", "dsplit", "unstack", "flip", "flipud", "fliplr", "rot90", "roll", "pad",
-    "tile", "repeat", "resize", "block", "shape", "ndim", "size", "astype",
+    "tile", "repeat", "resize", "block", "shape", "ndim", "size", "astype", "trim_zeros",
 ]
 
 # Shape and order of axes ------------------------------------------------------------------------
@@ -117,8 +118,16 @@ def expand_dims(a: Any, axis: Any) -> TiledArray:
     array = handle_of(a)
     places = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = array.ndim + len(places)
+    if ndim > MOST_AXES:
+        raise _too_many_axes(ndim)
     new = normalize_axis_tuple(places, ndim)
     return array[tuple(None if place in new else slice(None) for place in range(ndim))]
+
+
+def _too_many_axes(ndim: int) -> ValueError:
+    return ValueError(
+        f"maximum supported dimension for an ndarray is currently {MOST_AXES}, found {ndim}"
+    )
 
 
 # Broadcasting -----------------------------------------------------------------------------------
@@ -127,6 +136,8 @@ def expand_dims(a: Any, axis: Any) -> TiledArray:
 @implements(np.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> TiledArray:
     source = handle_of(array)
+    if np.ndim(shape) == 1 and len(shape) > MOST_AXES:
+        raise _too_many_axes(len(shape))
     wanted = shape_of(shape)
     fits = len(wanted) >= source.ndim and all(
         size in (1, target)
@@ -214,6 +225,23 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[TiledArray, ...]:
         raise ValueError("Input array must be at least 1-d.")
     first = moved_to(array, normalize_axis_index(axis, array.ndim), 0)
     return tuple(first[place] for place in range(len(first)))
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> TiledArray:
+    refuse(not is_ours(filt), "no array: NumPy returns what it was given")
+    values = host(filt.copy())
+    kept = np.trim_zeros(values, trim, axis)
+    if not kept.size:
+        return filt[tuple(slice(size) for size in kept.shape)]
+    # Both lie in one dense memory: the distance says where the part begins.
+    distance = (np.lib.array_utils.byte_bounds(kept)[0] -
+                np.lib.array_utils.byte_bounds(values)[0]) // filt.itemsize
+    starts = np.unravel_index(distance, values.shape)
+    return filt[tuple(
+        slice(int(start), int(start) + size)
+        for start, size in zip(starts, kept.shape, strict=True)
+    )]
 
 
 # Turning and rolling ----------------------------------------------------------------------------
@@ -362,8 +390,8 @@ def tile(A: Any, reps: Any) -> TiledArray:  # noqa: N803  NumPy's name
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
     array = handle_of(a)
-    if axis is None:
-        array, axis = array.reshape(-1), 0
+    if axis is None or array.ndim == 0:
+        array, axis = array.reshape(-1), 0 if axis is None else axis
     axis = normalize_axis_index(axis, array.ndim)
     counts = np.asarray(host(repeats))
     refuse(counts.dtype.kind not in "biu", "repeats that are not integers")

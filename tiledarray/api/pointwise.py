@@ -92,12 +92,12 @@ def clip(
     array = handle_of(a, device)
     if a_min is None and a_max is None:
         return give(_U["positive"](array), out)
+    _check_limits(array.node, a_min, a_max)
     if out is not None:
         limited = array if a_min is None else _U["maximum"](array, a_min)
         return _U["positive"](limited if a_max is None else _U["minimum"](limited, a_max), out=out)
     low, high = (limit if limit is None else _limit(limit, device) for limit in (a_min, a_max))
     node = array.node
-    _check_limits(node, low, high)
     if low is None:
         return wrap(record.binary(BY_NAME["minimum"], node, high))
     if high is None:
@@ -263,7 +263,7 @@ def polyval(p: Any, x: Any) -> TiledArray:
 
 def _inexact(value: Any) -> Any:
     """Return integers as floats: abs(the least int) and unsigned differences come out right."""
-    if type(value) is int:
+    if type(value) in (bool, int):
         return float(value)
     if is_ours(value) and value.dtype.kind in "iub":
         return value.astype(np.result_type(value.dtype, 1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,8 +21,9 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import KINDS, implements
 from tiledarray.arrays import reducing
-from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.handle import view_of, wrap
 from tiledarray.arrays.protocols import UFUNCS
+from tiledarray.arrays.views import Affine
 from tiledarray.graph.dtypes import Shape
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
@@ -200,12 +202,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
 def einsum(
     *operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
 ) -> TiledArray:
-    refuse(
-        kwargs or not operands or not isinstance(operands[0], str),
-        "operands and subscripts in turn, or options",
-    )
-    subscripts, *values = operands
+    refuse(kwargs or not operands, "options are given")
+    subscripts, values = _in_words(operands)
     arrays = arrays_of(*values)
+    if len(arrays) == 1 and out is None and arrays[0].ndim:
+        step = _einsum_step(subscripts, arrays[0].shape)
+        if step is not None:
+            return view_of(arrays[0], step)
     dtype = common_dtype(arrays) if arrays else np.dtype(float)
     # Checks and the shape are NumPy's, of stand-ins that take no memory and little time.
     shape = _einsum_shape(subscripts, tuple(array.shape for array in arrays))
@@ -213,6 +216,49 @@ def einsum(
     plan: Any = optimize if isinstance(optimize, (bool, str)) else True
     attrs = options(subscripts=subscripts, optimize=plan or len(nodes) > 2)
     return give(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
+
+
+def _in_words(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return the subscripts as text and the arrays, also of subscripts given as lists."""
+    if isinstance(operands[0], str):
+        return operands[0], operands[1:]
+    terms = [_term(places) for places in operands[1::2]]
+    result = f"->{_term(operands[-1])}" if len(operands) % 2 else ""
+    return ",".join(terms) + result, operands[: len(operands) - len(operands) % 2 : 2]
+
+
+def _term(places: Any) -> str:
+    """Return a list of axis numbers as NumPy writes them: capital letters first, for they sort."""
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    refuse(not isinstance(places, (list, tuple)), "subscripts do not fit")
+    refuse(
+        any(place is not Ellipsis and not 0 <= place < len(letters) for place in places),
+        "subscripts do not fit",
+    )
+    return "".join("..." if place is Ellipsis else letters[place] for place in places)
+
+
+def _einsum_step(subscripts: str, shape: Shape) -> Affine | None:
+    """Return the view that an einsum of one array is; ``None`` where it adds up."""
+    given, arrow, _ = subscripts.replace(" ", "").partition("->")
+    wanted = _einsum_shape(subscripts, (shape,))
+    labels = _labels(given, len(shape))
+    result = _labels(subscripts.replace(" ", "").partition("->")[2], len(wanted)) if arrow else [
+        *(label for label in labels if type(label) is int),
+        *(label for label in sorted(x for x in labels if type(x) is str) if labels.count(label) < 2)
+    ]
+    if set(labels) != set(result):
+        return None
+    axes = tuple(result.index(label) for label in labels)
+    refuse(any(shape[k] != wanted[axis] for k, axis in enumerate(axes)), "shapes do not fit")
+    return Affine(axes, (1,) * len(axes), (0,) * len(axes), wanted)
+
+
+def _labels(term: str, ndim: int) -> list[Any]:
+    """Return a label for each axis: letters, and numbers for those of the ellipsis."""
+    before, dots, after = term.partition("...")
+    spare = range(ndim - len(before) - len(after)) if dots else ()
+    return [*before, *spare, *after]
 
 
 def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:

@@ -263,11 +263,9 @@ def _nan_variance(
     present = ~missing
     count = reducing.sum(present, axis=axis, dtype=np.intp, keepdims=True)
     centre = (reducing.sum(filled, axis=axis, keepdims=True) / count).astype(kind)
-    centred, _ = _without_nans(
-        wrap(record.elementwise(
-            BY_NAME["where"], missing.node, 0.0, (filled - centre).node
-        )), 0.0
-    )
+    centred = wrap(record.elementwise(
+        BY_NAME["where"], missing.node, 0.0, (filled - centre).node
+    ))
     squared = centred * centred if kind.kind == "f" else (
         centred.real * centred.real + centred.imag * centred.imag
     )

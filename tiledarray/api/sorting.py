@@ -20,7 +20,7 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import implements
-from tiledarray.arrays import reducing
+from tiledarray.arrays import by_numpy, reducing
 from tiledarray.arrays.handle import wrap
 from tiledarray.ops import indexing as ops
 from tiledarray.ops.library import BY_NAME as LIBRARY
@@ -31,17 +31,20 @@ __all__ = [
     "sort", "argsort", "partition", "argpartition", "lexsort", "sort_complex", "searchsorted",
     "digitize", "median", "nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile",
     "bincount", "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "cov",
-    "corrcoef",
+    "corrcoef", "unique_values",
 ]
 
 _NO_VALUE = np._NoValue
 
 
-def _along(a: Any, axis: Any) -> tuple[TiledArray, int]:
-    """Return an array and its axis; flattened where the axis is None."""
+def _along(a: Any, axis: Any, places: bool) -> tuple[TiledArray, int]:
+    """Return an array and its axis; flattened where the axis is None.
+
+    What gives places takes an array without axes as a vector, as NumPy does.
+    """
     array = handle_of(a)
-    if axis is None:
-        return array.reshape(-1), 0
+    if axis is None or (places and array.ndim == 0):
+        return array.reshape(-1), 0 if axis is None else normalize_axis_index(axis, 1)
     if array.ndim == 0:
         raise np.exceptions.AxisError(operator.index(axis), 0)
     return array, normalize_axis_index(axis, array.ndim)
@@ -52,7 +55,7 @@ def _order(op: Any, dtype: Any) -> Callable[..., Any]:
         a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
     ) -> TiledArray:
         refuse(order is not None, "order= is given")
-        array, axis = _along(a, axis)
+        array, axis = _along(a, axis, dtype is not None)
         if kind is not None and stable is not None:
             raise ValueError("`kind` and `stable` parameters can't be provided at the same time. "
                              "Use only one of them.")
@@ -74,7 +77,7 @@ def _divide(name: str, dtype: Any) -> Callable[..., Any]:
         a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
     ) -> TiledArray:
         refuse(order is not None or kind != "introselect", "order= or kind= is given")
-        array, axis = _along(a, axis)
+        array, axis = _along(a, axis, dtype is not None)
         places = tuple(np.atleast_1d(host(kth)).tolist())
         check_with_numpy(getattr(np, name), np.empty(array.shape[axis]), places)
         attrs = options(axis=axis, kth=places if len(places) != 1 else places[0])
@@ -233,6 +236,12 @@ quantile = _quantiles(np.quantile, 1)
 percentile = _quantiles(np.percentile, 100)
 nanquantile = _quantiles(np.nanquantile, 1)
 nanpercentile = _quantiles(np.nanpercentile, 100)
+
+
+@implements(np.unique_values, "host")
+def unique_values(x: Any, /) -> TiledArray:
+    # In order: NumPy leaves it open, and what sorts by `unique_values` elsewhere relies on it.
+    return by_numpy.call("unique_values", np.unique, (x,), {"equal_nan": False})
 
 
 # Counting: the shapes or the checks depend on values, so these look ------------------------------

@@ -7,13 +7,13 @@ The results become arrays of ours, and what NumPy changed in the copies is store
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tiledarray.arrays.handle import Handle, host_array, wrap
-from tiledarray.arrays.views import is_frozen
+from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import is_numeric
@@ -48,7 +48,7 @@ def call(
     kwargs = kwargs or {}
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
-    copies = _Copies()
+    copies = _Copies((args, kwargs))
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
     result = function(*host_args, **host_kwargs)
     copies.write_back()
@@ -96,6 +96,15 @@ def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | N
 # Arguments --------------------------------------------------------------------------------------
 
 
+def handles_in(values: Any) -> Iterator[Handle]:
+    """Yield the arrays of ours in nested arguments."""
+    if isinstance(values, Handle):
+        yield values
+    elif isinstance(values, (tuple, list, dict)):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from handles_in(value)
+
+
 def first_handle(values: Any) -> Handle | None:
     """Return an array of ours from nested arguments, if there is one."""
     if isinstance(values, Handle):
@@ -129,24 +138,46 @@ def is_subclass(kind: type) -> bool:
 
 def to_host(values: Any) -> Any:
     """Return nested arguments with NumPy copies in place of arrays of ours."""
-    return _Copies().of(values)
+    return _Copies(values).of(values)
 
 
 class _Copies:
-    """Host copies of the arrays of ours among arguments, and whose they are."""
+    """Host copies of the arrays of ours among arguments; what overlaps in ours does in the copies.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    pairs : dict
+        For each array, by identity, the array and its copy.
+    owners : list
+        Arrays and copies of theirs that hold all that can be changed.
+    """
+
+    def __init__(self, values: Any) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
+        self.owners: list[tuple[Handle, np.ndarray[Any, Any]]] = []
+        families: dict[int, dict[int, Handle]] = {}
+        for handle in handles_in(values):
+            families.setdefault(id(handle.origin()), {})[id(handle)] = handle
+        for family in families.values():
+            self._add(list(family.values()))
+
+    def _add(self, family: list[Handle]) -> None:
+        """Copy an array, or all views of one array together."""
+        root = family[0] if len(family) == 1 else family[0].origin()
+        base = host_array(root).copy()
+        self.owners.append((root, base))
+        for handle in family:
+            copy = base if handle is root else on_array(base, handle.steps)
+            if not np.may_share_memory(copy, base):  # a reshape that had to copy
+                self.owners.append((handle, copy))
+            if is_frozen(handle.steps):
+                copy.flags.writeable = False
+            self.pairs[id(handle)] = handle, copy
 
     def of(self, value: Any) -> Any:
-        """Return an argument with host copies; one array is one copy wherever it stands."""
+        """Return an argument with host copies."""
         if isinstance(value, Handle):
-            found = self.pairs.get(id(value))
-            if found is None:
-                copy = host_array(value).copy()
-                copy.flags.writeable = not is_frozen(value.steps)
-                found = self.pairs[id(value)] = (value, copy)
-            return found[1]
+            return self.pairs[id(value)][1]
         if first_handle(value) is None:
             return value
         if type(value) in (tuple, list):
@@ -157,8 +188,8 @@ class _Copies:
 
     def write_back(self) -> None:
         """Store in the arrays what was changed in their copies."""
-        for handle, copy in self.pairs.values():
-            if not _same_bytes(host_array(handle), copy):
+        for handle, copy in self.owners:
+            if copy.flags.writeable and not _same_bytes(host_array(handle), copy):
                 handle.store(copy)
 
     def original(self, value: Any) -> Any:

@@ -65,7 +65,21 @@ def astype(
 
 
 def fill(self: Any, value: Any) -> None:
-    """Write one value everywhere."""
+    """Write one value everywhere.
+
+    Raises
+    ------
+    ValueError
+        If it is an array with axes.
+    TypeError, OverflowError
+        If it is no number of the dtype.
+    """
+    if not isinstance(value, Handle):
+        sample = np.zeros((), self.dtype)
+        sample.fill(value)  # NumPy says whether it may be
+        value = sample
+    elif value.node.shape:
+        raise ValueError("setting an array element with a sequence.")
     self[...] = value
 
 
@@ -85,11 +99,7 @@ def argsort(
     self: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Any:
     """Return the places that sort along an axis."""
-    node = self.node if axis is not None else self.ravel().node
-    place = place_of(-1 if axis is None else axis, len(node.shape))
-    kind = "stable" if stable else kind
-    attrs = (place, kind)
-    return wrap(record.library(library.argsort, (node,), attrs, node.shape, np.intp))
+    return np.argsort(self, axis, kind, order, stable=stable)
 
 
 def partition(

@@ -17,6 +17,7 @@ from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
+from tiledarray.ops.movement import full
 from tiledarray.recording import at_once, record
 from tiledarray.recording.stretch import local, look
 
@@ -195,16 +196,47 @@ def as_node(value: Any, device: Any) -> Node:
     return record.full((), found, np.asarray(found).dtype, device)
 
 
-def fitting(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Node:
+def stands_for_scalar(handle: Handle) -> bool:
+    """Whether NumPy would have a scalar where this array is: an element, a full reduction."""
+    return handle._base is None and not handle._node.shape and handle._node.op is not full
+
+
+def _known_scalar(value: Any) -> Any:
+    """Return the value of what stands for a scalar, if it is there; else what was given."""
+    if isinstance(value, Handle) and stands_for_scalar(value):
+        array = getattr(value._node.buffer, "array", None)
+        if isinstance(array, np.ndarray):
+            return array[()]
+    return value
+
+
+def fitting(
+    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any, *, checked: bool = True
+) -> Node:
     """Return the value as something to be written into an array of this shape and dtype.
+
+    Parameters
+    ----------
+    value : array_like
+    shape, dtype, device
+        Of what is written.
+    checked : bool
+        Whether NumPy checks that a scalar of its own fits the dtype, as a Python number always
+        is; it does so for basic indices.
 
     Raises
     ------
     ValueError
-        If it does not broadcast to the shape.
+        If it does not broadcast to the shape, or is no number that an integer can be.
     OverflowError
-        If a Python int does not fit the dtype.
+        If an int does not fit the dtype.
     """
+    if checked and dtype.kind in "iu":
+        value = _known_scalar(value)
+    if checked and isinstance(value, np.generic):
+        sample = np.empty((), dtype)
+        sample[()] = value
+        return record.full((), sample.item(), dtype, device)
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
         return record.full((), np.array(value, dtype).item(), dtype, device)

@@ -24,6 +24,7 @@ _BAD = (
     "arrays are valid indices"
 )
 STEPS_REMEMBERED = 4096
+MOST_AXES = 64  # NPY_MAXDIMS
 AsNode = Callable[[Any], Node]
 
 
@@ -55,6 +56,17 @@ def is_full_integer(key: tuple[Any, ...], ndim: int) -> bool:
     )
 
 
+def check_element(key: tuple[Any, ...], shape: Shape, value: Any) -> None:
+    """Raise NumPy's error if what is written to one element is a sequence."""
+    text = "setting an array element with a sequence."
+    if is_full_integer(key, len(shape)):
+        if np.ndim(value):
+            raise ValueError(text)
+    elif isinstance(value, (list, tuple)):
+        raise ValueError(f"{text} The requested array would exceed the maximum number of dimension "
+                         "of 0.")
+
+
 def is_basic(key: tuple[Any, ...]) -> bool:
     """Whether no array, list or bool is in the index."""
     for item in key:
@@ -71,6 +83,7 @@ def is_basic(key: tuple[Any, ...]) -> bool:
 
 
 _PLAIN = frozenset((int, type(None)))
+_AS_THEY_ARE = frozenset((int, slice))
 _remembered: dict[Any, Affine] = {}
 
 
@@ -131,6 +144,11 @@ def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
         steps.append(1)
         starts.append(0)
         result.append(size)
+    if len(result) > MOST_AXES:
+        raise IndexError(
+            f"number of dimensions must be within [0, {MOST_AXES}], indexing result would have "
+            f"{len(result)}"
+        )
     return Affine(tuple(axes), tuple(steps), tuple(starts), tuple(result))
 
 
@@ -180,15 +198,23 @@ def too_many(ndim: int, used: int) -> IndexError:
 
 
 def _arrays(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Make arrays of the lists and bools of an index."""
-    items: list[Any] = []
-    for item in key:
-        if isinstance(item, (list, tuple, bool, np.bool_)):
-            array = np.asarray(item)
-            items.append(array.astype(np.intp) if array.size == 0 and type(item) is list else array)
-        else:
-            items.append(item)
-    return tuple(items)
+    """Make arrays of what is in an index but is neither basic nor an array."""
+    return tuple(
+        item if item is None or item is Ellipsis or type(item) in _AS_THEY_ARE
+        or hasattr(item, "ndim") or (hasattr(item, "__index__") and type(item) is not bool)
+        else _array(item)
+        for item in key
+    )
+
+
+def _array(item: Any) -> np.ndarray[Any, Any]:
+    """Return a list, a range or whatever else NumPy makes an array of as an index array."""
+    array = np.asarray(item)
+    if array.size == 0:
+        return array.astype(np.intp)
+    if array.dtype.kind not in "biu":
+        raise IndexError(_BAD)
+    return array
 
 
 def places(

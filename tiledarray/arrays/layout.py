@@ -100,10 +100,14 @@ class FlatIterator:
         return next(self._elements)
 
     def __getitem__(self, key: Any) -> Any:
+        self._check(key)
         found: Handle = self._line()[key]
         return wrap(found.node)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            self._set_one(key, value)
+            return
         line = self._line()
         if isinstance(value, Handle):
             value = wrap(value.node).reshape(-1)
@@ -114,6 +118,18 @@ class FlatIterator:
             # NumPy's flat iterator repeats or cuts what it is given.
             value = np.resize(by_numpy.to_host(value), size)
         line[key] = value
+
+    def _set_one(self, key: Any, value: Any) -> None:
+        self._check(key)
+        try:
+            self._line()[key] = value
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("Error setting single item of array.") from None
+
+    def _check(self, key: Any) -> None:
+        size = self.base.size
+        if isinstance(key, (int, np.integer)) and not -size <= key < size:
+            raise IndexError(f"index {key} is out of bounds for size {size}")
 
     def copy(self) -> Any:
         """Return the elements as a new array."""

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import views
-from tiledarray.arrays.handle import host_array, wrap
+from tiledarray.arrays.handle import as_node, host_array, stands_for_scalar, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
-from tiledarray.recording import record
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
@@ -81,6 +80,8 @@ def to_float(self: Any) -> float:
 
 def to_int(self: Any) -> int:
     """The one element, for ``int``."""
+    if stands_for_scalar(self):
+        return int(host_array(self)[()])  # of a complex number the real part, with a warning
     return int(_scalar(self))
 
 
@@ -126,7 +127,8 @@ def to_rounded(self: Any, digits: int | None = None) -> Any:
 
 def to_repr(self: Any) -> str:
     """The text of the value, for ``repr``."""
-    return repr(host_array(self)[()])  # without axes: of the scalar that NumPy would return
+    array = host_array(self)
+    return repr(array[()] if stands_for_scalar(self) else array)
 
 
 def to_str(self: Any) -> str:
@@ -182,4 +184,4 @@ def dlpack_device(self: Any) -> tuple[int, int]:
 
 
 def _restore(array: np.ndarray[Any, Any]) -> Any:
-    return wrap(record.leaf(resolve().wrap(array, copy=True)))
+    return wrap(as_node(array, resolve()))

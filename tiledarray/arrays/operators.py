@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, views
-from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, wrap
+from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, stands_for_scalar, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
@@ -25,6 +25,8 @@ _ABSENT = object()
 def _leaves_to_other(self: Handle, other: Any) -> bool:
     """Whether the other operand's type wants the operator for itself (NumPy's rule)."""
     kind = type(other)
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return False
     protocol = getattr(kind, "__array_ufunc__", _ABSENT)
     if protocol is _ABSENT:
         own = getattr(self, "__array_priority__", 0.0)
@@ -97,7 +99,11 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
         if by_numpy.is_subclass(type(other)):
             return by_numpy.call(ufunc.__name__, ufunc, (self, other), {"out": self})
-        result = forward(self, other)
+        try:
+            result = forward(self, other)
+        except (TypeError, ValueError):
+            _raise_first_error(self, other, ufunc)
+            raise
         if not isinstance(result, Handle):
             return result  # another library's type has made it
         if self._base is None and not self._node.shape:
@@ -107,15 +113,30 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     return method
 
 
+def _raise_first_error(self: Handle, other: Any, ufunc: Any) -> None:
+    """Raise what NumPy raises first of several errors, by operands that take no memory."""
+    target = _weightless(self.node)
+    if views.is_frozen(self.steps):
+        target.flags.writeable = False
+    operand = other.node if isinstance(other, Handle) else other
+    ufunc(target, _weightless(operand) if hasattr(operand, "dtype") else operand, out=target)
+
+
+def _weightless(like: Any) -> np.ndarray[Any, Any]:
+    return np.lib.stride_tricks.as_strided(
+        np.empty(1, like.dtype), like.shape, (0,) * len(like.shape)
+    )
+
+
 def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Handle:
     """Make the result of a ufunc the value of its output argument, by NumPy's rules."""
     old = target._node if target._base is None else target.node
+    if target._base is not None and views.is_frozen(target._steps):
+        raise ValueError("output array is read-only")
     if node.form.kind is not old.form.kind:
         node = _cast_to(old, node, ufunc, operands)
     if target._base is None:
         rebind(target, node)
-    elif views.is_frozen(target._steps):
-        raise ValueError("output array is read-only")
     else:
         target.assign(node)
     return target
@@ -123,6 +144,8 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
 
 def _cast_to(old: Node, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
     """The result with the output's shape and dtype, where NumPy allows that."""
+    if node.dtype != old.dtype and not np.can_cast(node.dtype, old.dtype, "same_kind"):
+        _raise_casting(ufunc, operands, old.dtype)
     if node.shape != old.shape:
         if not record.broadcastable(node.shape, old.shape):
             raise ValueError(
@@ -132,11 +155,7 @@ def _cast_to(old: Node, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
         node = record.broadcast_to(node, old.shape)
     if node.device is not old.device:
         raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
-    if node.dtype != old.dtype:
-        if not np.can_cast(node.dtype, old.dtype, "same_kind"):
-            _raise_casting(ufunc, operands, old.dtype)
-        node = record.cast(node, old.dtype)
-    return node
+    return record.cast(node, old.dtype)
 
 
 def _raise_casting(ufunc: np.ufunc, operands: Any, dtype: np.dtype[Any]) -> None:
@@ -167,6 +186,8 @@ def _power() -> Method:
     def method(self: Handle, other: Any) -> Any:
         if type(other) in (int, float) and other in short:
             kind = self.node.dtype.kind
+            if kind == "b" and stands_for_scalar(self):
+                return general(self, other)  # NumPy's boolean scalars have no short way
             if kind in "fc" or (kind in "biu" and other == 2 and type(other) is int):
                 return short[other](self)
         return general(self, other)

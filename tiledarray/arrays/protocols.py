@@ -9,6 +9,7 @@ import numpy as np
 
 from tiledarray.arrays import by_numpy, reducing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
+from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.operators import store_result
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
@@ -135,6 +136,11 @@ def _typed(value: Any, dtype: np.dtype[Any], operands: list[Any]) -> Node:
 def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) -> Any:
     if where is not True:
         mask = as_node(where, node.device)
+        if mask.dtype.kind != "b" and hasattr(where, "dtype"):
+            raise TypeError(
+                f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the "
+                "rule 'safe'"
+            )
         if target is None:
             old = record.full((), 0, node.dtype, node.device)
         else:
@@ -179,6 +185,12 @@ def _accumulate(
 
 def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     left, right = (as_node(value, self.node.device) for value in inputs)
+    ndim = len(left.shape) + len(right.shape)
+    if ndim > MOST_AXES:
+        raise ValueError(
+            f"maximum supported dimension for an ndarray is {MOST_AXES}, but "
+            f"`{ufunc.__name__}.outer()` result would have {ndim}."
+        )
     ndim = len(left.shape)
     places = tuple(range(ndim, ndim + len(right.shape)))
     spread = wrap(record.expand_dims(left, places))

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tiledarray.arrays.by_numpy import or_numpy
 from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as library
@@ -52,6 +54,14 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def _one_axis(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axis, or all of them; an array without axes is taken as a vector."""
+    if axis is None:
+        return tuple(range(ndim))
+    place = normalize_axis_index(operator.index(axis), ndim or 1)
+    return (place,) if ndim else ()
+
+
 def count_of(shape: Sequence[int], axes: Sequence[int]) -> int:
     """Return how many elements are reduced into one."""
     return math.prod(shape[axis] for axis in axes)
@@ -89,10 +99,21 @@ def _node(a: Any) -> Node:
     return node
 
 
-def _masked(node: Node, where: Any, filling: Any) -> Node:
+def _mask(node: Node, where: Any, original: Callable[..., Any]) -> Node:
+    """Return ``where=`` as a node; one that does not fit raises NumPy's error."""
+    mask = as_node(where, node.device)
+    typed = mask.dtype.kind == "b" or not hasattr(where, "dtype")
+    if not (typed and record.broadcastable(mask.shape, node.shape)):
+        shown, chosen = (np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (node, mask))
+        options = {"initial": 0} if original in (np.max, np.min) else {}
+        original(shown, where=chosen, **options)
+    return mask
+
+
+def _masked(node: Node, where: Any, filling: Any, original: Callable[..., Any]) -> Node:
     if where is True or where is _NO_VALUE:
         return node
-    mask = as_node(where, node.device)
+    mask = _mask(node, where, original)
     fill = record.full((), np.array(filling, node.dtype).item(), node.dtype, node.device)
     return record.elementwise(_WHERE, mask, node, fill)
 
@@ -100,13 +121,24 @@ def _masked(node: Node, where: Any, filling: Any) -> Node:
 # Sums, products, extrema -------------------------------------------------------------------------
 
 
-def _total(op: Reduction, combine: Elementwise, identity: int) -> Callable[..., Any]:
+def _start(initial: Any, dtype: np.dtype[Any], device: Any) -> Node:
+    """Return ``initial=`` as a node of the result's dtype, which NumPy says whether it fits."""
+    if isinstance(initial, Handle) and not initial.node.shape:
+        return record.cast(initial.node, dtype)
+    sample = np.empty(1, dtype)
+    sample[0] = initial
+    return record.full((), sample[0].item(), dtype, device)
+
+
+def _total(
+    op: Reduction, combine: Elementwise, identity: int, original: Callable[..., Any]
+) -> Callable[..., Any]:
     def function(
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
         initial: Any = _NO_VALUE, where: Any = True,
     ) -> Any:
         node = _node(a)
-        node = _masked(node, where, identity)
+        node = _masked(node, where, identity, original)
         axes = axes_of(axis, len(node.shape))
         if dtype is None and out is not None:
             target = out[0] if isinstance(out, tuple) else out
@@ -117,14 +149,15 @@ def _total(op: Reduction, combine: Elementwise, identity: int) -> Callable[..., 
                 node = record.cast(node, dtype)
         result = record.reduce(op, node, axes, dtype=dtype)
         if initial is not _NO_VALUE and initial is not None:
-            start = as_node(initial, node.device)
-            result = record.binary(combine, result, record.cast(start, result.dtype))
+            result = record.binary(combine, result, _start(initial, result.dtype, node.device))
         return _finish(result, axes, keepdims, out)
 
     return function
 
 
-def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., Any]:
+def _extremum(
+    op: Reduction, combine: Elementwise, name: str, original: Callable[..., Any]
+) -> Callable[..., Any]:
     def function(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False,
         initial: Any = _NO_VALUE, where: Any = True, dtype: Any = None,
@@ -138,31 +171,30 @@ def _extremum(op: Reduction, combine: Elementwise, name: str) -> Callable[..., A
                     f"reduction operation '{name}' does not have an identity, so to use a where "
                     "mask one has to specify 'initial'"
                 )
-            node = _masked(node, where, initial)
+            node = _masked(node, where, initial, original)
         kept = [size for place, size in enumerate(node.shape) if place not in axes]
-        if count_of(node.shape, axes) == 0 and 0 not in kept:
-            if not known:
+        start = _start(initial, node.dtype, node.device) if known else None
+        if count_of(node.shape, axes) == 0:
+            if start is None:
                 raise ValueError(
                     f"zero-size array to reduction operation {name} which has no identity"
                 )
-            start = np.array(initial, node.dtype).item()
-            result = record.full(tuple(kept), start, node.dtype, node.device)
+            result = record.broadcast_to(start, tuple(kept))
             return _finish(result, axes, keepdims, out)
         result = record.reduce(op, node, axes)
-        if known:
-            start = record.cast(as_node(initial, node.device), result.dtype)
+        if start is not None:
             result = record.binary(combine, result, start)
         return _finish(result, axes, keepdims, out)
 
     return function
 
 
-def _truth(op: Reduction, identity: bool) -> Callable[..., Any]:
+def _truth(op: Reduction, identity: bool, original: Callable[..., Any]) -> Callable[..., Any]:
     def function(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, where: Any = True,
         dtype: Any = None,
     ) -> Any:
-        node = _masked(record.cast(_node(a), bool), where, identity)
+        node = _masked(record.cast(_node(a), bool), where, identity, original)
         axes = axes_of(axis, len(node.shape))
         return _finish(record.reduce(op, node, axes), axes, keepdims, out)
 
@@ -172,7 +204,7 @@ def _truth(op: Reduction, identity: bool) -> Callable[..., Any]:
 def _index(op: Reduction) -> Callable[..., Any]:
     def function(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
         node = _node(a)
-        axes = axes_of(None if axis is None else operator.index(axis), len(node.shape))
+        axes = _one_axis(axis, len(node.shape))
         if count_of(node.shape, axes) == 0:
             raise ValueError(f"attempt to get {op.name} of an empty sequence")
         result = record.reduce(op, node, axes)
@@ -183,12 +215,12 @@ def _index(op: Reduction) -> Callable[..., Any]:
     return function
 
 
-sum = _total(ops.sum, BY_NAME["add"], 0)
-prod = _total(ops.prod, BY_NAME["multiply"], 1)
-min = _extremum(ops.min, BY_NAME["minimum"], "minimum")
-max = _extremum(ops.max, BY_NAME["maximum"], "maximum")
-all = _truth(ops.all, True)
-any = _truth(ops.any, False)
+sum = _total(ops.sum, BY_NAME["add"], 0, np.sum)
+prod = _total(ops.prod, BY_NAME["multiply"], 1, np.prod)
+min = _extremum(ops.min, BY_NAME["minimum"], "minimum", np.min)
+max = _extremum(ops.max, BY_NAME["maximum"], "maximum", np.max)
+all = _truth(ops.all, True, np.all)
+any = _truth(ops.any, False, np.any)
 argmin = _index(ops.argmin)
 argmax = _index(ops.argmax)
 
@@ -225,6 +257,13 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
         )
 
 
+def _moment_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes as `axes_of` does; a moment of an array without axes takes none."""
+    if axis is not None and not ndim:
+        normalize_axis_tuple(axis, 0)
+    return axes_of(axis, ndim)
+
+
 def _divided(total: Node, count: Any, dtype: np.dtype[Any]) -> Node:
     return record.cast(record.binary(BY_NAME["divide"], total, count), dtype)
 
@@ -233,14 +272,14 @@ def _counted(node: Node, axes: tuple[int, ...], where: Any, dtype: np.dtype[Any]
     """Return how many elements count: a Python int, or a node where a mask decides."""
     if where is True or where is _NO_VALUE:
         return count_of(node.shape, axes)
-    mask = record.broadcast_to(record.cast(as_node(where, node.device), bool), node.shape)
+    mask = record.broadcast_to(record.cast(_mask(node, where, np.mean), bool), node.shape)
     return record.cast(record.reduce(ops.sum, mask, axes), dtype)
 
 
 def _mean_node(
     node: Node, axes: tuple[int, ...], where: Any, accumulate: np.dtype[Any], dtype: np.dtype[Any]
 ) -> Node:
-    masked = _masked(node, where, 0)
+    masked = _masked(node, where, 0, np.mean)
     total = record.reduce(ops.sum, masked, axes, accumulate=accumulate, dtype=accumulate)
     real = total.dtype.type(0).real.dtype
     return _divided(total, _counted(node, axes, where, real), dtype)
@@ -252,7 +291,7 @@ def mean(
 ) -> Any:
     """Return the arithmetic mean."""
     node = _node(a)
-    axes = axes_of(axis, len(node.shape))
+    axes = _moment_axes(axis, len(node.shape))
     accumulate, result = _moment_dtypes(node, dtype)
     if where is True and count_of(node.shape, axes) == 0:
         warn("Mean of empty slice")
@@ -263,8 +302,10 @@ def _variance(
     a: Any, axis: Any, dtype: Any, ddof: float, where: Any, mean: Any = _NO_VALUE
 ) -> tuple[Node, tuple[int, ...]]:
     node = _node(a)
-    axes = axes_of(axis, len(node.shape))
+    axes = _moment_axes(axis, len(node.shape))
     accumulate, result = _moment_dtypes(node, dtype)
+    if dtype is not None and not {accumulate.kind, node.dtype.kind} <= {*"biuf"}:
+        raise LeaveToNumPy("dtype= beside complex numbers")
     result = result.type(0).real.dtype
     if where is True and count_of(node.shape, axes) <= ddof:
         warn("Degrees of freedom <= 0 for slice")
@@ -297,7 +338,7 @@ def _masked_deviation(
     centred = record.binary(BY_NAME["subtract"], record.cast(node, accumulate), centre)
     if centred.dtype.kind == "c":
         centred = record.unary(BY_NAME["absolute"], centred)
-    squared = _masked(record.unary(BY_NAME["square"], centred), where, 0)
+    squared = _masked(record.unary(BY_NAME["square"], centred), where, 0, np.var)
     return record.reduce(ops.sum, squared, axes)
 
 
@@ -339,7 +380,7 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
         if axis is None:
             node = record.reshape(node, (math.prod(node.shape),))
             axis = 0
-        (place,) = axes_of(operator.index(axis), len(node.shape)) or (0,)
+        (place,) = _one_axis(axis, len(node.shape)) or (0,)
         if not node.shape:
             node = record.reshape(node, (1,))
         if dtype is None:

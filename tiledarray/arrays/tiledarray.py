@@ -35,6 +35,7 @@ from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
+from tiledarray.graph.dtypes import is_numeric
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import at_once, record
 
@@ -288,6 +289,8 @@ class TiledArray(Handle):
         if step is None:
             self._put(key, value)
             return
+        if not step.shape and type(value) not in SCALARS:
+            index.check_element(key, kind.shape, value)
         root = self.origin()
         steps = views.extend(self.steps, step)
         if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
@@ -321,7 +324,7 @@ class TiledArray(Handle):
             found = index.places(
                 key, node.shape, lambda array: as_node(array, node.device), _nonzero
             )
-            new = fitting(value, found.shape, node.dtype, node.device)
+            new = fitting(value, found.shape, node.dtype, node.device, checked=False)
         except LeaveToNumPy as error:
             self._put_by_numpy(key, value, error.reason)
             return
@@ -342,7 +345,7 @@ class TiledArray(Handle):
             return True
         condition = as_node(mask, node.device)
         condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
-        new = fitting(value, (), node.dtype, node.device)
+        new = fitting(value, (), node.dtype, node.device, checked=False)
         self.assign(record.elementwise(where_op, condition, new, node))
         return True
 
@@ -513,7 +516,10 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 def from_host(array: Any, device: Any = None) -> TiledArray:
     """Return a copy of a NumPy array, on the device that is current or the one given."""
     device = resolve() if device is None else device
-    return wrap(record.leaf(device.wrap(np.asarray(array), copy=True)))
+    array = np.asarray(array)
+    if not array.ndim and is_numeric(array.dtype):
+        return wrap(as_node(array, device))
+    return wrap(record.leaf(device.wrap(array, copy=True)))
 
 
 use_class(TiledArray)

@@ -15,15 +15,16 @@ import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from tiledarray.ops.op import AxisView, Op
+
 if TYPE_CHECKING:
     import numpy as np
-
-    from tiledarray.ops.op import Op
 
 type_of_scalar = (bool, int, float, complex)
 Scalar = bool | int | float | complex
 Site = tuple[CodeType, int]
 
+ADDRESS_SPACE = 1 << 47  # bytes that a process of x86-64 or arm64 can address
 INTERNED = 1 << 15  # kinds and forms remembered; forgetting one only costs a plan
 
 
@@ -86,6 +87,26 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
                          "maximum possible size.")
 
 
+def _check_memory(kind: Kind) -> None:
+    """Raise where NumPy does: an array of more bytes than a process can have."""
+    nbytes = math.prod(kind.shape) * kind.dtype.itemsize
+    if nbytes > ADDRESS_SPACE:
+        raise MemoryError(
+            f"Unable to allocate {_size_text(nbytes)} for an array with shape {kind.shape} and "
+            f"data type {kind.dtype}"
+        )
+
+
+def _size_text(nbytes: int) -> str:
+    """Return a size as NumPy's message writes it: three digits and a unit."""
+    power = (nbytes.bit_length() - 1) // 10
+    number = nbytes / (1 << 10 * power)
+    if round(number) == 1024:
+        power, number = power + 1, number / 1024
+    text = f"{number:#.3g}" if round(number) < 1000 else f"{number:#.0f}"
+    return f"{text} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}"
+
+
 def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
     """Return the kind of these parts."""
     key = (shape, dtype, dtype.num, device)  # the number, for NumPy has equal dtypes of two names
@@ -99,10 +120,19 @@ def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
 
 
 def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
-    """Return the form of these parts."""
+    """Return the form of these parts.
+
+    Raises
+    ------
+    MemoryError
+        NumPy's, for an array that no process can hold.  What is smaller, but too large for this
+        machine, may still be recorded: it need not come to lie in memory.
+    """
     key = (op, attrs, kind, arity)
     form = _forms.get(key)
     if form is None:
+        if not isinstance(op, AxisView):  # a view takes no memory: NumPy broadcasts to any shape
+            _check_memory(kind)
         if len(_forms) >= INTERNED:
             _forms.clear()
         form = _forms.setdefault(key, Form(op, attrs, kind, arity))

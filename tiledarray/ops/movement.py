@@ -20,7 +20,7 @@ def strided_view(
     for axis, step, stride in zip(axes, steps, array.strides, strict=True):
         if axis >= 0:
             strides[axis] += step * stride
-    corner = array[tuple(slice(start, None) for start in starts)]
+    corner = array[(*(slice(start, None) for start in starts), ...)]  # a view without axes, too
     return _stride_tricks(array).as_strided(corner, shape=shape, strides=tuple(strides))
 
 

@@ -109,7 +109,7 @@ def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:
             xp, *values, attrs=node.attrs, shape=node.shape, dtype=node.dtype
         )
     if isinstance(result, tuple):
-        return tuple(xp.ascontiguousarray(part) for part in result)
+        return tuple(xp.asarray(part, order="C") for part in result)
     return xp.asarray(result)
 
 
