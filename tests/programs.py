@@ -7,6 +7,7 @@ decides by a number (comparisons, casts to integers, ``argmax``) only ever sees 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from random import Random
 from typing import Any
 
 import numpy
+
+from tests.moves import ALIKE, COPYING, EXACT, NAMING, NotNow, Scene, namespace, owner
+from tests.moves import WRITING as WRITING_MOVES
 
 LARGEST = 1e4
 SIZES = [1, 2, 3, 4, 7, 16, 17, 33, 64, 100, 130]
@@ -80,6 +84,8 @@ WRITES = [
     "{0}[:] = {0} + {0}.sum(0)", "{0}[0], {0}[-1] = {0}[-1] + 0, {0}[0] + 0",
 ]
 DECIDING_WRITES = ["{0}[{0} > 1] = 1", "{0}[{0} < 0] *= -1", "{0}[{1} > 2] = 0"]
+MOVES = [ALIKE, COPYING, WRITING_MOVES, NAMING]  # of tests/moves.py
+ROUNDING = re.compile(r"sum|@|add\.at|subtract\.at")  # the order of what is added shows
 
 
 @dataclass
@@ -122,7 +128,7 @@ def run(lines: Sequence[str], np: Any, array: Callable[[numpy.ndarray], Any],
         look: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
     """Run a program in a module with NumPy's names; return its variables."""
     names: dict[str, Any] = {
-        "np": np, "make": lambda *args: array(make(*args)), "look": look, "__name__": "program",
+        **namespace(np), "make": lambda *args: array(make(*args)), "look": look,
     }
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -131,28 +137,23 @@ def run(lines: Sequence[str], np: Any, array: Callable[[numpy.ndarray], Any],
     return {name: value for name, value in names.items() if name[0] == "v"}
 
 
-def owner(value: Any) -> Any:
-    """The array whose memory a NumPy array lies in."""
-    while isinstance(value, numpy.ndarray) and isinstance(value.base, numpy.ndarray):
-        value = value.base
-    return value
-
-
 class Writer:
     """Writes one program."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.names: dict[str, Any] = {"np": numpy, "make": make, "look": lambda value: value}
+        self.names: dict[str, Any] = {
+            **namespace(numpy), "make": make, "look": lambda value: value,
+        }
         self.lines: list[str] = []
         self.variables: list[str] = []
         self.rough: dict[int, float] = {}
         self.kept: list[Any] = []  # so that no id is used twice
         self.largest = 1.0
-        self.count = 0
         self.sizes = [*random.choices(SIZES, k=2), random.choice([1, 2, 3])]
         if random.random() < 0.05:
             self.sizes[0] = 0
+        self.scene = Scene(random.randrange, self.names)
 
     def write(self, length: int) -> Program:
         """Write lines until there are that many."""
@@ -163,7 +164,7 @@ class Writer:
         steps = [
             (self.unary, 8), (self.binary, 8), (self.view, 5), (self.change, 6), (self.reduce, 4),
             (self.join, 2), (self.cumulate, 0.5), (self.multiply, 0.4), (self.forget, 2),
-            (self.look, 0.7), (self.input, 0.7),
+            (self.look, 0.7), (self.input, 0.7), (self.move, 6), (self.call, 0.3),
         ]
         kinds, weights = zip(*steps, strict=True)
         for _ in range(4 * length):
@@ -307,11 +308,56 @@ class Writer:
     def look(self) -> None:
         self.lines.append(f"look({self.pick()})")
 
+    def move(self) -> None:
+        """A move of the state machine's."""
+        exact = self.random.random() < 0.2
+        groups = EXACT if exact else MOVES
+        try:
+            lines = self.scene.of(self.random.choice(groups)[1])
+        except NotNow:
+            return
+        self.moved(lines, exact=exact)
+
+    def call(self) -> None:
+        """A call of a function under `jit`."""
+        try:
+            self.moved(self.scene.call(), exact=False)
+        except NotNow:
+            return
+
+    def moved(self, lines: list[str], *, exact: bool) -> None:
+        """Add the lines of a move, as far as what they compute can be compared."""
+        for line in lines:
+            names = [name for name in self.scene.touched(line) if name in self.names]
+            arrays = [self.names[name] for name in names]
+            kinds = {array.dtype.kind for array in arrays}
+            eps = max([self.rough[id(owner(array))] for array in arrays], default=0.0)
+            if (eps and exact) or (kinds & set("fc") and (eps or not exact) and kinds & set("biu")):
+                return  # a comparison, or a cast to integers, decides
+            if not self.scene.tried(line, self.tame):
+                return
+            rough = bool(ROUNDING.search(line)) or ("c" in kinds and "*" in line)
+            self.lines.append(line)
+            self.note(self.scene.touched(line), eps, rough)
+
+    def note(self, touched: list[str], eps: float, rough: bool) -> None:
+        """Keep how rough the arrays are that a line may have made or written."""
+        for name in touched:
+            if name in self.names:
+                value = self.names[name]
+                base = owner(value)
+                eps = max(eps, self.rough.get(id(base), 0.0))
+                self.rough[id(base)] = self.rounded(value, eps, rough)
+                self.kept.append(base)
+        self.variables[:] = [name for name in self.variables if name in self.names]
+        self.variables += [name for name in touched
+                           if name in self.names and name not in self.variables]
+
     # ---- parts ---------------------------------------------------------------------------
 
     def define(self, text: str, inputs: list[str], *, rough: bool = False) -> None:
         """Add a line that makes a variable."""
-        name = f"v{self.count}"
+        name = f"v{self.scene.count}"
         if not self.tried(f"{name} = {text}"):
             return
         value = self.names[name]
@@ -323,7 +369,7 @@ class Writer:
             eps = max([self.rough[id(owner(self.names[x]))] for x in inputs], default=0.0)
             self.rough[id(base)] = self.rounded(value, eps, rough)
             self.kept.append(base)
-        self.count += 1
+        self.scene.count += 1
         self.variables.append(name)
         self.lines.append(f"{name} = {text}")
 
@@ -338,6 +384,8 @@ class Writer:
 
     def tame(self, value: Any) -> bool:
         """Whether the numbers are finite and not too large, and few enough."""
+        if not isinstance(value, (numpy.ndarray, numpy.generic)):
+            return False
         if value.size > 60_000 or value.ndim > 5:
             return False
         if value.dtype.kind not in "fc" or not value.size:

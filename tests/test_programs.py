@@ -90,7 +90,7 @@ def test_planned_for_each_device(first):
     def problem(program):
         local.recorder.reset()
         try:
-            with config.override(cut=1000):
+            with config.override(cut=1000, compile="never"):
                 names = run(program.lines, tiledarray, tiledarray.array)
                 arrays = [x for x in names.values() if isinstance(x, tiledarray.TiledArray)]
                 pending = [x for x in arrays if x.origin().node.buffer is None]

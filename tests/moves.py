@@ -1,0 +1,750 @@
+"""What a program may do next to the arrays it holds: one table, for every writer of programs.
+
+A move is a line (or a few that belong together) with fields in it: ``{a}`` is some array, ``{n}`` a
+new name.  `Scene.line` fills them in for the arrays there are; NumPy then says whether the line is
+legal.  Values are to stay exact: small multiples of 1/8, which every order of the same additions
+and every width of float give alike.  So results can be compared by ``==``.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import math
+import pickle
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from string import Formatter
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import numpy
+
+# Which arrays of a program there are, small or in several blocks, decides what is met: elements
+# at once, chains, kernels with borders.  Few shapes, so that plans and kernels come again.
+PALETTES = [(5, 3), (5, 3), (12, 4), (12, 4), (20, 20), (64, 20), (71, 60), (2100, 2)]
+DTYPES = ["'f8'", "'f8'", "'f8'", "'f4'", "'i8'", "'i8'", "'i4'", "'u1'", "'i2'", "'?'", "'c8'",
+          "'c16'"]
+FEW_DTYPES = ["'f8'", "'f8'", "'f8'", "'i8'", "'f4'", "'?'", "'c16'"]
+SCALARS = ["0", "1", "2", "3", "-1", "-2", "5", "0.5", "1.5", "True", "4.0"]
+
+# Weight of a group of moves, and its moves; each of a group is as likely as the others.
+MAKING = (8, """
+{n} = np.zeros({shape})
+{n} = np.zeros({shape}, {dtype})
+{n} = np.ones({shape}, {dtype})
+{n} = np.full({shape}, {k})
+{n} = np.full({shape}, {k}, {dtype})
+{n} = np.empty({shape}, {dtype}); {n}.fill({k})
+{n} = np.empty({shape}); {n}[...] = {k}
+{n} = np.ndarray({shape}); {n}[:] = {k}
+{n} = np.zeros_like({a})
+{n} = np.ones_like({a})
+{n} = np.full_like({a}, {k})
+{n} = np.empty_like({a}); {n}[...] = {a}
+{n} = np.arange({length}) % 7
+{n} = np.arange({length}.0) % 5 - 2
+{n} = np.array(numpy.arange({length}.0) % 9)
+{n} = np.array((numpy.arange({length}) % 11).reshape({shape}).astype({dtype}))
+{n} = np.asarray(numpy.arange({length}).reshape({shape}) % 9 > 4)
+{n} = np.arange({length}).reshape({shape}) % 3
+{n} = np.identity({side})
+{n} = np.eye({side}) * 2
+{n} = np.diag({line})
+{n} = np.diag({line} * 2)
+{n} = np.diagflat({line})
+{n} = np.diag({line}, 1)
+{n} = np.zeros(({side}, {side})); np.fill_diagonal({n}, {k})
+{n} = np.tri({side})
+h{serial} = numpy.arange({length}.0); {n} = np.array(h{serial}); h{serial} += 1
+""")
+ALIKE = (6, """
+{n} = np.zeros({shape}); {m} = np.zeros({shape})
+{n} = np.zeros_like({a}); {m} = np.zeros_like({a})
+{n}, {m} = np.ones({shape}), np.ones({shape})
+{n} = np.ndarray({shape}); {m} = np.ndarray({shape}); {n}.fill({k}); {m}.fill({k})
+{n} = {a} * 2; {m} = {a} * 2
+{n}, {m} = {a} + 1, {a} + 1
+{n} = {a}.copy(); {m} = {a}.copy()
+{n} = {a} + {b}; {m} = ({a} + {b}).reshape(-1)
+{n} = np.identity({side}); {m} = np.identity({side})
+{n} = {a} > 1; {m} = {a} > 1
+{n} = np.full({shape}, {k}); {m} = {n} + 0
+{n} = ({a} % 4).sum({axis}); {m} = ({a} % 4).sum({axis})
+{n} = np.zeros({shape}); {m} = np.zeros({shape}).reshape(-1)
+{n} = {a} - 1; {m} = {n}; {n} = {a} - 1
+""")
+VIEWING = (9, """
+{n} = {a}[{key}]
+{n} = {a}[{key}]
+{n} = {a}[{slices}]
+{n} = {a}.T
+{n} = {a}[::-1]
+{n} = {a}.reshape({factors}){copy}
+{n} = {a}.reshape(-1){copy}
+{n} = {a}.ravel(){copy}
+{n} = np.reshape({a}, {factors}){copy}
+{n} = {a}.diagonal()
+{n} = np.diagonal({a})
+{n} = np.diag({matrix})
+{n} = {complex}.real
+{n} = {complex}.imag
+{n} = {a}.view()
+{n} = {a}[...]
+{n} = {a}[:]
+{n} = np.broadcast_to({a}, (2, *{a}.shape))
+{n} = {a}[None]
+{n} = {a}[..., None]
+{n} = {a}.swapaxes(0, -1)
+{n} = np.squeeze({a})
+{n} = np.moveaxis({a}, 0, -1)
+{n} = np.expand_dims({a}, 0)
+{n} = np.flip({a})
+{n} = np.split({a}, 2)[0]
+{n} = np.asarray({a})
+{n} = {a}[0]
+{n} = {a}[..., 0]
+{n} = {a}[1, ...]
+{n} = np.atleast_2d({a})
+{n} = np.rot90({a})
+{n} = np.transpose({a})
+""")
+COPYING = (7, """
+{n} = {a}.copy()
+{n} = np.array({a})
+{n} = np.array({a}.reshape({factors})){copy}
+{n} = {a}.reshape({factors}).copy()
+{n} = np.array({a}.reshape(-1))
+{n} = {a}[None].copy()
+{n} = np.broadcast_to({a}, (1, *{a}.shape)).copy()
+{n} = {a}.flatten()
+{n} = {a}.flatten().reshape({a}.shape).copy()
+{n} = np.ravel({a}.T.copy())
+{n} = {a} + 0
+{n} = {a} * 1
+{n} = np.positive({number})
+{n} = +{number}
+{n} = copy.copy({a})
+{n} = copy.deepcopy({a})
+{n} = pickle.loads(pickle.dumps({a}))
+{n}, {m} = copy.deepcopy([{a}, {b}])
+{n} = {a}.astype({a}.dtype)
+{n} = {a}.T.copy().T
+{n} = np.ascontiguousarray({a}.T)
+{n} = np.concatenate([{a}])
+{n} = np.copy({a})
+{n} = {a}[{slices}].copy()
+{n} = {a}.reshape({factors}) + 0
+{n} = {a}.view('u1').copy()
+{n} = np.where(True, {a}, {a})
+{n} = {a}.flat[:]
+h{serial} = numpy.asarray({a})
+h{serial} = numpy.array({a})
+h{serial} = {a}.tolist()
+""")
+COMPUTING = (9, """
+{n} = {a} + {b}
+{n} = {a} - {b}
+{n} = {a} * {b}
+{n} = {a} * {k} + {b}
+{n} = ({a} * {k} + {b}) % 8
+{n} = np.maximum({a}, {b})
+{n} = np.minimum({a}, {k})
+{n} = -{a}
+{n} = abs({a})
+{n} = {a} + {k}
+{n} = {a} * {k}
+{n} = {a} / 2
+{n} = {a}.T + 1
+{n} = np.concatenate([{a}, {b}])
+{n} = np.stack([{a}, {a}])
+{n} = np.roll({a}, 1)
+{n} = np.repeat({a}, 2, 0)
+{n} = np.tile({a}, 2)
+{n} = np.pad({a}, 1)
+{n} = np.tril({a})
+{n} = np.triu({a}, 1)
+{n} = {a}[{index}]
+{n} = np.take({a}, {index}, axis=0)
+{n} = np.diff({a}, axis=0)
+{n} = np.outer({line} % 3, {line} % 3)
+{n} = np.hstack([{a}, {b}])
+{n} = {a}[1:] - {a}[:-1]
+{n} = {a}.max({axis}) - {a}.min({axis})
+{n} = ({a} % 4).sum({axis})
+{n} = ({a} % 4).sum({axis}, keepdims=True)
+{n} = np.cumsum({a} % 4)
+{n} = ({matrix} % 3) @ ({matrix} % 3).T
+{n} = {a}.max({axis})
+{n} = np.trace({matrix})
+""")
+DECIDING = (4, """
+{n} = {a} % 4
+{n} = {a} // 2
+{n} = {a} > {b}
+{n} = {a} == {b}
+{n} = {a} <= {k}
+{n} = np.where({a} > {k}, {a}, {b})
+{n} = np.sign({a})
+{n} = {a}.astype({dtype})
+{n} = {a}.any({axis})
+{n} = {a}.all({axis})
+{n} = {a}.argmax({axis})
+{n} = {a}.argmin({axis})
+{n} = np.sort({a})
+{n} = np.nonzero({a})[0]
+{n} = np.unique({a})
+{n} = {a}[{a} > {k}]
+{n} = np.logical_not({a})
+{n} = np.floor({a})
+{n} = {a} & 3
+{n} = ~{a}
+{n} = ({a} > 0).sum({axis})
+""")
+WRITING = (20, """
+{w} += {k}
+{w} += {b}
+{w} -= {b}
+{w} *= 2
+{w} *= {b}
+{w}[...] = {k}
+{w}[...] = {b}
+{w}[:] = {b}
+{w}.fill({k})
+{w}[{key}] = {k}
+{w}[{key}] = {k}
+{w}[{key}] = {b}
+{w}[{key}] += {k}
+{w}[{key}] -= 1
+{w}[{slices}] += {b}
+{w}[{slices}] *= 2
+{w}[0] = {k}
+{w}[1:] = {k}
+{w}[1:] += {k}
+{w}[1:-1] = {k}
+{w}[:-1] += {k}
+{w}[{key}] = {w}[{key}] + 1
+{w}[1:] = {w}[:-1]
+{w}[:-1] = {w}[1:]
+{w}[1:] += {w}[:-1]
+{w}[:-1] += {w}[1:]
+{w}[1:-1] = {w}[:-2] + {w}[2:]
+{w}[...] = {w}[::-1]
+{w}[:] = {w}[::-1]
+{w} += {w}[::-1]
+{w}[...] = {w}.T
+{w} += {w}.T
+{w}[...] = {w} + {w}.max()
+{w}[0] = {w}[-1]
+{w}[0], {w}[-1] = {w}[-1], {w}[0]
+{w}[0], {w}[-1] = {w}[-1].copy(), {w}[0].copy()
+{w}[..., 0] = {w}[..., -1]
+{w}[{index}] = {k}
+{w}[{index}] += {k}
+{w}[{index}] = {w}[0]
+np.add.at({w}, {index}, {k})
+np.subtract.at({w}, {index}, {w}[0])
+np.add({w}, {k}, out={w})
+np.add({a}, {b}, out={w})
+np.multiply({w}, 2, out={w})
+np.add({w}, {w}[::-1], out={w})
+np.add({w}, {w}[::-1], out={w}, casting='unsafe')
+np.add({w}[:-1], {w}[1:], out={w}[1:])
+np.multiply({w}[1:], 3, out={w}[:-1], casting='unsafe')
+np.maximum({w}, {b}, out={w})
+np.negative({w}, out={w})
+np.sum({w} % 4, axis=0, out={w}[0])
+np.copyto({w}, {b})
+np.copyto({w}, {w}[::-1])
+np.put({w}, {index}, {k})
+{w}.put({index}, [{k}, {k}])
+np.fill_diagonal({w}, {k})
+np.fill_diagonal({w}, {w}[0])
+{w}.flat[{i}] = {k}
+{w}.flat[::2] = {k}
+{w}.flat = {k}
+{w}[{i}] = {k}
+{w}[{i}] += {k}
+{w}[{i}] = {w}[0]
+for i in range(3): {w}[i] = {w}[i] + {k}
+for i in range(min(12, len({w}))): {w}[i] += i % 3
+for _ in range(4): {w}[1:-1] += 1
+for i in range(1, min(9, len({w}))): {w}[i] = {w}[i - 1] + {k}
+{complex}.real = {k}
+{complex}.imag[...] = {k}
+{complex}.real += 1
+{complex}.imag = {complex}.real
+np.nan_to_num({w}, copy=False)
+{w}[{slices}][{slices2}] = {k}
+{w}.T[{tkey}] = {k}
+{w}.reshape(-1){copy}[1:] += 1
+{w}.ravel(){copy}[0] = {k}
+{w}[...][1:] = {k}
+np.asarray({w})[1:] += {k}
+np.asarray({w})[...] = {k}
+np.diagonal({w})
+{w}.shape = (-1,)
+{w}[...] = np.zeros_like({w})
+{w}[...] = np.ones({w}.shape)
+{w}.real[...] = {k}
+{zero}[...] = {k}
+{zero}.fill({k})
+{zero}[()] = {k}
+""")
+WRITING_WHERE = (4, """
+{w}[{w} > 1] = {k}
+{w}[{w} < 2] += {k}
+{w}[{b} > 0] = {k}
+{w}[{w} > 1] = {w}[{w} > 1] % 2
+{w}[{w} > 0] *= 2
+np.copyto({w}, {k}, where={w} > 0)
+np.copyto({w}, {w}[::-1], where={w} > 1)
+np.place({w}, {w} > 0, [{k}, {k}])
+np.place({w}, {w}[:], [3])
+np.place({w}, {w}[None] > 1, [3])
+np.putmask({w}, {w} > 1, {k})
+np.add({w}, 1, out={w}, where={w} > 0)
+np.clip({w}, -2, 3, out={w})
+{w} %= 4
+{w}[...] = {w} % 5
+for _ in range(5): {w}[1:-1] = ({w}[2:] + {w}[:-2]) % 8
+{w}.sort()
+{w}.sort(0)
+{w}[...] = {w} > 1
+np.put_along_axis({w}, np.argsort({w}[::-1], axis=0, kind='stable'), {w}[::-1], axis=0)
+np.floor_divide({w}, 2, out={w})
+""")
+NAMING = (5, """
+{a}, {b} = {b}, {a}
+{a}, {b} = {b}, {a}
+{n} = {a}
+{a} = {a} + 1
+{a} = {b}
+{a} = {a}[::-1]
+for _ in range(3): {w}[...] = {k}; {w}, {b} = {b}, {w}
+for _ in range(4): {n} = {a} % 5 + 1; {a} = {n}
+""")
+FORGETTING = (4, """
+del {a}
+del {a}
+del {a}, {b}
+""")
+LOOKING = (5, """
+seen = float({a}.sum())
+seen = bool({a}.any())
+seen = {a}.max().item()
+seen = {a}.tolist()
+seen = float({a}.max())
+seen = [float(x) for x in {line}[:5]]
+seen = float({w}[{i}].sum())
+seen = numpy.array({a})
+seen = numpy.asarray({a}).copy()
+seen = (str({a}), 0)[1]
+seen = len([x for x in {a}])
+seen = {a}.numpy() if hasattr({a}, 'numpy') else {a}.copy()
+seen = {a}[{i}].tolist()
+if float({a}.max()) > 1: {w}[...] = {k}
+if {a}.any(): {w}[1:] = {k}
+h = numpy.asarray({a}); seen = (h.flags.writeable and h.fill(3), 0)[1]; del h
+np.evaluate({a}, {b})
+np.evaluate({a})
+np.evaluate({a}, {b})
+np.evaluate()
+np.evaluate()
+np.evaluate()
+""")
+CUTTING = (1.5, """
+np.config.cut = 1
+np.config.cut = 2
+np.config.cut = 3
+np.config.cut = 5
+np.config.cut = 9
+np.config.cut = 400
+np.config.cut = 400
+""")
+TOGETHER = (1, """
+def work(): {w} [...] = {w} + 1
+def work(): {w} [1:] += {k}
+def work(): {w} [...] = {k}; np.evaluate({w})
+def work(): global {n}; {n} = {a} + 1
+def work(): global {n}; {n} = {a} * 2; {n}[{i}] = {k}
+def work(): global {n}, {m}; {n} = np.zeros({shape}); {m} = np.zeros({shape}); {n}[1:] = 1
+def work(): np.add({w}, {k}, out={w}); np.evaluate({a})
+""")
+# Functions under jit: what they are, and how many arrays they take.  Called again and again, with
+# the same array twice, with views of one another; `{o}` is some array outside, where it was made.
+FUNCTIONS = """
+def {f}(x): return x.copy()
+def {f}(x): return x * 2, x * 2
+def {f}(x): return x + 1, x + 1
+def {f}(x): return np.positive(x)
+def {f}(x): return x
+def {f}(x): return x, x
+def {f}(x): return x, x.copy()
+def {f}(x): return x[1:]
+def {f}(x): return x.T
+def {f}(x): return x[::-1], x + 1
+def {f}(x): return x.reshape(-1).copy(), x * 2
+def {f}(x): return np.zeros_like(x), np.zeros_like(x)
+def {f}(x): return np.zeros(4), np.zeros(4)
+def {f}(x): y = x + 1; y[1:] += x[:-1]; return y, y
+def {f}(x): y = x + 1; return y, y[1:]
+def {f}(x): y = x * 2; z = y.copy(); y[1:] = 3; return y, z
+def {f}(x): x += 1
+def {f}(x): x += 1; return x
+def {f}(x): x[1:] += 2; return x + 1
+def {f}(x): y = x.copy(); x[1:] += 1; return y
+def {f}(x): y = x + 0; x[...] = 3; return y, x
+def {f}(x): x[...] = x[::-1]; return x[1:]
+def {f}(x, y): x += 1; return x + y
+def {f}(x, y): x[...] = 1; return y * 1
+def {f}(x, y): x[1:] = y[:-1]; return x, y
+def {f}(x, y): x += y; y += x
+def {f}(x, y): return y, x
+def {f}(x, y): x[...], y[...] = y, x
+def {f}(x, y): return x + y, y + x
+def {f}(x, y): x += y; return x.copy(), y
+def {f}(x, y): y[1:] = x[1:]; x += 1; return x - y
+def {f}(x): return x + {o}
+def {f}(x): return {o}
+def {f}(x): return {o}.copy(), {o} * 1
+def {f}(x): {o}[...] = 2; return x + 1
+def {f}(x): {o}[1:] += 1; return x * 2
+def {f}(x): global {o}; {o} += 1; return 2 * x
+def {f}(x): global {o}; {o} = {o} + 1; return x
+def {f}(x): return {o}[1:], x + {o}[0]
+"""
+CALLS = """
+{f}({a})
+{f}({w})
+{f}({w}[1:])
+{f}({w}[::-1])
+{f}({w}.T)
+"""
+CALLS_OF_TWO = """
+{f}({w}, {b})
+{f}({a}, {w})
+{f}({w}, {w})
+{f}({w}, {w})
+{f}({w}[1:], {w}[:-1])
+{f}({w}, {w}[::-1])
+{f}({w}[:2], {w}[1:3])
+"""
+RESULTS = ["", "{n} = ", "{n}, {m} = "]
+JIT = 5  # the weight of its calls
+
+# Results and what is written of arrays that rounding has touched: not these.
+EXACT = [DECIDING, WRITING_WHERE]
+ROUGH = [ALIKE, COPYING, WRITING, NAMING]  # for a writer that keeps tolerances
+ALL = [MAKING, ALIKE, VIEWING, COPYING, COMPUTING, DECIDING, WRITING, WRITING_WHERE, NAMING,
+       FORGETTING, LOOKING, CUTTING, TOGETHER]
+
+NAME = re.compile(r"\bv\d+\b")
+CALLED = re.compile(r"\bf\d+(?=\()")
+_FIELDS: dict[str, list[tuple[str, str | None]]] = {}
+
+
+@functools.lru_cache(50_000)
+def code(line: str) -> CodeType:
+    """The line, compiled: what is written again is the same place in a program."""
+    return compile(line, "<program>", "exec")
+
+
+def numpy_with_our_names() -> tuple[SimpleNamespace, SimpleNamespace]:
+    """NumPy as ``np``, with what only we have, and as ``numpy``, whose `asarray` copies of ours."""
+    ours = {"config": SimpleNamespace(), "jit": lambda function: function,
+            "evaluate": lambda *arrays: None}
+    return (SimpleNamespace(**{**vars(numpy), **ours}),
+            SimpleNamespace(**{**vars(numpy), "asarray": numpy.array}))
+
+
+NP, NUMPY = numpy_with_our_names()
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Run it in a thread of its own, and wait for that."""
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(work).result()
+
+
+def namespace(np: Any) -> dict[str, Any]:
+    """What a program that makes moves finds when it begins, in NumPy or in ours."""
+    return {"np": NP if np is numpy else np, "numpy": NUMPY if np is numpy else numpy,
+            "copy": copy, "pickle": pickle, "in_thread": in_thread, "__name__": "program"}
+
+
+class NotNow(Exception):
+    """There is no array that the move could be made with."""
+
+
+def moves_of(group: tuple[float, str]) -> list[str]:
+    return group[1].strip().splitlines()
+
+
+def results_of(function: str) -> int:
+    """How many arrays a one-line function returns."""
+    (made,) = ast.parse(function).body
+    assert isinstance(made, ast.FunctionDef)
+    last = made.body[-1]
+    if not isinstance(last, ast.Return):
+        return 0
+    return len(last.value.elts) if isinstance(last.value, ast.Tuple) else 1
+
+
+def owner(value: Any) -> Any:
+    """The array whose memory a NumPy array lies in."""
+    while isinstance(value, numpy.ndarray) and isinstance(value.base, numpy.ndarray):
+        value = value.base
+    return value
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is one that can be written: ours without axes are like NumPy's scalars."""
+    return (isinstance(value, numpy.ndarray) and value.ndim > 0 and value.flags.writeable
+            and owner(value).ndim > 0)
+
+
+class Scene:
+    """The arrays that a program holds, as NumPy has them, and the choice of what comes next.
+
+    Parameters
+    ----------
+    below : callable
+        ``below(n)`` draws a number from 0 to n - 1.
+    names : dict
+        The program's variables; those that the moves see are called ``v0``, ``v1`` ...
+    few : bool
+        Use few dtypes, where each costs the compiling of kernels.
+    """
+
+    def __init__(self, below: Callable[[int], int], names: dict[str, Any],
+                 few: bool = False) -> None:
+        self.below = below
+        self.names = names
+        self.count = 0
+        self.few = few
+        self.functions: dict[str, str] = {}
+        n, m = self.choice(PALETTES)
+        self.shapes = [(n,), (n,), (n, m), (n, m), (m,), (m, n), (m, m), (n * m,)]
+
+    # ---- drawing -------------------------------------------------------------------------
+
+    def choice(self, options: Any) -> Any:
+        return options[self.below(len(options))]
+
+    def chance(self, percent: int) -> bool:
+        return self.below(100) < percent
+
+    def weighted(self, groups: list[tuple[float, Any]]) -> Any:
+        total = int(sum(10 * weight for weight, _ in groups))
+        draw = self.below(total)
+        for weight, group in groups:
+            draw -= int(10 * weight)
+            if draw < 0:
+                return group
+        return groups[-1][1]
+
+    # ---- lines ---------------------------------------------------------------------------
+
+    def next(self, groups: list[tuple[float, str]] = ALL, jit: float = JIT) -> list[str]:
+        """Lines that make the next move.
+
+        Raises
+        ------
+        NotNow
+            There is no array for what was drawn.
+        """
+        arrays = self.variables()
+        if len(arrays) < 2:
+            return [self.line(self.choice(moves_of(MAKING)))]
+        if len(arrays) > 9:
+            return [f"del {self.choice(arrays)}"]
+        group = self.weighted([*[(weight, group) for weight, group in groups], (jit, None)])
+        return self.call() if group is None else self.of(group)
+
+    def of(self, group: str) -> list[str]:
+        """Lines that make a move of the group."""
+        line = self.line(self.choice(group.strip().splitlines()))
+        return [f"{line}\nin_thread(work)"] if line.startswith("def work") else [line]
+
+    def call(self) -> list[str]:
+        """A call of a function under ``jit``, and before the first one its definition."""
+        lines = []
+        if self.functions and self.chance(65):
+            name = self.choice(list(self.functions))
+        else:
+            name = f"f{self.count}"
+            self.count += 1
+            text = self.choice(moves_of((0, FUNCTIONS)))
+            lines = [f"@np.jit\n{self.line(text, f=name)}"]
+            self.functions[name] = lines[0]
+        text = self.functions[name]
+        calls = CALLS_OF_TWO if "x, y):" in text else CALLS
+        call = RESULTS[results_of(text)] + self.choice(moves_of((0, calls)))
+        return [*lines, self.line(call, f=name)]
+
+    def line(self, text: str, **given: str) -> str:
+        """Fill in the fields of a move."""
+        if text not in _FIELDS:
+            _FIELDS[text] = list(dict.fromkeys(
+                name for _, name, _, _ in Formatter().parse(text) if name))
+        filled = dict(given)
+        for field in _FIELDS[text]:
+            if field not in filled:
+                self._fill(field, filled)
+        return text.format(**filled)
+
+    def _fill(self, field: str, filled: dict[str, str]) -> None:
+        if field in _PICKED:
+            filled[field] = self.pick(_PICKED[field], filled)
+            if field != "b" and field != "o":
+                filled["last"] = filled[field]
+        else:
+            filled[field] = getattr(self, f"_{field}")(filled)
+
+    # ---- what a line does -----------------------------------------------------------------
+
+    def touched(self, line: str) -> list[str]:
+        """Names of the arrays that a line may read or write."""
+        text = " ".join([line, *(self.functions.get(name, "") for name in CALLED.findall(line))])
+        return list(dict.fromkeys(NAME.findall(text)))
+
+    def tried(self, line: str, good: Callable[[Any], bool]) -> bool:
+        """Run a line with NumPy; if it or what it leaves is no good, all is as it was."""
+        names = self.names
+        before = dict(names)
+        arrays = [value for value in before.values() if isinstance(value, numpy.ndarray)]
+        shapes = [value.shape for value in arrays]
+        owners = {id(base): base for base in map(owner, arrays)}
+        copies = [(base, base.copy()) for base in owners.values()]
+        try:
+            exec(code(line), names)
+            if all(good(names[name]) for name in self.touched(line) if name in names):
+                return True
+        except Exception:  # of whatever kind: a move is only a proposal
+            pass
+        names.clear()
+        names.update(before)
+        for value, shape in zip(arrays, shapes, strict=True):
+            if value.shape != shape:
+                value.shape = shape
+        for base, values in copies:
+            if base.flags.writeable:
+                base[...] = values
+        return False
+
+    # ---- arrays --------------------------------------------------------------------------
+
+    def variables(self) -> list[str]:
+        return [name for name, value in self.names.items()
+                if name[0] == "v" and isinstance(value, (numpy.ndarray, numpy.generic))]
+
+    def pick(self, wanted: Callable[[Any], bool], filled: dict[str, str]) -> str:
+        """An array, more often a late one, and more often of the shape of what was picked."""
+        found = [name for name in self.variables() if wanted(self.names[name])]
+        if not found:
+            raise NotNow
+        last = filled.get("last")
+        if last is not None and self.chance(75):
+            shape = self.names[last].shape
+            alike = [name for name in found if self.names[name].shape == shape and name != last]
+            found = alike or found
+        return found[max(self.below(len(found)), self.below(len(found)))]
+
+    def _array(self, filled: dict[str, str]) -> Any:
+        return self.names[filled["last"]]
+
+    # ---- fields --------------------------------------------------------------------------
+
+    def _n(self, filled: dict[str, str]) -> str:
+        self.count += 1
+        return f"v{self.count - 1}"
+
+    _m = _n
+
+    def _serial(self, filled: dict[str, str]) -> str:
+        return str(self.below(3))
+
+    def _k(self, filled: dict[str, str]) -> str:
+        return self.choice(SCALARS)
+
+    def _dtype(self, filled: dict[str, str]) -> str:
+        return self.choice(FEW_DTYPES if self.few else DTYPES)
+
+    def _shape(self, filled: dict[str, str]) -> str:
+        if "length" in filled:
+            size = int(filled["length"])
+            return str(self.choice([s for s in self.shapes if math.prod(s) == size]))
+        return str(self.choice(self.shapes))
+
+    def _length(self, filled: dict[str, str]) -> str:
+        return str(math.prod(self.choice(self.shapes)))
+
+    def _side(self, filled: dict[str, str]) -> str:
+        return str(min(70, self.choice(self.shapes)[0]))
+
+    def _factors(self, filled: dict[str, str]) -> str:
+        size = self._array(filled).size
+        first = self.choice([d for d in (1, 2, 3, 4, 5, size) if size and size % d == 0] or [1])
+        return self.choice([f"({first}, -1)", f"(-1, {first})", f"({first}, 1, -1)", "(-1,)"])
+
+    def _copy(self, filled: dict[str, str]) -> str:
+        """NumPy's results keep their operands' order; ours are row-major."""
+        array = self._array(filled)
+        dense = array.flags.c_contiguous and owner(array).flags.c_contiguous
+        return "" if dense else ".copy()"
+
+    def _axis(self, filled: dict[str, str]) -> str:
+        return self.choice(["None", "0", "-1", *map(str, range(self._array(filled).ndim))])
+
+    def _i(self, filled: dict[str, str]) -> str:
+        size = len(self._array(filled)) if self._array(filled).ndim else 0
+        if not size:
+            raise NotNow
+        return str(self.choice([0, 1, -1, self.below(size)]))
+
+    def _index(self, filled: dict[str, str]) -> str:
+        array = self._array(filled)
+        if not array.ndim or len(array) < 3:
+            raise NotNow
+        i, j = self.below(len(array)), self.below(len(array))
+        return self.choice(["[0, 2, 2, -1]", f"[{i}, {j}]", f"[{i}, {j}, {i}]", f"np.array([{i}])"])
+
+    def _key(self, filled: dict[str, str]) -> str:
+        return self._key_of(self._array(filled).shape, 20)
+
+    def _slices(self, filled: dict[str, str]) -> str:
+        return self._key_of(self._array(filled).shape, 0)
+
+    _slices2 = _slices
+
+    def _tkey(self, filled: dict[str, str]) -> str:
+        return self._key_of(self._array(filled).shape[::-1], 20)
+
+    def _key_of(self, shape: tuple[int, ...], ints: int) -> str:
+        """A basic index."""
+        parts = []
+        for size in shape:
+            if size and self.chance(ints):
+                parts.append(str(self.choice([0, 1 % size, size - 1, -1])))
+            else:
+                parts.append(self.choice([":", "1:", ":-1", "1:-1", "::2", "::-1", "::-2", "2:",
+                                          "1::2", f"{size // 3}:{size // 2 + 1}", "-2:", ":2"]))
+        while parts and parts[-1] == ":" and self.chance(50):
+            parts.pop()
+        return ", ".join(parts) or "..."
+
+
+_PICKED: dict[str, Callable[[Any], bool]] = {
+    "a": lambda x: True,
+    "b": lambda x: True,
+    "o": is_array,
+    "w": is_array,
+    "number": lambda x: x.dtype != bool,
+    "complex": lambda x: is_array(x) and x.dtype.kind == "c",
+    "line": lambda x: x.ndim == 1 and 0 < x.size <= 70,
+    "matrix": lambda x: x.ndim == 2,
+    "zero": lambda x: isinstance(x, numpy.ndarray) and x.ndim == 0,
+}
