@@ -77,39 +77,39 @@ ALIKE = (6, """
 {n} = {a} - 1; {m} = {n}; {n} = {a} - 1
 """)
 VIEWING = (9, """
-{n} = {a}[{key}]
-{n} = {a}[{key}]
-{n} = {a}[{slices}]
-{n} = {a}.T
-{n} = {a}[::-1]
-{n} = {a}.reshape({factors}){copy}
-{n} = {a}.reshape(-1){copy}
-{n} = {a}.ravel(){copy}
-{n} = np.reshape({a}, {factors}){copy}
-{n} = {a}.diagonal()
-{n} = np.diagonal({a})
+{n} = {x}[{key}]
+{n} = {x}[{key}]
+{n} = {x}[{slices}]
+{n} = {x}.T
+{n} = {x}[::-1]
+{n} = {x}.reshape({factors}){copy}
+{n} = {x}.reshape(-1){copy}
+{n} = {x}.ravel(){copy}
+{n} = np.reshape({x}, {factors}){copy}
+{n} = {x}.diagonal()
+{n} = np.diagonal({x})
 {n} = np.diag({matrix})
 {n} = {complex}.real
 {n} = {complex}.imag
-{n} = {a}.view()
-{n} = {a}[...]
-{n} = {a}[:]
-{n} = np.broadcast_to({a}, (2, *{a}.shape))
-{n} = {a}[None]
-{n} = {a}[..., None]
-{n} = {a}.swapaxes(0, -1)
-{n} = np.squeeze({a})
-{n} = np.moveaxis({a}, 0, -1)
-{n} = np.expand_dims({a}, 0)
-{n} = np.flip({a})
-{n} = np.split({a}, 2)[0]
-{n} = np.asarray({a})
-{n} = {a}[0]
-{n} = {a}[..., 0]
-{n} = {a}[1, ...]
-{n} = np.atleast_2d({a})
-{n} = np.rot90({a})
-{n} = np.transpose({a})
+{n} = {x}.view()
+{n} = {x}[...]
+{n} = {x}[:]
+{n} = np.broadcast_to({x}, (2, *{x}.shape))
+{n} = {x}[None]
+{n} = {x}[..., None]
+{n} = {x}.swapaxes(0, -1)
+{n} = np.squeeze({x})
+{n} = np.moveaxis({x}, 0, -1)
+{n} = np.expand_dims({x}, 0)
+{n} = np.flip({x})
+{n} = np.split({x}, 2)[0]
+{n} = np.asarray({x})
+{n} = {x}[0]
+{n} = {x}[..., 0]
+{n} = {x}[1, ...]
+{n} = np.atleast_2d({x})
+{n} = np.rot90({x})
+{n} = np.transpose({x})
 """)
 COPYING = (7, """
 {n} = {a}.copy()
@@ -139,7 +139,7 @@ COPYING = (7, """
 {n} = {a}.reshape({factors}) + 0
 {n} = {a}.view('u1').copy()
 {n} = np.where(True, {a}, {a})
-{n} = {a}.flat[:]
+{n} = {x}.flat[:]
 h{serial} = numpy.asarray({a})
 h{serial} = numpy.array({a})
 h{serial} = {a}.tolist()
@@ -417,7 +417,7 @@ def {f}(x): global {o}; {o} = {o} + 1; return x
 def {f}(x): return {o}[1:], x + {o}[0]
 """
 CALLS = """
-{f}({a})
+{f}({x})
 {f}({w})
 {f}({w}[1:])
 {f}({w}[::-1])
@@ -425,7 +425,7 @@ CALLS = """
 """
 CALLS_OF_TWO = """
 {f}({w}, {b})
-{f}({a}, {w})
+{f}({x}, {w})
 {f}({w}, {w})
 {f}({w}, {w})
 {f}({w}[1:], {w}[:-1])
@@ -440,6 +440,11 @@ EXACT = [DECIDING, WRITING_WHERE]
 ROUGH = [ALIKE, COPYING, WRITING, NAMING]  # for a writer that keeps tolerances
 ALL = [MAKING, ALIKE, VIEWING, COPYING, COMPUTING, DECIDING, WRITING, WRITING_WHERE, NAMING,
        FORGETTING, LOOKING, CUTTING, TOGETHER]
+
+# Where kernels are compiled for what is new: more of what shares memory, less of what computes.
+FEW = [(5, MAKING), (9, ALIKE), (9, VIEWING), (10, COPYING), (5, COMPUTING), (2, DECIDING),
+       (24, WRITING), (3, WRITING_WHERE), (6, NAMING), (4, FORGETTING), (6, LOOKING),
+       (1, CUTTING), (1, TOGETHER)]
 
 NAME = re.compile(r"\bv\d+\b")
 CALLED = re.compile(r"\bf\d+(?=\()")
@@ -526,6 +531,7 @@ class Scene:
         self.count = 0
         self.few = few
         self.functions: dict[str, str] = {}
+        self.recent: list[str] = []  # what the last line was about: the next may be as well
         n, m = self.choice(PALETTES)
         self.shapes = [(n,), (n,), (n, m), (n, m), (m,), (m, n), (m, m), (n * m,)]
 
@@ -548,7 +554,7 @@ class Scene:
 
     # ---- lines ---------------------------------------------------------------------------
 
-    def next(self, groups: list[tuple[float, str]] = ALL, jit: float = JIT) -> list[str]:
+    def next(self) -> list[str]:
         """Lines that make the next move.
 
         Raises
@@ -561,7 +567,8 @@ class Scene:
             return [self.line(self.choice(moves_of(MAKING)))]
         if len(arrays) > 9:
             return [f"del {self.choice(arrays)}"]
-        group = self.weighted([*[(weight, group) for weight, group in groups], (jit, None)])
+        groups = [(weight, group[1]) for weight, group in FEW] if self.few else ALL
+        group = self.weighted([*groups, (JIT, None)])
         return self.call() if group is None else self.of(group)
 
     def of(self, group: str) -> list[str]:
@@ -621,7 +628,9 @@ class Scene:
         copies = [(base, base.copy()) for base in owners.values()]
         try:
             exec(code(line), names)
-            if all(good(names[name]) for name in self.touched(line) if name in names):
+            touched = self.touched(line)
+            if all(good(names[name]) for name in touched if name in names):
+                self.recent = touched or self.recent
                 return True
         except Exception:  # of whatever kind: a move is only a proposal
             pass
@@ -646,6 +655,9 @@ class Scene:
         found = [name for name in self.variables() if wanted(self.names[name])]
         if not found:
             raise NotNow
+        recent = [name for name in found if name in self.recent and name != filled.get("last")]
+        if recent and self.chance(45):
+            return self.choice(recent)
         last = filled.get("last")
         if last is not None and self.chance(75):
             shape = self.names[last].shape
@@ -739,6 +751,7 @@ class Scene:
 
 _PICKED: dict[str, Callable[[Any], bool]] = {
     "a": lambda x: True,
+    "x": lambda x: isinstance(x, numpy.ndarray),  # a view of NumPy's scalar is a new array
     "b": lambda x: True,
     "o": is_array,
     "w": is_array,
