@@ -27,7 +27,7 @@ from unittest import mock
 import numpy
 
 import tiledarray
-from tests.moves import NotNow, Scene, code, namespace
+from tests.moves import NotNow, Scene, code, namespace, refusal
 from tests.plans import let_compile
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
@@ -40,6 +40,7 @@ from tiledarray.recording.stretch import local
 
 LENGTH = 40  # steps of a program
 LOOKS = [100, 30, 100, 8]  # steps of a hundred after which all arrays are compared, by seed
+REFUSALS = int(os.environ.get("MACHINE_REFUSALS", "25"))
 LARGEST = 4096
 MOST_ELEMENTS = 6000
 EVALUATE = "np.evaluate()"
@@ -265,7 +266,10 @@ def moves(game: Game, scene: Scene, looks: int, steps: int) -> Iterator[str | No
             continue
         for line in lines:
             if not scene.tried(line, tame):
-                break
+                other = refusal(line) if scene.refused and scene.chance(REFUSALS) else None
+                if other is None:
+                    break
+                line = other
             problem = game.run(line)
             if not problem and scene.chance(looks):
                 problem = game.run(EVALUATE)

@@ -26,7 +26,7 @@ import numpy
 # at once, chains, kernels with borders.  Few shapes, so that plans and kernels come again.
 PALETTES = [(5, 3), (5, 3), (12, 4), (12, 4), (20, 20), (64, 20), (71, 60), (2100, 2)]
 DTYPES = ["'f8'", "'f8'", "'f8'", "'f4'", "'i8'", "'i8'", "'i4'", "'u1'", "'i2'", "'?'", "'c8'",
-          "'c16'"]
+          "'c16'", "'i1'", "'u4'", "'u8'"]
 FEW_DTYPES = ["'f8'", "'f8'", "'f8'", "'i8'", "'f4'", "'?'", "'c16'"]
 SCALARS = ["0", "1", "2", "3", "-1", "-2", "5", "0.5", "1.5", "True", "4.0"]
 
@@ -289,6 +289,32 @@ np.diagonal({w})
 {w}[...] = np.zeros_like({w})
 {w}[...] = np.ones({w}.shape)
 {w}.real[...] = {k}
+for row in {wide}: row += 1
+for row in {wide}: row[1:] = {k}
+for x, y in zip({wide}, {b}): x[...] = y
+for i, x in enumerate({line}[:4]): {w}[i % len({w})] = x
+{w}[int(({a} % 4).sum()) % len({w})] = {k}
+np.copyto({w}[1:], {w}[:-1])
+np.add({w}[1:], {w}[:-1], out={w}[::-1][1:])
+np.subtract({w}, {w}.T, out={w})
+np.add({w}, {b}, out={w}[::-1])
+np.cumsum({w} % 2, axis=0, out={w})
+np.matmul({wide} % 3, {wide} % 3, out={wide})
+np.stack([{b}, {b}], out={w})
+np.take({w}, {index}, axis=0, out={w}[:len({index})])
+{w}[{index}] = {b}[{index}]
+{w}[{index}, ...] = {w}[{i}]
+{w}[1:, ...] = {w}[:-1, ...] * 2
+{w}[...] = {w}.reshape({w}.shape[::-1]).T
+{w}.reshape({factors}){copy}[0] = {k}
+{w}[:, None][...] = {k}
+{w}[None][0, 1:] = {k}
+{wide}[0][1:] = {k}
+{wide}[:, 0] += {wide}[:, 1]
+{wide}[0, :], {wide}[1, :] = {wide}[1, :], {wide}[0, :]
+{wide}[[0, 1]] = {wide}[[1, 0]]
+{wide}.diagonal().sum()
+{w}.swapaxes(0, -1)[1:] = {k}
 {zero}[...] = {k}
 {zero}.fill({k})
 {zero}[()] = {k}
@@ -299,6 +325,10 @@ WRITING_WHERE = (4, """
 {w}[{b} > 0] = {k}
 {w}[{w} > 1] = {w}[{w} > 1] % 2
 {w}[{w} > 0] *= 2
+{w}[{w} > 1] = {b}[{w} > 1]
+{w}[np.nonzero({w} > 1)] = {k}
+{w}[({w} > 1) & ({w} < 4)] -= 1
+np.where({w} > 1, {w}, 0).sum()
 np.copyto({w}, {k}, where={w} > 0)
 np.copyto({w}, {w}[::-1], where={w} > 1)
 np.place({w}, {w} > 0, [{k}, {k}])
@@ -447,6 +477,7 @@ FEW = [(5, MAKING), (9, ALIKE), (9, VIEWING), (10, COPYING), (5, COMPUTING), (2,
        (1, CUTTING), (1, TOGETHER)]
 
 NAME = re.compile(r"\bv\d+\b")
+ONE_THING = re.compile(r"v\d+(\[.*\])? (=|\+=|-=|\*=|%=) |np\.(add|copyto|multiply|maximum)\(")
 CALLED = re.compile(r"\bf\d+(?=\()")
 _FIELDS: dict[str, list[tuple[str, str | None]]] = {}
 
@@ -486,6 +517,17 @@ class NotNow(Exception):
 
 def moves_of(group: tuple[float, str]) -> list[str]:
     return group[1].strip().splitlines()
+
+
+def refusal(line: str) -> str | None:
+    """A program that goes on if the line raises, and not otherwise; ``None`` for most lines.
+
+    For lines that do one thing: NumPy leaves half of others done.
+    """
+    if not ONE_THING.match(line) or ";" in line:
+        return None
+    return (f"try: {line}\nexcept Exception: pass\n"
+            "else: raise AssertionError('NumPy raises here')")
 
 
 def results_of(function: str) -> int:
@@ -531,6 +573,7 @@ class Scene:
         self.count = 0
         self.few = few
         self.functions: dict[str, str] = {}
+        self.refused = False
         self.recent: list[str] = []  # what the last line was about: the next may be as well
         n, m = self.choice(PALETTES)
         self.shapes = [(n,), (n,), (n, m), (n, m), (m,), (m, n), (m, m), (n * m,)]
@@ -619,7 +662,11 @@ class Scene:
         return list(dict.fromkeys(NAME.findall(text)))
 
     def tried(self, line: str, good: Callable[[Any], bool]) -> bool:
-        """Run a line with NumPy; if it or what it leaves is no good, all is as it was."""
+        """Run a line with NumPy; if it or what it leaves is no good, all is as it was.
+
+        `refused` says whether NumPy raised.
+        """
+        self.refused = False
         names = self.names
         before = dict(names)
         arrays = [value for value in before.values() if isinstance(value, numpy.ndarray)]
@@ -633,7 +680,7 @@ class Scene:
                 self.recent = touched or self.recent
                 return True
         except Exception:  # of whatever kind: a move is only a proposal
-            pass
+            self.refused = True
         names.clear()
         names.update(before)
         for value, shape in zip(arrays, shapes, strict=True):
@@ -759,5 +806,6 @@ _PICKED: dict[str, Callable[[Any], bool]] = {
     "complex": lambda x: is_array(x) and x.dtype.kind == "c",
     "line": lambda x: x.ndim == 1 and 0 < x.size <= 70,
     "matrix": lambda x: x.ndim == 2,
+    "wide": lambda x: is_array(x) and x.ndim == 2,
     "zero": lambda x: isinstance(x, numpy.ndarray) and x.ndim == 0,
 }
