@@ -12,8 +12,9 @@ from typing import Any
 import numpy
 
 import tiledarray as ta
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable
 from tiledarray.execution.background import background
+from tiledarray.execution.taken import Taken
 from tiledarray.fusion import passes
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan
 from tiledarray.fusion.target import Target
@@ -39,9 +40,10 @@ def planned(*arrays: Any, target: Target = HOST) -> Plan:
     nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
     traced = trace([node for node in nodes if node.buffer is None])
     del nodes
-    given = evaluate._given(traced)
-    donatable = frozenset(k for k in traced.updates if traced.nodes[k] in given)
-    return passes.plan(traced.signature, donatable, target, params=traced.params, check=True)
+    taken = Taken(traced, [traced.nodes[number] for number in traced.outputs])
+    plan = passes.plan(traced.signature, taken.given, target, params=traced.params, check=True)
+    taken.restore()
+    return plan
 
 
 def plan_of(array: Any) -> Plan:

@@ -47,7 +47,14 @@ class Handle:
         seen = self._seen
         if seen is None or seen[0] is not root:
             seen = self._seen = root, views.read(root, self._steps)
+            local.recorder.readers.append(ref(self))
         return seen[1]
+
+    def forget(self) -> None:
+        """Let go of what a view has read, unless that is what it would read again."""
+        seen = self._seen
+        if seen is not None and self.origin()._node is not seen[0]:
+            self._seen = None
 
     def origin(self) -> Handle:
         """Return the array that owns the value: the base of a view, else the array itself."""

@@ -11,8 +11,7 @@ import contextlib
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -20,13 +19,13 @@ from tiledarray import config
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
-from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, spent
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
+from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
 from tiledarray.fusion.target import Target
@@ -98,25 +97,38 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
 
 
 def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Executable | None:
-    traced = trace(targets)
-    given = _given(traced) if traced.updates else ()
+    taken = Taken(trace(targets), targets)
+    try:
+        return _evaluate_taken(taken, targets, device, small)
+    except BaseException:
+        persist(taken.restore)
+        raise
+
+
+def _evaluate_taken(
+    taken: Taken, targets: list[Node], device: Device, small: bool
+) -> Executable | None:
+    traced = taken.traced
     if small and config.compile != "wait":
+        taken.restore()
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < SMALL_SECONDS:
-            _op_by_op(parts, targets, given)
+            _op_by_op(parts, targets, taken.given_nodes())
             return None
     try:
-        executable = executable_for(traced, device, given)
+        executable = executable_for(traced, device, taken)
     except UnsupportedDtypeError:
+        taken.restore()
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     if executable.ready:
-        _run(executable, traced, targets)
+        _run(executable, taken, targets)
         return None
+    taken.restore()
     parts = parts_of(traced.nodes, targets)
     if _waits(executable, parts):
         return executable
-    _op_by_op(parts, targets, given)
+    _op_by_op(parts, targets, taken.given_nodes())
     if executable.wanted:
         executable.compile_in_background()  # not before: the compiler would take a processor
     for node in targets:
@@ -127,23 +139,22 @@ def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Execu
 # ---- plans ---------------------------------------------------------------------------------
 
 
-def executable_for(traced: Trace, device: Device, given: Collection[Node] = ()) -> Executable:
+def executable_for(traced: Trace, device: Device, taken: Taken | None = None) -> Executable:
     """Return the executable of a trace, planning if it is new.
 
     Parameters
     ----------
     traced : Trace
     device : Device
-    given : collection of Node
-        Leaves in whose memory the plan may write; see `_given`.
+    taken : Taken, optional
+        The trace's nodes, where the plan may write in the memory of leaves.
 
     Raises
     ------
     UnsupportedDtypeError
         Some value has a dtype that kernels do not know.
     """
-    donatable = frozenset([k for k in traced.updates if traced.nodes[k] in given]) if given else (
-        _NONE)
+    donatable = _NONE if taken is None else taken.given
     key: Any = (traced.key, donatable, config.contract)
     found = _executables.get(key)
     others = 0
@@ -151,6 +162,8 @@ def executable_for(traced: Trace, device: Device, given: Collection[Node] = ()) 
         key, others = (key, found.plan.assumed), others + 1
         found = _executables.get(key)
     if found is None:
+        if taken is not None:
+            taken.restore()
         params = traced.params if others < PLANS_THAT_ASSUME else None
         found = _executables[key] = _planned(traced, donatable, device, params)
         while len(_executables) > PLANS_REMEMBERED:
@@ -193,35 +206,6 @@ def target_of(device: Device) -> Target:
 def host_threads() -> int:
     """Threads that share the work on the host."""
     return config.threads or host.available_cpus_remembered()
-
-
-def _given(traced: Trace) -> Collection[Node]:
-    """Return leaves that only updates of this trace still look at: they may write there.
-
-    What else looks at a leaf is not counted but seen.  The trace gets a leaf of its own over the
-    same memory; if the one it stands for dies then, nobody else had it.
-    """
-    given = set()
-    for number in dict.fromkeys(traced.updates):
-        buffer = traced.nodes[number].buffer
-        if isinstance(buffer, Buffer) and buffer.alone():
-            stand_in = _exchanged(traced, number)
-            del buffer
-            if stand_in.buffer.alone():
-                given.add(stand_in)
-    return given
-
-
-def _exchanged(traced: Trace, number: int) -> Node:
-    """Put another leaf of the same memory in the place of one that the trace reads."""
-    leaf = traced.nodes[number]
-    stand_in = traced.nodes[number] = Node(leaf.form, (), None, leaf.buffer.another())
-    left = traced.key.count(number)
-    for node in traced.nodes:
-        if left and node.buffer is None and any(x is leaf for x in node.inputs):
-            left -= sum(x is leaf for x in node.inputs)
-            node.inputs = tuple([stand_in if x is leaf else x for x in node.inputs])
-    return stand_in
 
 
 # ---- tiers ---------------------------------------------------------------------------------
@@ -284,20 +268,18 @@ def _warn(message: str, once: str = "") -> None:
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
 
 
-def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
-    nodes, entry = traced.nodes, executable.plan.entry
-    leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
+    entry = executable.plan.entry
+    leaves = {value: taken.buffer(number) for value, number in executable.leaves}
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
-    def marks(value: Any, buffer: Any) -> list[Callable[[], None]]:
+    def marks(value: Any, buffer: Any) -> list[Mark]:
         """What notes that a value has been computed: in every node that it is the value of."""
-        found: list[Callable[[], None]] = []
+        found: list[Mark] = []
         for number in entry.get(value, ()):
-            node = nodes[number]
-            if node.buffer is None:
-                hold = buffer if not found or isinstance(buffer, tuple) else buffer.another()
-                found.append(partial(setattr, node, "buffer", hold))
+            hold = buffer if not found or isinstance(buffer, tuple) else buffer.another()
+            found += taken.marks(number, hold)
         return found
 
     def settle(outputs: list[Any]) -> None:
@@ -306,9 +288,11 @@ def _run(executable: Executable, traced: Trace, targets: list[Node]) -> None:
             node.buffer = buffer
 
     try:
-        executable.run(leaves, traced.params, marks, settle)
-    except Exception as error:
-        _explain_failure(error, traced)
+        executable.run(leaves, taken.traced.params, marks, settle)
+    except BaseException as error:
+        persist(taken.restore)
+        if isinstance(error, Exception):
+            _explain_failure(error, taken.traced)
         raise
     for node in targets:
         node.inputs = ()

@@ -42,6 +42,9 @@ class Recorder:
     ----------
     handles : list of weakref
         Handles given a pending node since the last flush.
+    readers : list of weakref
+        Views that keep what they have read since: it goes when the stretch ends, so that nobody
+        holds values that nobody can see.
     sites : list of Site
         Where those handles' nodes were recorded.
     count : int
@@ -57,19 +60,24 @@ class Recorder:
     """
 
     __slots__ = (
-        "handles", "sites", "count", "state", "limit", "cut", "anchor", "anchor_path", "small",
-        "__weakref__",
+        "handles", "readers", "sites", "count", "state", "limit", "cut", "anchor", "anchor_path",
+        "small", "__weakref__",
     )
     immediate = True  # whether what is small may be computed at once
     scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
 
     def __init__(self) -> None:
         self.handles: list[Any] = []
+        self.readers: list[Any] = []
         self.reset()
 
     def reset(self) -> None:
         """Begin a new stretch."""
         self.handles.clear()
+        while self.readers:
+            view = self.readers.pop()()
+            if view is not None:
+                view.forget()
         self.sites: list[Site | None] = []
         self.count = 0
         self.cut = config.cut

@@ -1,0 +1,136 @@
+"""Taking over a pending graph: how an evaluation learns that nobody else looks at a leaf.
+
+An update may write in the memory of a leaf if nothing but what is being evaluated can ever look at
+the leaf's value again.  What else could is not counted: a handle, an operation recorded by another
+thread, a local variable somewhere, each may hold the leaf, or any of the nodes between it and the
+targets.  So the evaluation lets all of these go.  The targets forget their inputs, the structure
+stays in the trace's key, and the leaves' memory with holds of its own; a leaf whose memory has no
+other owner then was seen by nobody else.  Where the nodes are needed after all (to plan, to go op
+by op, or since something failed), they are made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import setitem
+from typing import Any
+
+from tiledarray.devices.storage import Buffer
+from tiledarray.execution.at_one_go import persist
+from tiledarray.graph.node import Form, Node
+from tiledarray.graph.program import Trace
+
+Mark = Callable[[], None]
+
+
+class Taken:
+    """The nodes of a trace, taken over as far as one of its updates may write in a leaf.
+
+    Attributes
+    ----------
+    traced : Trace
+        While it is taken over, its list of nodes has ``None`` in place of what was let go.
+    given : frozenset of int
+        Numbers of the leaves in whose memory updates may write.
+    """
+
+    def __init__(self, traced: Trace, targets: Sequence[Node]) -> None:
+        self.traced = traced
+        self._targets = {traced.outputs[k]: target for k, target in enumerate(targets)}
+        self._computed: dict[int, Any] = {}
+        self._apart = False
+        self.given: frozenset[int] = frozenset()
+        candidates = _candidates(traced) if traced.updates else ()
+        if candidates:
+            try:
+                self._take(candidates)
+            except BaseException:
+                persist(self.restore)
+                raise
+
+    def _take(self, candidates: Sequence[int]) -> None:
+        nodes: list[Any] = self.traced.nodes
+        self._sites = [node.site for node in nodes]
+        self._leaves: dict[int, Any] = {
+            k: node for k, node in enumerate(nodes) if node.buffer is not None}
+        self._forms = {k: self._leaves[k].form for k in candidates}
+        self._buffers = {k: self._leaves.pop(k).buffer.another() for k in candidates}
+        self._apart = True
+        for target in self._targets.values():
+            target.inputs = ()
+        # From here on the key alone knows the structure.
+        nodes[:] = [self._leaves.get(k) or self._targets.get(k) for k in range(len(nodes))]
+        self.given = frozenset(k for k, buffer in self._buffers.items() if buffer.alone())
+
+    def buffer(self, number: int) -> Any:
+        """Return the buffer of a leaf; ``None`` if it has no value."""
+        found = self._buffers.get(number) if self._apart else None
+        return self.traced.nodes[number].buffer if found is None else found
+
+    def marks(self, number: int, hold: Any) -> list[Mark]:
+        """Return what notes that a value has been computed, each implemented in C."""
+        node: Any = self.traced.nodes[number]
+        if node is None:
+            return [partial(setitem, self._computed, number, hold)]
+        return [] if node.buffer is not None else [partial(setattr, node, "buffer", hold)]
+
+    def restore(self) -> None:
+        """Make the nodes again: what was computed is a leaf now, all else is pending as before."""
+        if not self._apart:
+            return
+        made: list[Node] = []
+        for number, (form, inputs) in enumerate(_entries(self.traced)):
+            node = self._leaves.get(number) or self._targets.get(number)
+            if number in self._buffers:
+                node = Node(self._forms[number], (), None, self._buffers[number])
+            elif number in self._computed:
+                assert form is not None
+                node = Node(form, (), self._sites[number], self._computed[number])
+            elif number not in self._leaves:
+                found = tuple([made[x] if known else x for known, x in inputs])
+                if node is None:
+                    assert form is not None
+                    node = Node(form, found, self._sites[number])
+                elif node.buffer is None:
+                    node.inputs = found
+            assert node is not None
+            made.append(node)
+        self.traced.nodes[:] = made
+        self._apart = False
+
+    def given_nodes(self) -> set[Node]:
+        """Return the leaves in whose memory updates may write; the nodes have been restored."""
+        return {self.traced.nodes[number] for number in self.given}
+
+
+def _candidates(traced: Trace) -> list[int]:
+    """Leaves that updates write to, of memory with one owner."""
+    found = []
+    for number in dict.fromkeys(traced.updates):
+        buffer = traced.nodes[number].buffer
+        if isinstance(buffer, Buffer) and buffer.alone():
+            found.append(number)
+    return found
+
+
+def _entries(traced: Trace) -> list[tuple[Form | None, list[tuple[bool, Any]]]]:
+    """Return the form and the inputs of every node: numbers of nodes, or scalars themselves."""
+    entries: list[tuple[Form | None, list[tuple[bool, Any]]]] = []
+    parts = iter(traced.key)
+    for _ in traced.nodes:
+        first = next(parts)
+        if type(first) is not Form:
+            entries.append((None, []))
+            continue
+        inputs: list[tuple[bool, Any]] = []
+        for _ in range(first.arity):
+            reference = next(parts)
+            if reference is None:
+                inputs.append((False, 0))
+            elif reference >= 0:
+                inputs.append((True, reference))
+            else:
+                inputs.append((False, traced.params[~reference]))
+        entries.append((first, inputs))
+    return entries
