@@ -25,13 +25,13 @@ from typing import Any
 from unittest import mock
 
 import numpy
-from tiledarray.devices.buffer import HostPool
 
 import tiledarray
 from tests.moves import NotNow, Scene, code, namespace, refusal
 from tests.plans import let_compile
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
+from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import evaluate
 from tiledarray.execution.op_by_op import chain

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tiledarray
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 
 
@@ -272,3 +273,23 @@ def test_writes_through_another_dtype_reach_the_base(view):
         x += part.sum() / 1e300
     np.testing.assert_array_equal(ours.numpy(), expected)
     assert ours.view("i4").view_strides == expected.view("i4").strides
+
+
+@pytest.mark.parametrize("make", [
+    lambda xp: xp.arange(3.0)[::-1].view("u1"),
+    lambda xp: xp.arange(6.0).reshape(2, 3).T.view("u1"),
+    lambda xp: xp.arange(6.0).reshape(2, 3).T.view("i8"),
+    lambda xp: xp.zeros((3, 1))[::-1].view("u1"),
+    lambda xp: xp.arange(8.0)[::2].view("c16"), lambda xp: xp.arange(8.0)[::2][:1].view("u1"),
+    lambda xp: xp.zeros((2, 0)).T.view("u1"), lambda xp: xp.arange(3.0).view("c16"),
+    lambda xp: xp.broadcast_to(xp.arange(3.0)[:, None], (3, 2)).view("u1"),
+    lambda xp: xp.array(3.0).view("u1"), lambda xp: xp.arange(4.0).view("c16"),
+], ids=range(11))  # fmt: skip
+def test_views_of_other_dtypes_are_refused_where_numpy_refuses(make):
+    def outcome(module):
+        try:
+            return np.asarray(make(module)).tolist()
+        except ValueError as error:
+            return str(error)
+
+    assert outcome(tiledarray) == outcome(np)
