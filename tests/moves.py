@@ -443,7 +443,6 @@ def {f}(x): return {o}.copy(), {o} * 1
 def {f}(x): {o}[...] = 2; return x + 1
 def {f}(x): {o}[1:] += 1; return x * 2
 def {f}(x): global {o}; {o} += 1; return 2 * x
-def {f}(x): global {o}; {o} = {o} + 1; return x
 def {f}(x): return {o}[1:], x + {o}[0]
 """
 CALLS = """

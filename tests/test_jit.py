@@ -391,6 +391,33 @@ def test_what_outlives_the_call_is_refused():
         kept[0].numpy()
 
 
+def test_names_bound_anew_are_refused_and_put_back():
+    global table
+    kept = table
+    model = type("Model", (), {})()
+    model.weight = weight = ta.ones(4)
+
+    def by_name(x):
+        global table
+        table = table + x
+        return x
+
+    def by_attribute(x):
+        model.weight = model.weight * 2
+        return x
+
+    def swapped(x):
+        global table
+        table, model.weight = model.weight, table
+        return x
+
+    for function, name in ((by_name, "table"), (by_attribute, "model.weight"), (swapped, "table")):
+        with pytest.raises(TypeError, match=rf"binds .*{name}"):
+            ta.jit(function)(ta.ones(4))
+        assert table is kept and model.weight is weight
+    np.testing.assert_array_equal(np.asarray(kept), np.ones(4))
+
+
 @pytest.mark.parametrize("look", [
     lambda x, k: x * float(k), lambda x, k: x + x.numpy().max(), lambda x, k: x[x > 1],
     lambda x, k: ta.nonzero(x)[0], lambda x, k: x if k > 0 else -x, lambda x, k: x + k.item(),

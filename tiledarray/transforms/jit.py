@@ -171,10 +171,20 @@ class _Trace:
         parts = iter(given)
         args = [_unflatten(part, parts) for part in shape[0]]
         kwargs = _unflatten(shape[1], parts)
+        variables = variables_of(function, tuple(args))
         results: list[Any] = []
-        self.result_shape = _flatten(function(*args, **kwargs), results)
+        try:
+            self.result_shape = _flatten(function(*args, **kwargs), results)
+        finally:
+            changed = _put_back(variables, tuple(args))
+        if changed:
+            raise TypeError(
+                f"a function under tiledarray.jit binds {', '.join(changed)} to another array; "
+                "that would happen once, not at every call. Write into the array with x[...] =, "
+                "or return the new one"
+            )
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
-                              origins, variables_of(function, tuple(args)))
+                              origins, variables)
         roots = [handle for handle, _ in scope.outside]
         self.inputs += [_Input(k, False, [], node) for k, (_, node) in alone.items()]
         nodes: list[Node] = []
@@ -332,7 +342,7 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     places = {id(origins[k]): k for k in reversed(given)}
     found = []
     for handle, node in outside:
-        ways = [(each.way, each.handle.steps) for each in variables
+        ways = [(each.place.way, each.handle.steps) for each in variables
                 if each.handle.origin() is handle]
         k = places.get(id(handle))
         if k is None and not ways:
@@ -343,6 +353,20 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
             )
         found.append(_Input(k, True, ways, node))
     return found
+
+
+def _put_back(variables: list[Variable], args: Arguments) -> list[str]:
+    """Bind names to the arrays that they were bound to; return the names of those that were not."""
+    changed = []
+    for handle, place in variables:
+        try:
+            now = place.way(args)
+        except (AttributeError, LookupError, ValueError):
+            now = None
+        if now is not handle and place.put is not None:
+            place.put(handle)
+            changed.append(place.name)
+    return changed
 
 
 def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:

@@ -20,11 +20,32 @@ Arguments = tuple[Any, ...]
 Way = Callable[[Arguments], Any]
 
 
+class Place(NamedTuple):
+    """Where a value is found: its name, what finds it later, what puts another there.
+
+    ``way`` raises where nothing is found any more; ``put`` is missing where nothing can be put.
+    """
+
+    name: str
+    way: Way
+    put: Callable[[Any], None] | None = None
+
+    def attribute(self, holder: Any, name: str) -> Place:
+        """The place of an attribute of what is here."""
+        return Place(f"{self.name}.{name}", lambda given: getattr(self.way(given), name),
+                     lambda value: setattr(holder, name, value))
+
+    def item(self, holder: Any, key: Any) -> Place:
+        """The place of an item of what is here."""
+        put = None if isinstance(holder, tuple) else lambda value: holder.__setitem__(key, value)
+        return Place(f"{self.name}[{key!r}]", lambda given: self.way(given)[key], put)
+
+
 class Variable(NamedTuple):
-    """An array, and the way to what stands in its place later; it raises where nothing does."""
+    """An array and the place where it was found."""
 
     handle: Handle
-    way: Way
+    place: Place
 
 
 def variables_of(function: Any, arguments: Arguments) -> list[Variable]:
@@ -46,65 +67,69 @@ class _Search:
 
     def run(self, function: Any, arguments: Arguments) -> Iterator[Variable]:
         names: set[str] = set()
-        yield from self._function(function, lambda given: function, names, DEPTH)
-        for place, value in enumerate(arguments):
+        yield from self._function(function, Place("the function", lambda given: function), names,
+                                  DEPTH)
+        given = Place("arguments", lambda given: given)
+        for k, value in enumerate(arguments):
             if not isinstance(value, (Handle, list, tuple, dict)):
-                yield from self._value(value, _item(_arguments, place), names, DEPTH)
+                yield from self._value(value, given.item(arguments, k), names, DEPTH)
 
-    def _function(self, function: Any, way: Way, names: set[str], depth: int) -> Iterator[Variable]:
+    def _function(self, function: Any, place: Place, names: set[str], depth: int,
+                  ) -> Iterator[Variable]:
         if isinstance(function, MethodType):
-            names |= _names(function.__func__.__code__) if hasattr(
-                function.__func__, "__code__") else set()
-            yield from self._value(function.__self__, _attribute(way, "__self__"), names, depth)
-            function, way = function.__func__, _attribute(way, "__func__")
+            names |= _names(getattr(function.__func__, "__code__", None))
+            yield from self._value(
+                function.__self__, place.attribute(function, "__self__"), names, depth)
+            function, place = function.__func__, place.attribute(function, "__func__")
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None and self._new(wrapped):
-            yield from self._function(wrapped, _attribute(way, "__wrapped__"), names, depth - 1)
+            yield from self._function(
+                wrapped, place.attribute(function, "__wrapped__"), names, depth - 1)
         if not isinstance(function, FunctionType) or depth < 0:
             return
         own = _names(function.__code__)
         names |= own
-        for cell in function.__closure__ or ():
-            yield from self._value(_content(cell), _cell(cell), names, depth)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (),
+                              strict=True):
+            yield from self._value(_content(cell), _cell(name, cell), names, depth)
         for name in own & function.__globals__.keys():
             yield from self._value(
-                function.__globals__[name], _global(function.__globals__, name), names, depth)
-        for k, value in enumerate(function.__defaults__ or ()):
-            yield from self._value(value, _item(_attribute(way, "__defaults__"), k), names, depth)
-        for key, value in (function.__kwdefaults__ or {}).items():
+                function.__globals__[name], _global(name, function.__globals__), names, depth)
+        for attribute in ("__defaults__", "__kwdefaults__"):
             yield from self._value(
-                value, _item(_attribute(way, "__kwdefaults__"), key), names, depth)
+                getattr(function, attribute), place.attribute(function, attribute), names, depth)
 
-    def _value(self, value: Any, way: Way, names: set[str], depth: int) -> Iterator[Variable]:
+    def _value(self, value: Any, place: Place, names: set[str], depth: int) -> Iterator[Variable]:
         if isinstance(value, Handle):
-            yield Variable(value, way)
+            yield Variable(value, place)
             return
-        if depth < 0 or not self._new(value):
+        if depth < 0 or value is None or not self._new(value):
             return
         if isinstance(value, (FunctionType, MethodType)):
             if (value.__module__ or "").partition(".")[0] not in _LIBRARIES:
-                yield from self._function(value, way, names, depth - 1)
+                yield from self._function(value, place, names, depth - 1)
         elif isinstance(value, dict):
             for key, part in [*value.items()]:
-                yield from self._value(part, _item(way, key), names, depth - 1)
+                yield from self._value(part, place.item(value, key), names, depth - 1)
         elif isinstance(value, (list, tuple)):
             for k, part in enumerate([*value]):
-                yield from self._value(part, _item(way, k), names, depth - 1)
+                yield from self._value(part, place.item(value, k), names, depth - 1)
         elif isinstance(value, ModuleType):
             if value.__name__.partition(".")[0] not in _LIBRARIES:
-                yield from self._attributes(value, way, names, depth)
+                yield from self._attributes(value, place, names, depth)
         elif not isinstance(value, BuiltinFunctionType):
-            yield from self._attributes(value, way, names, depth)
+            yield from self._attributes(value, place, names, depth)
 
-    def _attributes(self, value: Any, way: Way, names: set[str], depth: int) -> Iterator[Variable]:
+    def _attributes(self, value: Any, place: Place, names: set[str], depth: int,
+                    ) -> Iterator[Variable]:
         held = getattr(value, "__dict__", None)
         slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
         for name in names & {*(held or ()), *slots}:
             part = getattr(value, name, None)
-            yield from self._value(part, _attribute(way, name), names, depth - 1)
+            yield from self._value(part, place.attribute(value, name), names, depth - 1)
         call = vars(type(value)).get("__call__")
         if isinstance(call, FunctionType):
-            yield from self._function(MethodType(call, value), way, names, depth - 1)
+            yield from self._function(MethodType(call, value), place, names, depth - 1)
 
     def _new(self, value: Any) -> bool:
         if id(value) in self.seen or len(self.seen) > MOST:
@@ -114,10 +139,10 @@ class _Search:
         return True
 
 
-def _names(code: CodeType) -> set[str]:
+def _names(code: CodeType | None) -> set[str]:
     """Names that a function's code, and that of functions inside it, may look up."""
-    found = {*code.co_names}
-    for constant in code.co_consts:
+    found = set() if code is None else {*code.co_names}
+    for constant in () if code is None else code.co_consts:
         if isinstance(constant, CodeType):
             found |= _names(constant)
     return found
@@ -130,21 +155,11 @@ def _content(cell: CellType) -> Any:
         return None
 
 
-def _arguments(given: Arguments) -> Any:
-    return given
+def _cell(name: str, cell: CellType) -> Place:
+    return Place(name, lambda given: cell.cell_contents,
+                 lambda value: setattr(cell, "cell_contents", value))
 
 
-def _cell(cell: CellType) -> Way:
-    return lambda given: cell.cell_contents
-
-
-def _global(variables: dict[str, Any], name: str) -> Way:
-    return lambda given: variables[name]
-
-
-def _attribute(way: Way, name: str) -> Way:
-    return lambda given: getattr(way(given), name)
-
-
-def _item(way: Way, key: Any) -> Way:
-    return lambda given: way(given)[key]
+def _global(name: str, variables: dict[str, Any]) -> Place:
+    return Place(name, lambda given: variables[name],
+                 lambda value: variables.__setitem__(name, value))
