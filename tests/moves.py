@@ -12,6 +12,7 @@ import ast
 import copy
 import functools
 import math
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -132,7 +133,7 @@ COPYING = (7, """
 {n}, {m} = copy.deepcopy([{a}, {b}])
 {n} = {a}.astype({a}.dtype)
 {n} = {a}.T.copy().T
-{n} = np.ascontiguousarray({a}.T)
+{n} = np.ascontiguousarray({a}.T){copy}
 {n} = np.concatenate([{a}])
 {n} = np.copy({a})
 {n} = {a}[{slices}].copy()
@@ -300,7 +301,7 @@ np.subtract({w}, {w}.T, out={w})
 np.add({w}, {b}, out={w}[::-1])
 np.cumsum({w} % 2, axis=0, out={w})
 np.matmul({wide} % 3, {wide} % 3, out={wide})
-np.stack([{b}, {b}], out={w})
+np.stack([{w}[0], {w}[1]], out={w}[:2])
 np.take({w}, {index}, axis=0, out={w}[:len({index})])
 {w}[{index}] = {b}[{index}]
 {w}[{index}, ...] = {w}[{i}]
@@ -475,6 +476,7 @@ FEW = [(5, MAKING), (9, ALIKE), (9, VIEWING), (10, COPYING), (5, COMPUTING), (2,
        (24, WRITING), (3, WRITING_WHERE), (6, NAMING), (4, FORGETTING), (6, LOOKING),
        (1, CUTTING), (1, TOGETHER)]
 
+AVOID = os.environ.get("MACHINE_AVOID", "")  # lines not to write, to see past what is known
 NAME = re.compile(r"\bv\d+\b")
 ONE_THING = re.compile(r"v\d+(\[.*\])? (=|\+=|-=|\*=|%=) |np\.(add|copyto|multiply|maximum)\(")
 CALLED = re.compile(r"\bf\d+(?=\()")
@@ -521,10 +523,10 @@ def moves_of(group: tuple[float, str]) -> list[str]:
 def refusal(line: str) -> str | None:
     """A program that goes on if the line raises, and not otherwise; ``None`` for most lines.
 
-    For lines that do one thing: NumPy leaves half of others done.
+    For lines that do one thing: of others NumPy leaves half done.
     """
-    if not ONE_THING.match(line) or ";" in line:
-        return None
+    if not ONE_THING.match(line) or ";" in line or ".view(" in line:
+        return None  # views of another dtype are copies, which can be had of every layout
     return (f"try: {line}\nexcept Exception: pass\n"
             "else: raise AssertionError('NumPy raises here')")
 
@@ -643,7 +645,10 @@ class Scene:
         for field in _FIELDS[text]:
             if field not in filled:
                 self._fill(field, filled)
-        return text.format(**filled)
+        line = text.format(**filled)
+        if AVOID and re.search(AVOID, line):
+            raise NotNow
+        return line
 
     def _fill(self, field: str, filled: dict[str, str]) -> None:
         if field in _PICKED:

@@ -96,19 +96,20 @@ class Arrays(RuleBasedStateMachine):
             self.stack.close()
 
 
-def _rule(group):
+def _rule(name, group):
     def made(self, data):
         self.move(data, group)
 
+    made.__name__ = made.__qualname__ = name
     return rule(data=st.data())(made)
 
 
 for _name in ("MAKING", "ALIKE", "VIEWING", "COPYING", "COMPUTING", "DECIDING", "WRITING",
               "WRITING_WHERE", "NAMING", "FORGETTING", "LOOKING", "CUTTING", "TOGETHER"):
-    setattr(Arrays, _name.lower(), _rule(getattr(moves, _name)))
-Arrays.calling = _rule(None)
-Arrays.writing_again = _rule(moves.WRITING)  # half of all moves write or look
-Arrays.writing_more = _rule(moves.WRITING)
+    setattr(Arrays, _name.lower(), _rule(_name.lower(), getattr(moves, _name)))
+Arrays.calling = _rule("calling", None)
+Arrays.writing_again = _rule("writing_again", moves.WRITING)  # half of all moves write or look
+Arrays.writing_more = _rule("writing_more", moves.WRITING)
 
 
 @pytest.mark.parametrize("tier", ["op_by_op", "at_once", "blocks", "kernels"])
@@ -124,7 +125,6 @@ def test_hypothesis_finds_no_array_that_is_not_numpys(tier):
 
 
 def test_a_program_is_the_same_everywhere():
-    assert play("op_by_op", 200, 7, shrink=False) and moves.Scene  # made, whatever comes of it
     texts = []
     for _ in range(2):
         with setting(TIERS["op_by_op"], "cpu"):
@@ -140,8 +140,9 @@ def test_a_program_is_the_same_everywhere():
     assert texts[0] == texts[1] and len(texts[0]) > 10
 
 
-def test_every_move_can_be_made():
+def test_every_move_can_be_made(monkeypatch):
     """A move that NumPy never takes tests nothing."""
+    monkeypatch.setattr(moves, "AVOID", "")
     missing = []
     for group in moves.ALL:
         for text in moves.moves_of(group):
@@ -217,9 +218,9 @@ def check_written_in_loops(program, cut, **values):
                 numpy.testing.assert_array_equal(numpy.asarray(ours), theirs)
 
 
-@pytest.mark.parametrize("at_once", [0, 1, 30])
+@pytest.mark.parametrize("at_once", [0, 30])
 @pytest.mark.parametrize("compile", ["never", "wait", "background"])
-@pytest.mark.parametrize("cut", [5, 17, 400])
+@pytest.mark.parametrize("cut", [5, 40])
 @pytest.mark.parametrize("program", WRITTEN_IN_LOOPS)
 def test_arrays_made_alike_and_written_in_loops(program, cut, compile, at_once):
     check_written_in_loops(program, cut, compile=compile, at_once=at_once)
