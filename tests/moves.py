@@ -25,7 +25,7 @@ import numpy
 
 # Which arrays of a program there are, small or in several blocks, decides what is met: elements
 # at once, chains, kernels with borders.  Few shapes, so that plans and kernels come again.
-PALETTES = [(5, 3), (5, 3), (12, 4), (12, 4), (20, 20), (64, 20), (71, 60), (2100, 2)]
+PALETTES = [(5, 3), (5, 3), (12, 4), (12, 4), (20, 20), (64, 20), (71, 60), (2100, 2), (150, 140)]
 DTYPES = ["'f8'", "'f8'", "'f8'", "'f4'", "'i8'", "'i8'", "'i4'", "'u1'", "'i2'", "'?'", "'c8'",
           "'c16'", "'i1'", "'u4'", "'u8'"]
 FEW_DTYPES = ["'f8'", "'f8'", "'f8'", "'i8'", "'f4'", "'?'", "'c16'"]
@@ -180,6 +180,8 @@ COMPUTING = (9, """
 {n} = ({matrix} % 3) @ ({matrix} % 3).T
 {n} = {a}.max({axis})
 {n} = np.trace({matrix})
+for _ in range(40): {a} = {a} % 5 + 1
+for _ in range(70): {complex} = {complex} * 1j + 1
 """)
 DECIDING = (4, """
 {n} = {a} % 4

@@ -334,8 +334,10 @@ class Writer:
             eps = max([self.rough[id(owner(array))] for array in arrays], default=0.0)
             if (eps and exact) or (kinds & set("fc") and (eps or not exact) and kinds & set("biu")):
                 return  # a comparison, or a cast to integers, decides
-            if not self.scene.tried(line, self.tame):
-                return
+            with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                if not self.scene.tried(line, self.tame):
+                    return
             rough = bool(ROUNDING.search(line)) or ("c" in kinds and "*" in line)
             self.lines.append(line)
             self.note(self.scene.touched(line), eps, rough)
