@@ -61,13 +61,32 @@ def test_environment_in_a_real_process():
 @pytest.mark.parametrize("name, value", [
     ("device", "gpu"), ("compile", "maybe"), ("threads", -1), ("threads", "many"), ("cut", 0),
     ("cut", 1.5), ("contract", 2), ("pool_bytes", "1 parsec"), ("cache_dir", ""), ("verify", None),
-    ("threads", True),
+    ("threads", True), ("threads", 10**9), ("threads", "5000000000"),
+    ("threads", config.most_threads() + 1), ("compile_seconds", -1), ("compile_seconds", "soon"),
+    ("compile_seconds", float("nan")), ("compile_seconds", float("inf")),
+    ("compile_seconds", 10**400), ("compile_seconds", False),
 ])
 def test_bad_values_are_refused_and_change_nothing(name, value):
     before = getattr(config, name)
     with pytest.raises(ValueError, match=name):
         setattr(config, name, value)
     assert getattr(config, name) == before
+
+
+def test_threads_have_an_upper_limit_with_its_reason():
+    assert config.most_threads() >= max(1024, 4 * os.cpu_count())
+    with config.override(threads=1024):
+        assert config.threads == 1024
+    with pytest.raises(ValueError, match=r"threads = 1000000000: must be at most \d+ \(each"):
+        config.threads = 10**9
+
+
+def test_seconds_may_be_fractions():
+    with config.override(compile_seconds=1):
+        assert config.compile_seconds == 1.0 and type(config.compile_seconds) is float
+        config.compile_seconds = "0.25"
+        assert config.compile_seconds == 0.25
+    assert config._read_environment({})["compile_seconds"] == 60
 
 
 def test_unknown_names_are_refused_with_the_valid_ones():

@@ -1,5 +1,7 @@
 """Faults of the compiler, injected: it is missing, hangs, is killed, lies, or is interrupted."""
 
+import ctypes
+import gc
 import os
 import signal
 import stat
@@ -8,14 +10,21 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
+from collections import OrderedDict
 from pathlib import Path
 
+import numpy
 import pytest
 
+import tiledarray as ta
 from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.errors import CompilerError
-from tiledarray.kernels.compile import host
+from tiledarray.execution import evaluate, executable
+from tiledarray.execution.loaded import Loaded
+from tiledarray.graph.program import trace
+from tiledarray.kernels.compile import cache, host
 from tiledarray.kernels.compile.elf import incomplete
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
@@ -92,7 +101,8 @@ import numpy
 import tiledarray as np
 from tiledarray import config
 from tiledarray.devices import threads
-from tiledarray.execution import evaluate
+from tiledarray.execution import evaluate, executable
+from tiledarray.execution.loaded import Loaded
 
 def check(k=1.0):
     x = np.array(numpy.arange(5000.0))
@@ -125,6 +135,20 @@ def test_a_compiler_of_the_working_directory_is_named_in_full(script, monkeypatc
         assert host._command() == (str(tmp_path / "bin" / "mine"), "-DANY=1")
     finally:
         host._command.cache_clear()
+
+
+@pytest.mark.parametrize("planned, compiled", [("auto", True), (True, False), (False, True)])
+def test_contraction_is_settled_when_the_plan_is_made(planned, compiled):
+    if "fma" not in host._processor():
+        pytest.skip("this processor rounds products")
+    x, y, z = (ta.array([value] * 100) for value in (1 + 2.0**-30, 1 - 2.0**-30, -1.0))
+    with config.override(contract=planned, device="cpu", compile="wait"):
+        node = (x * y + z).node
+        made = evaluate.executable_for(trace([node]), node.device)
+        with config.override(contract=compiled):
+            made.compile()  # as the background does, later
+        value = float((x * y + z).numpy()[0])
+    assert value == (-(2.0**-60) if planned is True else 0.0)
 
 
 # ---- a compiler that leaves half a file ------------------------------------------------------
@@ -356,7 +380,7 @@ PASSING = {
 }
 
 
-@pytest.mark.parametrize("fault, compile", zip(PASSING, ["wait", "background"] * 3, strict=False))
+@pytest.mark.parametrize("fault, compile", list(zip(PASSING, ["wait", "background"] * 3)))  # noqa: B905
 def test_what_may_pass_is_tried_again_after_a_rest(fault, compile, script, tmp_path, folder):
     program = script(f"{VERSION}echo $$ >> {tmp_path}/begun\n{PASSING[fault]}")
     child = begin(AGAIN.format(compile=compile, seconds=0.75), folder, CXX=str(program))
@@ -515,3 +539,97 @@ def test_threads_that_cannot_be_started(monkeypatch):
     threads.together(done.append, range(4))
     assert sorted(done) == [0, 1, 2, 3]
     assert threads.all_of(lambda k: k * k, range(5), 3) == [0, 1, 4, 9, 16]
+
+
+# ---- the end of a program --------------------------------------------------------------------
+
+SILENT = """
+    import json
+    from tiledarray.devices import pool
+
+    warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # Python's, of forks
+    for compile in ("background", "wait", "never"):
+        config.compile = compile
+        check(compile == "wait")
+    if os.fork() == 0:
+        check()
+        sys.exit(0)
+    assert os.wait()[1] == 0
+    x = np.array(numpy.arange(300_000.0))
+    json.kept = [(x * k).numpy() for k in range(3)], x + 1, np.jit(lambda x: x * 2)(x)
+    del x
+    sys.kept = [{kept}]
+"""
+
+
+@pytest.mark.parametrize("kept, size", [("config, pool, json", "1GB"), ("pool, json", "0")])
+def test_nothing_is_said_at_exit(kept, size, shared):
+    child = begin(SILENT.format(kept=kept), shared, TILEDARRAY_POOL_BYTES=size,
+                  PYTHONDEVMODE="1", PYTHONWARNINGS="error")  # fmt: skip
+    assert ended(child) == (0, "", "")
+
+
+# ---- kernels that nobody needs any more ------------------------------------------------------
+
+
+def mappings():
+    """How many parts of files and memory the process has mapped."""
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.fixture
+def variants():
+    """Kernels of one another's text but for a number, as fast as they can be loaded."""
+    magic = 0x1234_5678_9ABC_DEF1
+    source = f'extern "C" long k() {{ volatile long n = {magic}; return n; }}'
+    data = host.compile_source(source, "k").path.read_bytes()
+    old = magic.to_bytes(8, "little")
+    assert data.count(old) == 1
+
+    def make(number):
+        entry = cache.put(cache.key(str(number)), ".so",
+                          data.replace(old, number.to_bytes(8, "little")))  # fmt: skip
+        library = host._load(entry)
+        entry.path.unlink()
+        address = ctypes.cast(library.handle.k, ctypes.c_void_p).value
+        return host.HostKernel("k", address, entry.path, library)
+
+    return make
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mappings are counted in /proc")
+def test_thousands_of_kernels_leave_the_mappings_flat(variants):
+    loaded = Loaded(recent=50)
+    held, counts = [], []
+    for number in range(1000):
+        loaded[number] = variants(number)
+        if number % 100 == 0:
+            held.append(loaded.get(number))  # as a launch does
+        if number in (99, 999):
+            counts.append(mappings())
+    assert counts[1] - counts[0] <= 5 * len(held) + 10, counts
+    function = ctypes.CFUNCTYPE(ctypes.c_int64)
+    assert [function(kernel.address)() for kernel in held] == list(range(0, 1000, 100))
+    assert [loaded.get(n) is not None for n in (949, 950, 999, 0, 1, 500, 501)] == [
+        False, True, True, True, False, True, False]
+
+
+def test_a_plan_that_is_forgotten_lets_its_kernels_go(monkeypatch, shared):
+    monkeypatch.setattr(evaluate, "PLANS_REMEMBERED", 2)
+    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(executable, "_compiled", Loaded(recent=1))
+    with config.override(compile="wait", device="cpu", cache_dir=shared):
+        x = ta.array(numpy.arange(2000.0))
+        first = ta.sqrt(x) + 1
+        first.numpy()
+        made = first.node.buffer.plan
+        kernel = weakref.ref(next(iter(made.launches.values()))._kernel)
+        twice = ta.jit(lambda x: ta.sqrt(x) * 2)
+        expected = twice(x).numpy().copy()
+        for number in range(3):
+            x.reshape(2, 1000)[:, number:].sum(axis=number % 2).numpy()
+        gc.collect()
+        assert not made.ready and kernel() is None
+        numpy.testing.assert_array_equal(twice(x).numpy(), expected)
+        assert len(str(ta.explain(first))) > 100
+        numpy.testing.assert_array_equal((ta.sqrt(x) + 1).numpy(), first.numpy())

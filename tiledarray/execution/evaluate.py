@@ -155,7 +155,8 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
         Some value has a dtype that kernels do not know.
     """
     donatable = _NONE if taken is None else taken.given
-    key: Any = (traced.key, donatable, config.contract)
+    contract = config.contract
+    key: Any = (traced.key, donatable, contract)
     found = _executables.get(key)
     others = 0
     while type(found) is Executable and found.plan.assumed and not found.plan.suits(traced.params):
@@ -165,7 +166,7 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
         if taken is not None:
             taken.restore()
         params = traced.params if others < PLANS_THAT_ASSUME else None
-        found = _executables[key] = _planned(traced, donatable, device, params)
+        found = _executables[key] = _planned(traced, donatable, device, params, contract)
         while len(_executables) > PLANS_REMEMBERED:
             _, dropped = _executables.popitem(last=False)
             if isinstance(dropped, Executable):
@@ -176,30 +177,33 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
 
 
 def _planned(
-    traced: Trace, donatable: frozenset[int], device: Device, params: Sequence[Any] | None
+    traced: Trace, donatable: frozenset[int], device: Device, params: Sequence[Any] | None,
+    contract: bool | str,
 ) -> Executable | UnsupportedDtypeError:
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
     counters["plans made"] += 1
     started = perf_counter()
-    plan = passes.plan(traced.signature, donatable, target_of(device), params=params,
+    plan = passes.plan(traced.signature, donatable, target_of(device, contract), params=params,
                        check=config.verify)
     for value, number in zip(plan.outputs, traced.outputs, strict=True):
         if number not in plan.entry.setdefault(value, []):
             plan.entry[value].append(number)
-    made = Executable(plan, device)
+    made = Executable(plan, device, contract is True)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
     return made
 
 
-def target_of(device: Device) -> Target:
-    """What the planner knows of a device."""
+def target_of(device: Device, contract: bool | str | None = None) -> Target:
+    """What the planner knows of a device; contraction is ``config.contract`` unless it is given."""
+    if contract is None:
+        contract = config.contract
     if device.kind == "cuda":
         limits = device.properties
         return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
-                      contract=bool(config.contract))
+                      contract=bool(contract))
     return Target("cpu", host_threads())
 
 

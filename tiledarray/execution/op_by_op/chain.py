@@ -157,15 +157,16 @@ class Chain:
         """Compute every block, by so many threads."""
         if math.prod(self.shape) * len(self._steps) < WORTH_THREADS:
             threads = 1
-        blocks = self._blocks()
+        blocks, count = self._blocks()
         together(lambda scratch: self._walk(blocks, scratch),
-                 [self._scratch() for _ in range(threads)])
+                 [self._scratch() for _ in range(min(threads, count))])
 
-    def _blocks(self) -> Iterator[tuple[Any, ...]]:
-        """Return the indices of all blocks; threads may share the iterator."""
+    def _blocks(self) -> tuple[Iterator[tuple[Any, ...]], int]:
+        """Return the indices of all blocks, which threads may share, and how many there are."""
         length = self.shape[self._axis]
         cuts = [slice(k, min(k + self._rows, length)) for k in range(0, length, self._rows)]
-        return itertools.product(*map(range, self.shape[:self._axis]), cuts)
+        before = self.shape[:self._axis]
+        return itertools.product(*map(range, before), cuts), math.prod(before) * len(cuts)
 
     def _scratch(self) -> list[np.ndarray]:
         """Return for each step without a target an array that takes the largest block."""
