@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -633,3 +634,92 @@ def test_a_plan_that_is_forgotten_lets_its_kernels_go(monkeypatch, shared):
         numpy.testing.assert_array_equal(twice(x).numpy(), expected)
         assert len(str(ta.explain(first))) > 100
         numpy.testing.assert_array_equal((ta.sqrt(x) + 1).numpy(), first.numpy())
+
+
+# ---- the folder of compiled kernels, meanwhile -----------------------------------------------
+
+
+def test_cold_processes_build_each_kernel_once(script, tmp_path, shared):
+    program = script(f"{VERSION}case \"$*\" in *kernel.so*) echo x >> {tmp_path}/built;; esac\n"
+                     "exec REAL \"$@\"")  # fmt: skip
+    cold = tmp_path / "cold"
+    children = [begin("check(); check(2.5)", cold, CXX=str(program), TILEDARRAY_COMPILE="wait")
+                for _ in range(4)]
+    assert [ended(child, 60) for child in children] == [(0, "", "")] * 4
+    kernels = list(cold.glob("*/*.so"))
+    built = (tmp_path / "built").read_text().split()
+    assert len(kernels) == len(built) >= 2
+
+
+def test_no_file_may_be_as_large_as_a_kernel(folder):
+    child = begin("""
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        for compile in ("wait", "background"):
+            config.compile = compile
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                for k in range(3):
+                    check(k + 0.5)
+                print(sum("op by op" in str(warning.message) for warning in told))
+    """, folder)
+    status, out, messages = ended(child)
+    assert (status, out, messages) == (0, "1\n0\n", "")
+
+
+def test_no_file_can_be_opened(folder):
+    child = begin("""
+        import resource
+        from tiledarray.execution import background
+        from tiledarray.kernels.compile import cache
+        background.FIRST_REST = 0.2
+        warnings.simplefilter("ignore")
+        config.compile = "wait"
+        x = np.array(numpy.arange(5000.0))
+        files = []
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, most[1]))
+        try:
+            while True:
+                files.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            y = np.sqrt(x) + 1
+            total = float(y.sum())
+        made = y.node.buffer.plan
+        assert not made.ready
+        for file in files:
+            os.close(file)
+        time.sleep(0.25)
+        z = np.sqrt(x) + 1
+        assert numpy.isclose(float(z.sum()), total)
+        assert cache.folder() == config.cache_dir
+        assert list(config.cache_dir.glob("*/*.so"))
+    """, folder)
+    assert ended(child) == (0, "", "")
+
+
+def test_a_cache_that_is_deleted_again_and_again(folder, script):
+    stop = threading.Event()
+
+    def delete():
+        while not stop.wait(0.003):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def kernel(number):
+        return host.compile_source(f'extern "C" long k() {{ return {number}; }}', "k")
+
+    deleting = threading.Thread(target=delete)
+    deleting.start()
+    made = []
+    try:
+        for number in range(12):
+            try:
+                made.append((number, kernel(number)))
+            except CompilerError as error:  # its folder went while it compiled
+                assert error.passing
+    finally:
+        stop.set()
+        deleting.join()
+    function = ctypes.CFUNCTYPE(ctypes.c_int64)
+    assert all(function(found.address)() == number for number, found in made)
+    assert function(kernel(77).address)() == 77

@@ -1,8 +1,10 @@
 """A real CUDA device: memory, copies, launches, graphs, DLPack.  Run with ``-m gpu``."""
 
+import gc
 import struct
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -223,6 +225,28 @@ def test_short_arguments_are_refused(backend):
 
 def test_load_is_remembered(backend):
     assert load(backend, SCALE, "scale") is load(backend, SCALE, "scale")
+
+
+def test_functions_that_nobody_holds_are_unloaded(backend):
+    data = backend.wrap(np.ones(1))
+    args = struct.pack("qqd", data.pointer, 1, 2.0)
+    held, died = [], []
+    for number in range(40):
+        source = SCALE.replace("scale", f"scale{number}")
+        function = load(backend, source, f"scale{number}")
+        function.launch((1, 1, 1), (32, 1, 1), 0, args)
+        if number % 10 == 0:
+            held.append(function)
+        died.append(weakref.ref(function))
+        del function
+        gc.collect()
+        assert len(backend._dropped) <= 1
+    assert [number for number in range(40) if died[number]() is not None] == [0, 10, 20, 30]
+    load(backend, SCALE, "scale")
+    assert not backend._dropped
+    for function in held:
+        function.launch((1, 1, 1), (32, 1, 1), 0, args)
+    assert backend.to_host(data)[0] == 2.0**44
 
 
 def test_counters_are_left_at_zero(backend):

@@ -11,6 +11,7 @@ import functools
 import gc
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -27,6 +28,7 @@ from tiledarray.devices.cuda_launch import (
     LaunchGraph,
     load_function,
     translate,
+    unload,
 )
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer
@@ -106,7 +108,9 @@ class CudaBackend:
         self.index = index
         self.device = self if device is None else device
         self._thread = _ThreadState()
-        self._functions: dict[tuple[bytes, str], CudaFunction] = {}
+        self._functions: weakref.WeakValueDictionary[tuple[bytes, str], CudaFunction] = (
+            weakref.WeakValueDictionary())
+        self._dropped: list[Any] = []
         self._counters: dict[int, cupy.ndarray] = {}
         self._scratch: dict[int, cupy.ndarray] = {}
         self._lock = threading.Lock()
@@ -287,13 +291,16 @@ class CudaBackend:
     # Kernels
 
     def load(self, binary: Binary, name: str) -> CudaFunction:
-        """Load a kernel, once for each device."""
+        """Load a kernel, once for each device as long as somebody holds it."""
         key = (binary.cubin, name)
         function = self._functions.get(key)
         if function is None:
             with self._lock, translated(f"loading {name}"), self.active():
-                function = self._functions.get(key) or load_function(binary.cubin, name)
-                self._functions[key] = function
+                unload(self._dropped)
+                function = self._functions.get(key)
+                if function is None:
+                    function = load_function(binary.cubin, name, self._dropped)
+                    self._functions[key] = function
         return function
 
     def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes]]) -> LaunchGraph:

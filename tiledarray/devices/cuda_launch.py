@@ -72,6 +72,8 @@ class _LaunchConfig(ctypes.Structure):
 
 _SIGNATURES: dict[str, list[Any]] = {
     "cuModuleLoadData": [POINTER(c_void_p), c_char_p],
+    "cuModuleUnload": [c_void_p],
+    "cuCtxSynchronize": [],
     "cuModuleGetFunction": [POINTER(c_void_p), c_void_p, c_char_p],
     "cuFuncGetAttribute": [POINTER(c_int), c_int, c_void_p],
     "cuFuncSetAttribute": [c_void_p, c_int, c_int],
@@ -146,7 +148,7 @@ class CudaFunction:
 
     __slots__ = (
         "name", "handle", "args_bytes", "registers", "shared_bytes", "local_bytes",
-        "_dynamic_limit",
+        "_dynamic_limit", "__weakref__",
     )
 
     def __init__(self, name: str, handle: int) -> None:
@@ -276,14 +278,28 @@ class BoundLaunch:
             )
 
 
-def load_function(cubin: bytes, name: str) -> CudaFunction:
-    """Load machine code into the current context.  It stays loaded until the process ends."""
+def load_function(cubin: bytes, name: str, dropped: list[c_void_p]) -> CudaFunction:
+    """Load machine code into the current context.
+
+    Once nothing refers to the function any more, its module is in ``dropped``, for `unload`: at
+    that moment another context may be current, or a graph be recorded.
+    """
     module, function = c_void_p(), c_void_p()
     check(driver().cuModuleLoadData(byref(module), cubin), f"loading the kernel {name}")
     status = driver().cuModuleGetFunction(byref(function), module, name.encode())
     check(status, f"finding the kernel {name} in its binary")
     assert function.value is not None
-    return CudaFunction(name, function.value)
+    made = CudaFunction(name, function.value)
+    weakref.finalize(made, dropped.append, module).atexit = False
+    return made
+
+
+def unload(dropped: list[c_void_p]) -> None:
+    """Unload modules of the current context once what was launched of them has run."""
+    if not dropped or driver().cuCtxSynchronize():
+        return  # while a graph is recorded nothing can be waited for
+    while dropped:
+        check(driver().cuModuleUnload(dropped.pop()), "unloading a kernel")
 
 
 class Launch(NamedTuple):
@@ -307,6 +323,7 @@ class LaunchGraph:
         self._nodes: list[c_void_p] = []
         self._params: list[_KernelNode] = []
         self._args = [launch.args for launch in launches]
+        self._functions = [launch.function for launch in launches]  # to stay loaded
         self._graph, self._executable = c_void_p(), c_void_p()
         library = driver()
         check(library.cuGraphCreate(byref(self._graph), 0), "creating a launch graph")

@@ -229,10 +229,16 @@ def _abandon(root: Path, error: OSError) -> None:
 
 def _prepare(wanted: Path) -> Path:
     """Create the folder, see that it is ours and can be written, or warn and use another."""
-    try:
-        return _own_root(wanted)
-    except OSError as error:
-        return _take_temporary(wanted, error)
+    tries = 3
+    while True:
+        tries -= 1
+        try:
+            return _own_root(wanted)
+        except OSError as error:
+            if error.errno in _NOT_ITS_FAULT:
+                raise
+            if not tries or error.errno != errno.ENOENT:  # that is: deleted meanwhile
+                return _take_temporary(wanted, error)
 
 
 def _own_root(wanted: Path) -> Path:
