@@ -98,6 +98,7 @@ def wait_until(true, seconds=15):
 
 PRELUDE = """
 import os, signal, sys, threading, time, warnings
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # Python's, of forks
 import numpy
 import tiledarray as np
 from tiledarray import config
@@ -142,8 +143,8 @@ def test_a_compiler_of_the_working_directory_is_named_in_full(script, monkeypatc
 def test_contraction_is_settled_when_the_plan_is_made(planned, compiled):
     if "fma" not in host._processor():
         pytest.skip("this processor rounds products")
-    x, y, z = (ta.array([value] * 100) for value in (1 + 2.0**-30, 1 - 2.0**-30, -1.0))
     with config.override(contract=planned, device="cpu", compile="wait"):
+        x, y, z = (ta.array([value] * 100) for value in (1 + 2.0**-30, 1 - 2.0**-30, -1.0))
         node = (x * y + z).node
         made = evaluate.executable_for(trace([node]), node.device)
         with config.override(contract=compiled):
@@ -548,7 +549,6 @@ SILENT = """
     import json
     from tiledarray.devices import pool
 
-    warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # Python's, of forks
     for compile in ("background", "wait", "never"):
         config.compile = compile
         check(compile == "wait")
