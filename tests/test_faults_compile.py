@@ -102,9 +102,6 @@ warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # Pyt
 import numpy
 import tiledarray as np
 from tiledarray import config
-from tiledarray.devices import threads
-from tiledarray.execution import evaluate, executable
-from tiledarray.execution.loaded import Loaded
 
 def check(k=1.0):
     x = np.array(numpy.arange(5000.0))

@@ -242,11 +242,11 @@ def test_functions_that_nobody_holds_are_unloaded(backend):
         gc.collect()
         assert len(backend._dropped) <= 1
     assert [number for number in range(40) if died[number]() is not None] == [0, 10, 20, 30]
-    load(backend, SCALE.replace("scale", "another"), "another")
+    held.append(load(backend, SCALE.replace("scale", "another"), "another"))
     assert not backend._dropped
     for function in held:
         function.launch((1, 1, 1), (32, 1, 1), 0, args)
-    assert backend.to_host(data)[0] == 2.0**44
+    assert backend.to_host(data)[0] == 2.0**45
 
 
 def test_counters_are_left_at_zero(backend):
