@@ -212,7 +212,63 @@ OVERLAPS: dict[str, Case] = {
     "read-only": lambda np: np.place(np.broadcast_to(np.arange(3), (2, 3)), [True] * 6, [9]),
 }
 
-CASES = {**ASSIGNMENTS, **REDUCTIONS, **FUNCTIONS, **VIEWS, **OVERLAPS}
+HALVES = numpy.array([[0.5, 1.75], [1.5, -3.25], [0.5, 0.75]])
+
+FOUND_BY_SWEEPS: dict[str, Case] = {
+    **{f"{name} into {dtype}": lambda np, name=name, dtype=dtype: getattr(np, name)(
+        np.array(HALVES), axis=0, out=np.zeros(2, dtype))
+       for name in ("sum", "prod", "min", "max", "mean", "var", "std", "nansum", "nanmin", "ptp",
+                    "nanmean", "nanstd", "median")
+       for dtype in ("i4", "u1", "f4", "?", "D")},
+    **{f"{name} into {dtype}": lambda np, name=name, dtype=dtype: getattr(np, name)(
+        np.array(HALVES), axis=0, out=np.zeros((3, 2) if "cum" in name else 2, dtype))
+       for name in ("cumsum", "cumprod", "argmax", "any") for dtype in ("i4", "u8", "D", "f4")},
+    "method compress": lambda np: np.array(HALVES).compress([True, False, True], axis=0),
+    "choose among scalars": lambda np: np.choose(
+        np.array([0, 1, 0]), [np.array([1, 2, 3], "i4"), 1, 7]),
+    "insert what does not fit": lambda np: np.insert(np.arange(3, dtype="i2"), 1, 1 << 40),
+    "a list that does not fit": lambda np: assigned(np.zeros(3, "u4"), [0, 1], [-2.0, 1.0]),
+    "a list of complex numbers": lambda np: assigned(np.zeros(3), slice(0, 2), [1j, 2j]),
+    "an array without axes gives a copy": lambda np: into(
+        np, np.ones((3, 2)), lambda z: z[numpy.array(2)]),
+    "an element gives a view": lambda np: into(
+        np, np.ones((3, 2)), lambda z: z[np.array([0, 2])[1]]),
+    "scalars into an output": lambda np: np.add(1, 2.5, out=np.zeros(2)),
+    "a scalar into an output": lambda np: np.sqrt(2, out=np.zeros(2, int)),
+    "a scalar of a dtype into an output": lambda np: np.log2(
+        2, dtype="e", where=numpy.array([True, False]), out=np.zeros(2)),
+    "mean of nothing, weighed": lambda np: np.average(np.zeros((0, 3)), axis=1),
+    "average along no such axis": lambda np: np.average(np.zeros((2, 3)), axis=2),
+    "nanmean in integers": lambda np: np.nanmean(np.array(HALVES), dtype="i4"),
+    "nanvar in complex": lambda np: np.nanvar(np.array(HALVES) * 1j, dtype="D"),
+    "nanmin of places": lambda np: np.nanmin(np.array(HALVES), where=MASK[:2]),
+    "median along nothing": lambda np: np.median(np.array(HALVES), axis=()),
+    "quantile along nothing": lambda np: np.quantile(np.array(HALVES), [0.25, 0.5], axis=()),
+    "norm of nothing": lambda np: np.linalg.norm(np.zeros((3, 0)), ord=INF, axis=-1),
+    "matrix norm of nothing": lambda np: np.linalg.norm(np.zeros((2, 3, 0)), 1, (1, 2)),
+    "putmask without axes": lambda np: np.putmask(np.zeros(3, "f4"), MASK, np.array(1.5)),
+    "repeat less than never": lambda np: np.repeat(np.arange(3), -1),
+    "repeat nothing less than never": lambda np: np.repeat(np.zeros((3, 0)), -1, axis=1),
+    "take from nothing": lambda np: np.take(np.zeros(0), [0, 1], mode="clip"),
+    "vectors of other batches": lambda np: np.vecdot(np.ones((2, 2, 3)), np.ones((3, 3))),
+    "copyto of complex": lambda np: changed(
+        np.zeros(2, "u2"), lambda a: np.copyto(a, 2 + 1j, casting="unsafe")),
+    "copyto of another kind": lambda np: np.copyto(np.zeros(2, "u4"), np.array(-3, "i2")),
+    "sort what cannot be written": lambda np: np.broadcast_to(np.arange(3), (2, 3)).sort(),
+    "partition what cannot be written": lambda np: np.broadcast_to(
+        np.arange(3), (2, 3)).partition(0),
+    "a vector's product in place": lambda np: np.ones(3).__imatmul__(np.ones(3)),
+    "operands before output": lambda np: np.ones((3, 3)).__imul__([1j, 2, 3]),
+    "searchsorted in no vector": lambda np: np.array(2).searchsorted(1),
+    "mask of fewer": lambda np: assigned(np.zeros(3), MASK, np.ones(3)),
+    "places of fewer": lambda np: assigned(np.zeros((3, 3)), ([0, 1], 1), np.ones(3)),
+    "the first place beyond": lambda np: np.zeros(2)[[0, 7, -9]],
+    "an empty mask checks, too": lambda np: assigned(np.zeros(0, "i1"), numpy.zeros(0, bool), 300),
+    "flat of two axes": lambda np: np.zeros((2, 2)).flat[0, 1],
+    "flat of none": lambda np: np.zeros((2, 2)).flat[None],
+}
+
+CASES = {**ASSIGNMENTS, **REDUCTIONS, **FUNCTIONS, **VIEWS, **OVERLAPS, **FOUND_BY_SWEEPS}
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 12])

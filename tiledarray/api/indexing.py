@@ -25,7 +25,14 @@ from tiledarray.api.creation import arange
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, as_operand, view_of, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    as_operand,
+    stands_for_scalar,
+    view_of,
+    wrap,
+)
 from tiledarray.arrays.views import Affine
 from tiledarray.devices.device import resolve
 from tiledarray.ops.elementwise import BY_NAME
@@ -128,10 +135,14 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
         places = np.clip(places, 0, count - 1)
     else:
         refuse(True, "an unknown mode")
-    dtype = np.result_type(*(option.dtype for option in options_given))
+    dtype = np.result_type(*(
+        option if type(option) in SCALARS else ours.dtype
+        for option, ours in zip(choices, options_given, strict=True)
+    ))
     result = options_given[-1].astype(dtype)
     for place, option in reversed(list(enumerate(options_given[:-1]))):
         mask = (places == place).node
+        option = option.astype(dtype)
         result = wrap(record.elementwise(_WHERE, mask, option.node, result.node))
     shape = np.broadcast_shapes(places.shape, result.shape)
     return wrap(record.broadcast_to(result.node, shape))
@@ -186,13 +197,14 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         refuse(places.dtype.kind != "b" and places.size != 0, "indices are not integers")
         places = places.astype(np.intp)
     size = array.shape[axis]
+    refuse(
+        size == 0 or mode not in ("raise", "wrap", "clip"),
+        "nothing to take from, or an unknown mode",
+    )
     if mode == "clip":
         places = np.clip(places, 0, size - 1)
     elif mode == "wrap":
-        refuse(size == 0, "nothing to take from")
         places = places % size
-    elif mode != "raise" or size == 0:
-        refuse(True, "nothing to take from, or an unknown mode")
     key = (*(slice(None),) * axis, places)
     return give(array[key], out)
 
@@ -253,12 +265,14 @@ put_along_axis = _changing(np.put_along_axis)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     refuse(not is_ours(dst), "writes into an array of NumPy's")
     source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)
-    kind = source.dtype if is_ours(source) else np.min_scalar_type(source)
     if not is_ours(source):
-        np.copyto(np.empty(0, dst.dtype), source, casting)  # NumPy says whether it may be written
-    elif not np.can_cast(kind, dst.dtype, casting):
+        source, plain = np.empty((), dst.dtype), source
+        np.copyto(source, plain, casting)  # NumPy says whether it may be written
+        source = handle_of(source, dst.device)
+    elif not np.can_cast(source.dtype, dst.dtype, casting):
+        what = "array data" if source.ndim else "scalar"
         raise TypeError(
-            f"Cannot cast array data from {kind!r} to {dst.dtype!r} according to the rule "
+            f"Cannot cast {what} from {source.dtype!r} to {dst.dtype!r} according to the rule "
             f"'{casting}'"
         )
     if where is True:
@@ -270,8 +284,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
             "'safe'"
         )
-    value = source if not is_ours(source) else source.astype(dst.dtype)
-    value = handle_of(value, dst.device).astype(dst.dtype)
+    value = source.astype(dst.dtype)
     node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
     dst.store(wrap(node))
 
@@ -282,6 +295,14 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     holds = handle_of(mask, a.device)
     if holds.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")
+    if not np.can_cast(getattr(values, "dtype", a.dtype), a.dtype, "safe") and not (
+        stands_for_scalar(values) if is_ours(values) else isinstance(values, np.generic)
+    ):
+        raise TypeError(
+            f"Cannot cast scalar from {values.dtype!r} to {a.dtype!r} according to the rule 'safe'"
+        )
+    if type(values) in SCALARS:
+        values = np.array(values, a.dtype)
     holds = holds.reshape(a.shape).astype(bool, copy=False)
     copyto(a, values, casting="unsafe", where=holds)
 

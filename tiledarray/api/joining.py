@@ -13,8 +13,10 @@ from tiledarray.api.arguments import (
     arrays_of,
     check_with_numpy,
     common_dtype,
+    device_of,
     give,
     handle_of,
+    host,
     is_ours,
     normalize_axis_index,
     refuse,
@@ -160,7 +162,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> TiledArray:
 
 @implements(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
-    array, new = arrays_of(arr, values)
+    array = handle_of(arr, device_of(arr, values))
     # One place; NumPy's rules for several are its own.
     refuse(
         not isinstance(obj, (int, np.integer)) or isinstance(obj, bool),
@@ -173,6 +175,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     if not -size <= obj <= size:
         raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {size}")
     place = int(obj) + (size if obj < 0 else 0)
+    # NumPy says whether other values fit the dtype.
+    new = values if is_ours(values) else handle_of(
+        np.array(host(values), array.dtype), array.device)
     new = new.astype(array.dtype)
     if new.ndim < array.ndim:
         new = new.reshape((1,) * (array.ndim - new.ndim) + new.shape)

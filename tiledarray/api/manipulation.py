@@ -399,8 +399,9 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
         index = np.repeat(np.arange(array.shape[axis]), counts)
         return array[(*(slice(None),) * axis, index)]
     count = int(counts.flat[0])
-    if count < 0:
-        raise ValueError("repeats may not contain negative values.")
+    if count < 0 and array.shape[axis]:
+        raise ValueError("negative dimensions are not allowed")
+    count = max(count, 0)
     before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1:]
     held = record.expand_dims(array.node, (axis + 1,))
     spread = record.broadcast_to(held, (*before, size, count, *after))

@@ -80,7 +80,11 @@ def _vector_product(ufunc: np.ufunc, cores: tuple[int, int]) -> Callable[..., An
             fits = inner[0] == inner[1]
         if not fits:
             check_with_numpy(ufunc, *arrays)
-        batch = np.broadcast_shapes(shapes[0][:-cores[0]], shapes[1][:-cores[1]])
+        try:
+            batch = np.broadcast_shapes(shapes[0][:-cores[0]], shapes[1][:-cores[1]])
+        except ValueError:
+            check_with_numpy(ufunc, *arrays)
+            raise
         tail = shapes[0][-2:-1] if cores[0] == 2 else shapes[1][-1:] if cores[1] == 2 else ()
         return _product(ufunc.__name__, arrays, (*batch, *tail))
 
@@ -317,12 +321,17 @@ def squares(array: TiledArray) -> TiledArray:
     return array * array
 
 
+def _start(array: TiledArray) -> dict[str, Any]:
+    """Return how the largest of absolute values begins where there may be none."""
+    return {"initial": 0} if 0 in array.shape else {}
+
+
 def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> TiledArray:
     """Return the norm of vectors along the axes, by NumPy's formulas."""
     if order is None or order == 2:
         return np.sqrt(reducing.sum(squares(array), axis=axis, keepdims=keepdims))
     if order == np.inf:
-        return reducing.max(abs(array), axis=axis, keepdims=keepdims)
+        return reducing.max(abs(array), axis=axis, keepdims=keepdims, **_start(array))
     if order == -np.inf:
         return reducing.min(abs(array), axis=axis, keepdims=keepdims)
     if order == 0:
@@ -348,6 +357,8 @@ def matrix_norm_of(
     refuse(order not in (1, -1, np.inf, -np.inf), "a norm of singular values")
     summed, other = (row, column) if abs(order) == 1 else (column, row)
     totals = reducing.sum(abs(array), axis=summed, keepdims=True)
-    extremum = reducing.max if order > 0 else reducing.min
-    result = extremum(totals, axis=other, keepdims=True)
+    if order > 0:
+        result = reducing.max(totals, axis=other, keepdims=True, **_start(array))
+    else:
+        result = reducing.min(totals, axis=other, keepdims=True)
     return result if keepdims else result.squeeze((summed, other))

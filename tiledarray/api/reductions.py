@@ -12,7 +12,6 @@ from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
-    give,
     handle_of,
     normalize_axis_index,
     normalize_axis_tuple,
@@ -117,11 +116,13 @@ def average(
     keepdims: Any = False,
 ) -> Any:
     keepdims = keepdims is not _NO_VALUE and keepdims
+    if axis is not None:
+        axis = normalize_axis_tuple(axis, np.ndim(a), argname="axis")
     if weights is None:
         array = handle_of(a)
         result = reducing.mean(array, axis=axis, keepdims=keepdims)
-        count = array.size // (result.size or 1)
-        scale = wrap(record.full((), float(count), result.dtype, result.device))
+        count = array.size / result.size
+        scale = wrap(record.full((), count, result.dtype, result.device))
     else:
         array, weight = arrays_of(a, weights)
         weight = _spread_weights(array, weight, axis)
@@ -191,11 +192,13 @@ def _nan_extremum(
         initial: Any = _NO_VALUE, where: Any = True,
     ) -> TiledArray:
         array = handle_of(a)
+        refuse(out is not None, "out= is given")
+        refuse(where is not True and initial is _NO_VALUE, "where= without initial=")
         keepdims = keepdims is not _NO_VALUE and keepdims
         where = True if where is _NO_VALUE else where
         if array.dtype.kind != "f":
             refuse(array.dtype.kind == "c", "complex numbers")
-            return function(array, axis, out, keepdims, initial, where)
+            return function(array, axis, None, keepdims, initial, where)
         filled, missing = _without_nans(array, filling)
         result = function(filled, axis, None, keepdims, initial, where)
         nothing = reducing.all(missing, axis=axis, keepdims=keepdims)
@@ -204,7 +207,7 @@ def _nan_extremum(
             result = wrap(record.elementwise(
                 BY_NAME["where"], nothing.node, np.nan, result.node
             ))
-        return give(result, out)
+        return result
 
     return implements(original)(ours)
 
@@ -245,11 +248,12 @@ def nanmean(
     if array.dtype.kind not in "fc":
         return reducing.mean(array, axis, dtype, out, keepdims, where)
     refuse(where is not True and where is not _NO_VALUE, "where= is given")
+    refuse(out is not None or np.dtype(dtype or float).kind not in "fc", "out= or dtype= is given")
     filled, missing = _without_nans(array, 0.0)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     count = reducing.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
     total = reducing.sum(filled, axis=axis, dtype=kind, keepdims=keepdims)
-    return give((total / count).astype(kind), out)
+    return (total / count).astype(kind)
 
 
 def _nan_variance(
@@ -258,6 +262,7 @@ def _nan_variance(
     array = handle_of(a)
     kind = array.dtype if dtype is None else np.dtype(dtype)
     refuse(array.dtype.kind not in "fc" or kind.kind not in "fc", "not floating point")
+    refuse(dtype is not None and "c" in (array.dtype.kind, kind.kind), "dtype= beside complex")
     keepdims = keepdims is not _NO_VALUE and keepdims
     filled, missing = _without_nans(array.astype(kind, copy=False), 0.0)
     present = ~missing
@@ -284,9 +289,10 @@ def _nan_spread(original: Callable[..., Any], root: bool) -> Callable[..., Any]:
         correction: Any = _NO_VALUE,
     ) -> TiledArray:
         refuse(where is not True or mean is not _NO_VALUE, "where= or mean= is given")
+        refuse(out is not None, "out= is given")
         ddof = reducing.degrees(ddof, correction)
         variance = _nan_variance(a, axis, dtype, ddof, keepdims)
-        return give(_U["sqrt"](variance) if root else variance, out)
+        return _U["sqrt"](variance) if root else variance
 
     return implements(original)(ours)
 

@@ -12,7 +12,6 @@ from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
     check_with_numpy,
-    give,
     handle_of,
     host,
     normalize_axis_index,
@@ -121,7 +120,8 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
     array, values = arrays_of(a, v)
     refuse(side not in ("left", "right"), "side= is neither left nor right")
     if array.ndim != 1:
-        raise ValueError("object too deep for desired array")
+        how = "of too small depth" if array.ndim == 0 else "too deep"
+        raise ValueError(f"object {how} for desired array")
     if sorter is not None:
         array = array[handle_of(sorter)]
     nodes = (array.node, values.node)
@@ -171,14 +171,15 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         keepdims: Any = False,
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(array.size == 0, "an empty array")
+        refuse(array.size == 0 or axis == (), "an empty array, or no axes")
+        refuse(out is not None, "out= is given")
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
         axis, shape = _reduced_shape(array, axis, keepdims)
         dtype = original(np.zeros(1, array.dtype)).dtype
         node = record.library(
             LIBRARY[name], (array.node,), options(axis=axis, keepdims=keepdims), shape, dtype
         )
-        return give(wrap(node), out)
+        return wrap(node)
 
     return implements(original, "library")(ours)
 
@@ -200,6 +201,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
             weights is not None or array.size == 0 or wanted.dtype.kind not in "fiu",
             "weights, an empty array, or quantiles that are no numbers",
         )
+        refuse(axis == () or out is not None, "no axes, or out= is given")
         refuse(
             array.dtype.kind not in "iuf" or wanted.ndim > 1 or method not in _METHODS,
             "quantiles of this dtype, in a table, or by this method",
@@ -222,7 +224,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
             "float64 quantiles of smaller floats",
         )
         node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
-        return give(wrap(node), out)
+        return wrap(node)
 
     return implements(original, "library")(ours)
 

@@ -20,6 +20,7 @@ from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
 
 Function = Callable[..., Any]
+MOST_TRIED = 1 << 22  # elements of operands whose error NumPy is asked for: it may find none
 
 
 def call(
@@ -91,6 +92,30 @@ def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | N
             raise
     reason = "beside an array of another library"
     return call(function.__name__, plain or function, args, kwargs, reason=reason)
+
+
+def raise_first_error(function: np.ufunc, inputs: Any, out: Any, options: Any) -> None:
+    """Raise what NumPy raises first of several errors, by operands that take no memory."""
+    given = {**options, "out": out} if out is not None else options
+    if all(handle.node.form.kind.size <= MOST_TRIED for handle in handles_in((inputs, given))):
+        function(*_weightless(inputs), **_weightless(given))
+
+
+def _weightless(value: Any) -> Any:
+    """Return nested arguments with stand-ins: every element of an array is one in memory."""
+    if isinstance(value, Handle):
+        like = value.node
+        made = np.lib.stride_tricks.as_strided(
+            np.ones(1, like.dtype), like.shape, (0,) * len(like.shape)
+        )
+        if is_frozen(value.steps):
+            made.flags.writeable = False
+        return made
+    if type(value) in (tuple, list):
+        return type(value)(map(_weightless, value))
+    if type(value) is dict:
+        return {name: _weightless(part) for name, part in value.items()}
+    return value
 
 
 # Arguments --------------------------------------------------------------------------------------

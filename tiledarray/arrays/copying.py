@@ -10,6 +10,7 @@ import numpy as np
 from tiledarray.arrays import by_numpy, reducing
 from tiledarray.arrays.handle import Handle, host_array, wrap
 from tiledarray.arrays.shaping import lengths_of, place_of
+from tiledarray.arrays.views import is_frozen
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.ops import indexing as library
@@ -86,8 +87,18 @@ def fill(self: Any, value: Any) -> None:
 def sort(
     self: Any, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> None:
-    """Sort along an axis, in place."""
+    """Sort along an axis, in place.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    ValueError
+        If the array is read-only.
+    """
     place = place_of(axis, self.ndim)
+    if is_frozen(self.steps):
+        raise ValueError("sort array is read-only")
     kind = "stable" if stable else kind
     node = self.node
     self.assign(
@@ -106,7 +117,10 @@ def partition(
     self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:
     """Put the element that would be in place ``kth`` there, smaller ones before; in place."""
-    self.store(np.partition(self, kth, axis, kind, order))
+    parted = np.partition(self, kth, axis, kind, order)
+    if is_frozen(self.steps):
+        raise ValueError("partition array is read-only")
+    self.store(parted)
 
 
 def conj(self: Any) -> Any:
@@ -124,6 +138,11 @@ def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options
     if min is None:
         return np.minimum(self, max, out=out, **options)
     return np.clip(self, min, max, out=out, **options)
+
+
+def compress(self: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    """See `numpy.compress`."""
+    return np.compress(condition, self, axis, out)
 
 
 def dot(self: Any, other: Any, out: Any = None) -> Any:

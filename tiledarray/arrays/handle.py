@@ -247,6 +247,8 @@ def fitting(
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
         return record.full((), np.array(value, dtype).item(), dtype, device)
+    if type(value) in (list, tuple):
+        value = np.array(value, dtype)  # NumPy checks every number of a list
     node = as_operand(value, device)
     if node.device is not device:
         raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiledarray.arrays.handle import Handle, stands_for_scalar
 from tiledarray.arrays.views import Affine
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, shape_text
@@ -67,6 +68,22 @@ def check_element(key: tuple[Any, ...], shape: Shape, value: Any) -> None:
                          "of 0.")
 
 
+def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shape) -> None:
+    """Raise NumPy's error if values do not fit the places that an index with arrays names."""
+    excess = max(len(values) - len(places), 0)
+    if record.broadcastable(values[excess:], places) and set(values[:excess]) <= {1}:
+        return
+    if len(key) == 1 and is_mask(key[0]) and len(key[0].shape) == len(shape) and len(values) == 1:
+        raise ValueError(
+            f"NumPy boolean array indexing assignment cannot assign {values[0]} input values to "
+            f"the {places[0]} output values where the mask is true"
+        )
+    raise ValueError(
+        f"shape mismatch: value array of shape {shape_text(values)} could not be broadcast to "
+        f"indexing result of shape {shape_text(places)}"
+    )
+
+
 def is_basic(key: tuple[Any, ...]) -> bool:
     """Whether no array, list or bool is in the index."""
     for item in key:
@@ -77,9 +94,16 @@ def is_basic(key: tuple[Any, ...]) -> bool:
             return False
         if getattr(item, "ndim", 0) or not hasattr(item, "__index__"):
             return False
-        if is_mask(item):
+        if is_mask(item) or _is_array(item):
             return False
     return True
+
+
+def _is_array(item: Any) -> bool:
+    """Whether an integer is an array without axes, and no scalar: it gives no view."""
+    if isinstance(item, Handle):
+        return not stands_for_scalar(item)
+    return isinstance(item, np.ndarray)
 
 
 _PLAIN = frozenset((int, type(None)))
@@ -332,7 +356,7 @@ def _checked(item: Any, axis: int, size: int, as_node: AsNode) -> Node:
     if found is not None and found.size:
         low, high = int(found.min()), int(found.max())
         if low < -size or high >= size:
-            bad = low if low < -size else high
+            bad = found[(found < -size) | (found >= size)][0]
             raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {size}")
     return as_node(item)
 

@@ -108,6 +108,7 @@ class FlatIterator:
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             self._set_one(key, value)
             return
+        self._check(key)
         line = self._line()
         if isinstance(value, Handle):
             value = wrap(value.node).reshape(-1)
@@ -127,8 +128,13 @@ class FlatIterator:
             raise ValueError("Error setting single item of array.") from None
 
     def _check(self, key: Any) -> None:
+        """Raise NumPy's error where an index is none of a flat iterator."""
         size = self.base.size
-        if isinstance(key, (int, np.integer)) and not -size <= key < size:
+        if type(key) is slice:
+            return
+        if not isinstance(key, (int, np.integer)) or type(key) is bool:
+            np.broadcast_to(np.zeros((), bool), size).flat[by_numpy.to_host(key)]
+        elif not -size <= key < size:
             raise IndexError(f"index {key} is out of bounds for size {size}")
 
     def copy(self) -> Any:

@@ -102,7 +102,7 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
         try:
             result = forward(self, other)
         except (TypeError, ValueError):
-            _raise_first_error(self, other, ufunc)
+            by_numpy.raise_first_error(ufunc, (self, other), (self,), {})
             raise
         if not isinstance(result, Handle):
             return result  # another library's type has made it
@@ -113,28 +113,13 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     return method
 
 
-def _raise_first_error(self: Handle, other: Any, ufunc: Any) -> None:
-    """Raise what NumPy raises first of several errors, by operands that take no memory."""
-    target = _weightless(self.node)
-    if views.is_frozen(self.steps):
-        target.flags.writeable = False
-    operand = other.node if isinstance(other, Handle) else other
-    ufunc(target, _weightless(operand) if hasattr(operand, "dtype") else operand, out=target)
-
-
-def _weightless(like: Any) -> np.ndarray[Any, Any]:
-    return np.lib.stride_tricks.as_strided(
-        np.empty(1, like.dtype), like.shape, (0,) * len(like.shape)
-    )
-
-
 def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Handle:
     """Make the result of a ufunc the value of its output argument, by NumPy's rules."""
     old = target._node if target._base is None else target.node
     if target._base is not None and views.is_frozen(target._steps):
         raise ValueError("output array is read-only")
     if node.form.kind is not old.form.kind:
-        node = _cast_to(old, node, ufunc, operands)
+        node = _cast_to(target, node, ufunc, operands)
     if target._base is None:
         rebind(target, node)
     else:
@@ -142,10 +127,12 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
     return target
 
 
-def _cast_to(old: Node, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
+def _cast_to(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
     """The result with the output's shape and dtype, where NumPy allows that."""
+    old = target.node
     if node.dtype != old.dtype and not np.can_cast(node.dtype, old.dtype, "same_kind"):
-        _raise_casting(ufunc, operands, old.dtype)
+        by_numpy.raise_first_error(ufunc, operands, (target,), {})
+        raise TypeError(f"cannot cast the result of {ufunc.__name__} to {old.dtype}")
     if node.shape != old.shape:
         if not record.broadcastable(node.shape, old.shape):
             raise ValueError(
@@ -156,13 +143,6 @@ def _cast_to(old: Node, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
     if node.device is not old.device:
         raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
     return record.cast(node, old.dtype)
-
-
-def _raise_casting(ufunc: np.ufunc, operands: Any, dtype: np.dtype[Any]) -> None:
-    """Raise NumPy's own error, by a call without elements."""
-    samples = [x if type(x) in SCALARS else np.empty(0, x.dtype) for x in operands]
-    ufunc(*samples, out=(np.empty(0, dtype),) + (None,) * (ufunc.nout - 1))
-    raise TypeError(f"cannot cast the result of {ufunc.__name__} to {dtype}")
 
 
 def _unary(op: Elementwise) -> Method:
@@ -201,6 +181,15 @@ def _matmul(self: Any, other: Any) -> Any:
 
 def _matmul_reflected(self: Any, other: Any) -> Any:
     return NotImplemented if _leaves_to_other(self, other) else np.matmul(other, self)
+
+
+def _matmul_in_place(self: Any, other: Any) -> Any:
+    if np.ndim(other) == 1:
+        raise ValueError(
+            "inplace matrix multiplication requires the first operand to have at least one and "
+            "the second at least two dimensions."
+        )
+    return _in_place(_matmul, np.matmul)(self, other)
 
 
 def _divmod(self: Any, other: Any) -> Any:
@@ -252,7 +241,10 @@ def powers() -> tuple[Method, ...]:
 
 def matrix_products() -> tuple[Method, ...]:
     """Make ``x @ y``, ``y @ x`` and ``x @= y``."""
-    return _three("matmul", _matmul, _matmul_reflected, np.matmul)
+    return (
+        _named("matmul", _matmul), _named("rmatmul", _matmul_reflected),
+        _named("imatmul", _matmul_in_place),
+    )
 
 
 def divmod_pair() -> tuple[Method, ...]:

@@ -86,12 +86,17 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     where, dtype = options.get("where", True), options.get("dtype")
     if options.get("casting", "same_kind") != "same_kind" or not options.keys() <= _UNDERSTOOD:
         raise LeaveToNumPy("casting= or other options are given")
-    nodes = _results(self, ufunc, inputs, dtype)
-    targets = out if out is not None else (None,) * len(nodes)
-    results = tuple(
-        _store(target, node, where, ufunc, inputs)
-        for target, node in zip(targets, nodes, strict=True)
-    )
+    try:
+        nodes = _results(self, ufunc, inputs, dtype)
+        targets = out if out is not None else (None,) * len(nodes)
+        results = tuple(
+            _store(target, node, where, ufunc, inputs)
+            for target, node in zip(targets, nodes, strict=True)
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        if not isinstance(error, LeaveToNumPy):
+            by_numpy.raise_first_error(ufunc, inputs, out, options)
+        raise
     return results[0] if ufunc.nout == 1 else results
 
 
@@ -105,6 +110,8 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
         return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))
     device = self.node.device
     operands = [as_operand(value, device) for value in inputs]
+    if not any(type(x) is Node for x in operands):  # an array of ours is in out= or where= alone
+        operands = [as_node(x, device) for x in operands]
     if dtype is not None:
         if ufunc.nout != 1 or ufunc not in BY_UFUNC:
             raise LeaveToNumPy("dtype= is given")

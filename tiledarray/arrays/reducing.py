@@ -130,6 +130,21 @@ def _start(initial: Any, dtype: np.dtype[Any], device: Any) -> Node:
     return record.full((), sample[0].item(), dtype, device)
 
 
+def _loop_into(out: Any, elements: np.dtype[Any]) -> np.dtype[Any]:
+    """Return in what NumPy reduces elements into an output.
+
+    Raises
+    ------
+    LeaveToNumPy
+        If the output cannot hold that: NumPy stores what it has so far there again and again.
+    """
+    target = out[0] if isinstance(out, tuple) else out
+    loop = np.result_type(elements, target.dtype)
+    if loop != target.dtype:
+        raise LeaveToNumPy("out= of a dtype that rounds")
+    return loop
+
+
 def _total(
     op: Reduction, combine: Elementwise, identity: int, original: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -141,9 +156,8 @@ def _total(
         node = _masked(node, where, identity, original)
         axes = axes_of(axis, len(node.shape))
         if dtype is None and out is not None:
-            target = out[0] if isinstance(out, tuple) else out
-            dtype = np.result_type(target.dtype)
-        if dtype is not None:
+            dtype = _loop_into(out, node.dtype)
+        elif dtype is not None:
             dtype = np.dtype(dtype)
             if dtype != node.dtype and node.dtype.kind in "fc" and dtype.kind not in "fc":
                 node = record.cast(node, dtype)
@@ -163,9 +177,12 @@ def _extremum(
         initial: Any = _NO_VALUE, where: Any = True, dtype: Any = None,
     ) -> Any:
         node = _node(a) if dtype is None else record.cast(_node(a), dtype)
+        if out is not None:
+            _loop_into(out, node.dtype)
         axes = axes_of(axis, len(node.shape))
         known = initial is not _NO_VALUE and initial is not None
         if where is not True and where is not _NO_VALUE:
+            _mask(node, where, original)
             if not known:
                 raise ValueError(
                     f"reduction operation '{name}' does not have an identity, so to use a where "
@@ -201,12 +218,25 @@ def _truth(op: Reduction, identity: bool, original: Callable[..., Any]) -> Calla
     return function
 
 
+def _check_places(out: Any) -> None:
+    """Raise NumPy's error if places cannot be stored in an output of this dtype."""
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is not None and not np.can_cast(out.dtype, np.intp, "safe"):
+        what = "array data" if out.ndim else "scalar"
+        raise TypeError(
+            f"Cannot cast {what} from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule "
+            "'safe'"
+        )
+
+
 def _index(op: Reduction) -> Callable[..., Any]:
     def function(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
         node = _node(a)
         axes = _one_axis(axis, len(node.shape))
         if count_of(node.shape, axes) == 0:
             raise ValueError(f"attempt to get {op.name} of an empty sequence")
+        _check_places(out)
         result = record.reduce(op, node, axes)
         if 0 in result.shape:
             result = record.full(result.shape, 0, result.dtype, node.device)
@@ -227,10 +257,12 @@ argmax = _index(ops.argmax)
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     """Return the range of the values: maximum minus minimum."""
+    if out is not None:
+        raise LeaveToNumPy("out= is given")
     high = max(a, axis=axis, keepdims=keepdims)
     low = min(a, axis=axis, keepdims=keepdims)
     result = record.binary(BY_NAME["subtract"], high.node, low.node)
-    return _finish(result, (), False, out)
+    return _finish(result, (), False, None)
 
 
 # Moments ------------------------------------------------------------------------------------------
@@ -257,9 +289,16 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
         )
 
 
-def _moment_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def _same_dtype(out: Any, dtype: np.dtype[Any]) -> None:
+    """Leave a moment to NumPy whose output has another dtype: it computes in that."""
+    target = out[0] if isinstance(out, tuple) else out
+    if target.dtype != dtype:
+        raise LeaveToNumPy("out= of another dtype")
+
+
+def _moment_axes(axis: Any, ndim: int, where: Any) -> tuple[int, ...]:
     """Return the axes as `axes_of` does; a moment of an array without axes takes none."""
-    if axis is not None and not ndim:
+    if axis is not None and not ndim and where is True:
         normalize_axis_tuple(axis, 0)
     return axes_of(axis, ndim)
 
@@ -291,8 +330,10 @@ def mean(
 ) -> Any:
     """Return the arithmetic mean."""
     node = _node(a)
-    axes = _moment_axes(axis, len(node.shape))
+    axes = _moment_axes(axis, len(node.shape), where)
     accumulate, result = _moment_dtypes(node, dtype)
+    if out is not None:
+        _same_dtype(out, result)
     if where is True and count_of(node.shape, axes) == 0:
         warn("Mean of empty slice")
     return _finish(_mean_node(node, axes, where, accumulate, result), axes, keepdims, out)
@@ -302,10 +343,10 @@ def _variance(
     a: Any, axis: Any, dtype: Any, ddof: float, where: Any, mean: Any = _NO_VALUE
 ) -> tuple[Node, tuple[int, ...]]:
     node = _node(a)
-    axes = _moment_axes(axis, len(node.shape))
+    axes = _moment_axes(axis, len(node.shape), where)
     accumulate, result = _moment_dtypes(node, dtype)
-    if dtype is not None and not {accumulate.kind, node.dtype.kind} <= {*"biuf"}:
-        raise LeaveToNumPy("dtype= beside complex numbers")
+    if dtype is not None and (accumulate.kind != "f" or node.dtype.kind == "c"):
+        raise LeaveToNumPy("dtype= that is not floating point, or of complex numbers")
     result = result.type(0).real.dtype
     if where is True and count_of(node.shape, axes) <= ddof:
         warn("Degrees of freedom <= 0 for slice")
@@ -358,6 +399,8 @@ def var(
 ) -> Any:
     """Return the variance."""
     node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
+    if out is not None:
+        _same_dtype(out, node.dtype)
     return _finish(node, axes, keepdims, out)
 
 
@@ -368,6 +411,8 @@ def std(
 ) -> Any:
     """Return the standard deviation."""
     node, axes = _variance(a, axis, dtype, degrees(ddof, correction), where, mean)
+    if out is not None:
+        _same_dtype(out, node.dtype)
     return _finish(record.unary(BY_NAME["sqrt"], node), axes, keepdims, out)
 
 
@@ -384,7 +429,8 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
         if not node.shape:
             node = record.reshape(node, (1,))
         if dtype is None:
-            dtype = record.reduce(total, node, ()).dtype
+            dtype = record.reduce(total, node, ()).dtype if out is None else _loop_into(
+                out, node.dtype)
         result = record.library(op, (node,), place, node.shape, np.dtype(dtype))
         return _finish(result, (), False, out)
 

@@ -324,6 +324,7 @@ class TiledArray(Handle):
             found = index.places(
                 key, node.shape, lambda array: as_node(array, node.device), _nonzero
             )
+            index.check_values(key, found.shape, node.shape, np.shape(value))
             new = fitting(value, found.shape, node.dtype, node.device, checked=False)
         except LeaveToNumPy as error:
             self._put_by_numpy(key, value, error.reason)
@@ -341,11 +342,11 @@ class TiledArray(Handle):
         if mask.ndim > self.ndim:
             raise index.too_many(self.ndim, mask.ndim)
         index.check_mask(mask.shape, node.shape, 0)
+        new = fitting(value, (), node.dtype, node.device, checked=False)
         if 0 in mask.shape:
             return True
         condition = as_node(mask, node.device)
         condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
-        new = fitting(value, (), node.dtype, node.device, checked=False)
         self.assign(record.elementwise(where_op, condition, new, node))
         return True
 
@@ -387,7 +388,7 @@ class TiledArray(Handle):
     nonzero = copying.as_function("nonzero")
     round = copying.as_function("round")
     searchsorted = copying.as_function("searchsorted")
-    compress = copying.as_function("compress")
+    compress = copying.compress
     choose = copying.as_function("choose")
     argpartition = copying.as_function("argpartition")
 
