@@ -6,6 +6,7 @@ Values, dtypes, shapes, the types of exceptions and their words are NumPy's.
 from __future__ import annotations
 
 import array
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -286,7 +287,7 @@ VALUES_LATER = ("int everything = empty mean", "int element = empty mean", "elem
                 "element = an element")
 
 
-@pytest.mark.parametrize("key", INDICES, ids=repr)
+@pytest.mark.parametrize("key", INDICES, ids=lambda key: re.sub(r" at 0x\w+", "", repr(key)))
 def test_indices_as_numpy(key: Any) -> None:
     def read(np: Any) -> Any:
         return np.arange(15.0).reshape(5, 3)[key]
