@@ -180,6 +180,16 @@ def _lease_type(nbytes: int) -> Any:
     return type("Lease", (ctypes.Array,), names)
 
 
+def memory_of(array: Any) -> int:
+    """Identity of the object in whose memory an array of NumPy's or CuPy's lies."""
+    if not isinstance(array, np.ndarray):
+        return id(array.data.mem)  # a view of CuPy's need not name what it is a view of
+    base: Any = array.base
+    while base is not None:
+        array, base = base, getattr(base, "base", None)
+    return id(array)
+
+
 def address_of(array: np.ndarray) -> int:
     """Address of the first element of a host array."""
     return int(array.__array_interface__["data"][0])

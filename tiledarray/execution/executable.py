@@ -11,7 +11,7 @@ import numpy as np
 
 from tiledarray import config
 from tiledarray.devices.device import Device
-from tiledarray.devices.storage import Buffer
+from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
@@ -313,8 +313,10 @@ class Executable:
             )
         counters["library calls"] += 1
 
+        taken = {memory_of(x) for x in operands if hasattr(x, "base")}
+
         def own(array: Any) -> Buffer:
-            fresh = array.base is None and not any(array is operand for operand in operands)
+            fresh = array.base is None and memory_of(array) not in taken
             return self.device.wrap(array, copy=not fresh, given=True)
 
         buffers[value] = tuple(map(own, result)) if isinstance(result, tuple) else own(result)

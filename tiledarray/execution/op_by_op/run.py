@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.devices.pool import host_pool
+from tiledarray.devices.storage import memory_of
 from tiledarray.devices.threads import together
 from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
@@ -26,14 +27,6 @@ from tiledarray.ops.movement import empty, strided_view
 from tiledarray.ops.op import Item, Reduction, Update
 
 WORTH_SHARING = 128  # columns
-
-
-def memory_of(array: Any) -> int:
-    """Identity of the object in whose memory an array lies."""
-    base = array.base
-    while base is not None:
-        array, base = base, getattr(base, "base", None)
-    return id(array)
 
 
 class Values(dict[Node, Any]):
@@ -97,9 +90,10 @@ def _arrays(value: Any) -> Sequence[Any]:
 
 def _buffer(array: Any, node: Node, fresh: bool) -> Any:
     """A buffer that shares no memory with another node's."""
-    pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, which it has to itself
-    whole = pooled or (array.base is None and array.flags.owndata)
-    return node.device.wrap(array, copy=not (fresh and whole), given=True)
+    if node.device.kind == "cpu":
+        pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, all of it
+        fresh = fresh and (pooled or (array.base is None and array.flags.owndata))
+    return node.device.wrap(array, copy=not fresh, given=True)
 
 
 def compute(node: Node, xp: Any, values: Sequence[Any]) -> Any:

@@ -225,8 +225,14 @@ template <class R> TA_FN R m_logaddexp2(R x, R y) {
 
 // ---- division: floor semantics, NumPy's values for zero divisors and overflow ----
 
+#if TA_DEVICE
+// A loop of many instructions: a copy at every use takes NVRTC seconds each.
+__device__ __noinline__ f32 m_fmod(f32 x, f32 y) { return ::fmodf(x, y); }
+__device__ __noinline__ f64 m_fmod(f64 x, f64 y) { return ::fmod(x, y); }
+#else
 TA_FN f32 m_fmod(f32 x, f32 y) { return ::fmodf(x, y); }
 TA_FN f64 m_fmod(f64 x, f64 y) { return ::fmod(x, y); }
+#endif
 
 template <class R> TA_FN R real_remainder(R x, R y) {
     R mod = m_fmod(x, y);
