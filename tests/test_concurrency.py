@@ -212,14 +212,15 @@ HELD = """
 import os, threading
 import tiledarray as np
 from tiledarray import config
-from tiledarray.execution import evaluate
-from tiledarray.kernels.compile import cache, host
+from tiledarray.execution import evaluate, executable
+from tiledarray.kernels.compile import cache, host, process
 from tiledarray.devices import device
 from tiledarray.devices.pool import host_pool
 
 x = np.arange(1000.0)
 twice = np.jit(lambda x: x * 2)
-for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, evaluate.lock):
+for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, process._lock,
+             executable._compiled._lock, evaluate.lock):
     taken = threading.Event()
 
     def hold():

@@ -51,7 +51,7 @@ FORGOTTEN = 3600.0  # seconds after which a compiler's folder is taken for left 
 _FOLDERS = ("failed", "locks", "work")
 _NOT_ITS_FAULT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # whoever is warned may compute arrays
 hold_at_fork(_lock)
 _usable: dict[Path, Path] = {}
 _sizes: dict[Path, int] = {}

@@ -339,6 +339,8 @@ def _probe(command: tuple[str, ...]) -> Compiler:
     def ask() -> bytes:
         with cache.workplace() as place:
             answer = Compilers().run([*command, "--version"], place, config.compile_seconds)
+        if answer.status < 0:
+            raise CompilerError(f"{command[0]} was killed when asked for its version", passing=True)
         return answer.output.encode()
 
     known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask).data.decode()
