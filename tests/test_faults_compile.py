@@ -23,7 +23,7 @@ import tiledarray as ta
 from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.errors import CompilerError, TiledArrayWarning
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import background, evaluate, executable
 from tiledarray.execution.loaded import Loaded
 from tiledarray.graph.program import trace
 from tiledarray.kernels.compile import cache, host
@@ -355,6 +355,32 @@ def test_other_threads_evaluate_while_one_waits_for_the_compiler(hangs, tmp_path
 
 
 # ---- a compiler that fails -------------------------------------------------------------------
+
+
+def test_a_passing_failure_stands_longer_each_time(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(background, "monotonic", lambda: now)
+    trouble, stood = background.Trouble(), []
+    for seconds in (0.1, 0.1, 0.1, 60.0, 0.1, 0.1):
+        error = OSError("no room")
+        trouble.note(error, seconds)
+        first = now
+        while trouble.standing() is error:
+            now += 1.0
+        stood.append(now - first)
+    assert stood == [2.0, 4.0, 8.0, 600.0, 32.0, 64.0]
+    assert trouble.error is error
+    trouble.clear()
+    trouble.note(error, 0.1)
+    now += 2.0
+    assert trouble.standing() is None
+    trouble.note(CompilerError("refused"), 0.1)
+    now += 1e9
+    assert trouble.standing() is trouble.error
+    assert [background.passing(error) for error in (
+        OSError(), MemoryError(), CompilerError("", passing=True), CompilerError(""), KeyError())
+    ] == [True, True, True, False, False]
+
 
 AGAIN = """
     from tiledarray.execution import background

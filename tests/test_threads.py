@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tiledarray import config
-from tiledarray.devices.threads import available_cpus
+from tiledarray.devices.threads import all_of, available_cpus, together
 from tiledarray.errors import OutOfMemory
 from tiledarray.kernels.compile import host
 
@@ -177,6 +177,41 @@ def test_a_process_ends_while_workers_sleep():
     result = subprocess.run([sys.executable, "-c", code], env=environment, timeout=20,
                             capture_output=True, text=True)  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_an_interrupt_is_raised_when_the_others_have_ended():
+    ended = []
+
+    def work(number):
+        if number:
+            time.sleep(0.3)
+            ended.append(number)
+
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        together(work, range(3))
+    assert sorted(ended) == [1, 2]
+    timer.join()
+
+
+def test_all_of_stops_at_the_first_error_and_at_the_time_limit():
+    done = []
+
+    def work(number):
+        time.sleep(0.02)
+        done.append(number)
+        if number == 3:
+            raise KeyError(number)
+        return -number
+
+    assert all_of(work, range(3), 2) == [0, -1, -2]
+    with pytest.raises(KeyError):
+        all_of(work, range(100), 2)
+    with pytest.raises(TimeoutError, match=r"0\.1 seconds"):
+        all_of(lambda number: time.sleep(0.4), [1], 1, 0.1)
+    time.sleep(0.1)
+    assert len(done) < 20
 
 
 def test_available_cpus():

@@ -8,6 +8,7 @@ in its place between the check and the use.  Links are followed nowhere inside.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import secrets
 import stat
@@ -19,7 +20,7 @@ BY_DESCRIPTOR = os.open in os.supports_dir_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _BINARY = getattr(os, "O_BINARY", 0)
-_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else None
+_DESCRIPTORS = "/proc/self/fd"
 
 
 def not_ours(status: os.stat_result) -> str | None:
@@ -31,6 +32,19 @@ def not_ours(status: os.stat_result) -> str | None:
     if stat.S_IMODE(status.st_mode) & 0o022:
         return "other users may write it"
     return None
+
+
+@functools.cache
+def _descriptors_have_paths() -> bool:
+    """Whether the system lets a path lead through an open folder."""
+    try:
+        root = os.open("/", os.O_RDONLY)
+        try:
+            return os.path.samefile("/", f"{_DESCRIPTORS}/{root}/.")
+        finally:
+            os.close(root)
+    except OSError:
+        return False
 
 
 class Folder:
@@ -94,7 +108,7 @@ class Folder:
 
         Through the descriptor where the system has a name for it, so valid while this is open.
         """
-        if self._at is not None and _DESCRIPTORS is not None:
+        if self._at is not None and _descriptors_have_paths():
             return f"{_DESCRIPTORS}/{self._at}/{name}"
         return str(self.path / name)
 
