@@ -232,6 +232,10 @@ FOUND_BY_SWEEPS: dict[str, Case] = {
     "a list of complex numbers": lambda np: assigned(np.zeros(3), slice(0, 2), [1j, 2j]),
     "an array without axes gives a copy": lambda np: into(
         np, np.ones((3, 2)), lambda z: z[numpy.array(2)]),
+    "a vector for an array's one place": lambda np: assigned(
+        np.ones(3), numpy.array(2), np.ones(1)),
+    "initial in the output's dtype": lambda np: np.array([False, True]).min(
+        initial=-3, out=np.zeros((), "D")),
     "an element gives a view": lambda np: into(
         np, np.ones((3, 2)), lambda z: z[np.array([0, 2])[1]]),
     "scalars into an output": lambda np: np.add(1, 2.5, out=np.zeros(2)),

@@ -42,12 +42,15 @@ class Places(NamedTuple):
         For each ``"at"`` of the template.
     shape : tuple of int
         Of the result.
+    fault : IndexError or None
+        The first index beyond its axis: NumPy tells it after shapes that do not fit.
     """
 
     before: Affine
     template: tuple[str, ...]
     inputs: tuple[Any, ...]
     shape: Shape
+    fault: IndexError | None = None
 
 
 def is_full_integer(key: tuple[Any, ...], ndim: int) -> bool:
@@ -177,13 +180,24 @@ def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
 
 
 def _position(item: Any, axis: int, size: int) -> int:
+    position = _integer(item)
+    fault = _beyond(position, axis, size)
+    if fault is not None:
+        raise fault
+    return position + size if position < 0 else position
+
+
+def _integer(item: Any) -> int:
     try:
-        position = operator.index(item)
+        return operator.index(item)
     except TypeError:
         raise IndexError(_BAD) from None
-    if not -size <= position < size:
-        raise IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
-    return position + size if position < 0 else position
+
+
+def _beyond(position: int, axis: int, size: int) -> IndexError | None:
+    if -size <= position < size:
+        return None
+    return IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
 
 
 def is_mask(item: Any) -> bool:
@@ -311,6 +325,7 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
     inputs: list[Any] = []
     shapes: list[Shape] = []
     result: list[int] = []
+    fault: IndexError | None = None
     first: int | None = None  # where the broadcast index goes in the result
     apart = False
     axis = 0
@@ -332,11 +347,14 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             raise LeaveToNumPy("a boolean index without axes")
         template.append("at")
         if getattr(item, "ndim", 0):
-            node = _checked(item, axis, shape[axis], as_node)
+            fault = fault or _fault_of(item, axis, shape[axis])
+            node = as_node(item)
             shapes.append(node.shape)
             inputs.append(node)
         else:
-            inputs.append(_position(item, axis, shape[axis]))
+            position = _integer(item)
+            fault = fault or _beyond(position, axis, shape[axis])
+            inputs.append(position)
         axis += 1
     try:
         index_shape = np.broadcast_shapes(*shapes)
@@ -345,20 +363,21 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {text}"
         ) from None
+    if 0 in index_shape:
+        fault = None  # no index is followed
     place = 0 if apart or first is None else first
     full = (*result[:place], *index_shape, *result[place:])
-    return Places(before, tuple(template), tuple(inputs), full)
+    return Places(before, tuple(template), tuple(inputs), full, fault)
 
 
-def _checked(item: Any, axis: int, size: int, as_node: AsNode) -> Node:
-    """Return the node of an index array, its bounds checked if its values are on the host."""
+def _fault_of(item: Any, axis: int, size: int) -> IndexError | None:
+    """Return the error of an index array, whose bounds are checked if it is on the host."""
     found = _known(item)
     if found is not None and found.size:
         low, high = int(found.min()), int(found.max())
         if low < -size or high >= size:
-            bad = found[(found < -size) | (found >= size)][0]
-            raise IndexError(f"index {bad} is out of bounds for axis {axis} with size {size}")
-    return as_node(item)
+            return _beyond(int(found[(found < -size) | (found >= size)][0]), axis, size)
+    return None
 
 
 def _known(item: Any) -> np.ndarray[Any, Any] | None:
@@ -369,14 +388,30 @@ def _known(item: Any) -> np.ndarray[Any, Any] | None:
 
 
 def take(node: Node, found: Places) -> Node:
-    """Record reading through an index with arrays; ``node`` is after the slices."""
+    """Record reading through an index with arrays; ``node`` is after the slices.
+
+    Raises
+    ------
+    IndexError
+        If an index is beyond its axis.
+    """
+    if found.fault is not None:
+        raise found.fault
     return record.library(
         ops.take, (node, *found.inputs), found.template, found.shape, node.dtype
     )
 
 
 def put(node: Node, found: Places, value: Node) -> Node:
-    """Record writing through an index with arrays; ``node`` is after the slices."""
+    """Record writing through an index with arrays; ``node`` is after the slices.
+
+    Raises
+    ------
+    IndexError
+        If an index is beyond its axis.
+    """
+    if found.fault is not None:
+        raise found.fault
     return record.library(
         ops.put, (node, value, *found.inputs), found.template, node.shape, node.dtype
     )

@@ -178,7 +178,7 @@ def _extremum(
     ) -> Any:
         node = _node(a) if dtype is None else record.cast(_node(a), dtype)
         if out is not None:
-            _loop_into(out, node.dtype)
+            node = record.cast(node, _loop_into(out, node.dtype))
         axes = axes_of(axis, len(node.shape))
         known = initial is not _NO_VALUE and initial is not None
         if where is not True and where is not _NO_VALUE:
