@@ -112,10 +112,16 @@ class EmulatedLaunch:
             subprocess.run(["g++", *OPTIONS, f"-I{HEADERS}", "-o", library, path], check=True)
         self.emulate = ctypes.CDLL(str(library)).emulate
 
-    def __call__(self, executable: Executable, buffers: Any, params: Sequence[Any]) -> None:
+    def bound(self, place: device.Device, buffers: Any, params: Sequence[Any]) -> Any:
+        workspace = Workspace(place)
         self.binding.locate(self.args.slots, buffers, params)
-        self.binding.fill(self.args.slots, params, Workspace(executable.device), lambda _: 0)
-        self.emulate(self.args.memory, self.program.blocks, self.program.threads)
+        self.binding.fill(self.args.slots, params, workspace, lambda _: 0)
+
+        def start() -> int:
+            self.emulate(self.args.memory, self.program.blocks, self.program.threads)
+            return 0
+
+        return start, workspace
 
 
 def emulated(program: Callable[..., Any], *inputs: numpy.ndarray, folder: Path) -> tuple[

@@ -75,7 +75,10 @@ def _scalar(self: Any) -> Any:
 
 def to_float(self: Any) -> float:
     """The one element, for ``float``."""
-    return float(_scalar(self))
+    value = _scalar(self)
+    if type(value) is complex and stands_for_scalar(self):
+        return float(host_array(self)[()])  # of a complex number the real part, with a warning
+    return float(value)
 
 
 def to_int(self: Any) -> int:
