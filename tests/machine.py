@@ -42,7 +42,7 @@ LENGTH = 40  # steps of a program
 LOOKS = [100, 30, 100, 8]  # steps of a hundred after which all arrays are compared, by seed
 REFUSALS = int(os.environ.get("MACHINE_REFUSALS", "25"))
 LARGEST = 4096
-MOST_ELEMENTS = 50_000
+MOST_ELEMENTS = 10_000
 EVALUATE = "np.evaluate()"
 SHRINK_SECONDS = 40.0
 
