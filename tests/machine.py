@@ -27,8 +27,8 @@ from unittest import mock
 import numpy
 
 import tiledarray
-from tests.moves import NotNow, Scene, code, namespace, refusal
 from tests.plans import let_compile
+from tests.scene import NotNow, Scene, code, namespace, refusal
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
 from tiledarray.devices.pool import HostPool
@@ -400,7 +400,7 @@ def runnable(failure: Failure) -> str:
             "run.WORTH_CHAINING = run.WORTH_SHARING = 2",
         ]
     if "in_thread" in text:
-        head += ["from tests.moves import in_thread"]
+        head += ["from tests.scene import in_thread"]
     name = failure.complaint.split()[0]
     end = [EVALUATE]
     value = wanted_values(failure.lines).get(name)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy
 
-from tests.moves import ALIKE, COPYING, EXACT, NAMING, NotNow, Scene, namespace, owner
-from tests.moves import WRITING as WRITING_MOVES
+from tests.moves import EXACT, ROUGH
+from tests.scene import NotNow, Scene, namespace, owner
 
 LARGEST = 1e4
 SIZES = [1, 2, 3, 4, 7, 16, 17, 33, 64, 100, 130]
@@ -84,7 +84,6 @@ WRITES = [
     "{0}[:] = {0} + {0}.sum(0)", "{0}[0], {0}[-1] = {0}[-1] + 0, {0}[0] + 0",
 ]
 DECIDING_WRITES = ["{0}[{0} > 1] = 1", "{0}[{0} < 0] *= -1", "{0}[{1} > 2] = 0"]
-MOVES = [ALIKE, COPYING, WRITING_MOVES, NAMING]  # of tests/moves.py
 ROUNDING = re.compile(r"sum|@|add\.at|subtract\.at")  # the order of what is added shows
 
 
@@ -311,7 +310,7 @@ class Writer:
     def move(self) -> None:
         """A move of the state machine's."""
         exact = self.random.random() < 0.2
-        groups = EXACT if exact else MOVES
+        groups = EXACT if exact else ROUGH
         try:
             lines = self.scene.of(self.random.choice(groups)[1])
         except NotNow:

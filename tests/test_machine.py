@@ -26,6 +26,7 @@ from tests.machine import (
     shortest,
     tame,
 )
+from tests.scene import NotNow, Scene, moves_of, namespace
 from tiledarray import config
 
 STEPS = int(os.environ.get("MACHINE_STEPS", "100000"))
@@ -60,7 +61,7 @@ class Arrays(RuleBasedStateMachine):
     @initialize(data=st.data(), each=st.booleans())
     def begin(self, data, each):
         self.each = each
-        self.scene = moves.Scene(self.below(data), self.game.theirs, TIERS[self.tier].few)
+        self.scene = Scene(self.below(data), self.game.theirs, TIERS[self.tier].few)
         for _ in range(2):
             self.move(data, moves.MAKING)
 
@@ -72,7 +73,7 @@ class Arrays(RuleBasedStateMachine):
         self.scene.below = self.below(data)
         try:
             lines = self.scene.call() if group is None else self.scene.of(group[1])
-        except moves.NotNow:
+        except NotNow:
             return
         for line in lines:
             if not self.scene.tried(line, tame):
@@ -130,9 +131,9 @@ def test_a_program_is_the_same_everywhere():
         with setting(TIERS["op_by_op"], "cpu"):
             from_seed = iter(range(10**6))
             game = Game()
-            scene = moves.Scene(lambda n, draws=from_seed: next(draws) * 7919 % n, game.theirs)
+            scene = Scene(lambda n, draws=from_seed: next(draws) * 7919 % n, game.theirs)
             for _ in range(30):
-                with contextlib.suppress(moves.NotNow):
+                with contextlib.suppress(NotNow):
                     for line in scene.next():
                         if scene.tried(line, tame):
                             game.lines.append(line)
@@ -142,10 +143,10 @@ def test_a_program_is_the_same_everywhere():
 
 def test_every_move_can_be_made(monkeypatch):
     """A move that NumPy never takes tests nothing."""
-    monkeypatch.setattr(moves, "AVOID", "")
+    monkeypatch.setattr("tests.scene.AVOID", "")
     missing = []
     for group in moves.ALL:
-        for text in moves.moves_of(group):
+        for text in moves_of(group):
             if not any(_made(text, seed) for seed in range(80)):
                 missing.append(text)
     assert not missing
@@ -153,12 +154,12 @@ def test_every_move_can_be_made(monkeypatch):
 
 def _made(text, seed):
     random = numpy.random.default_rng(seed)
-    scene = moves.Scene(lambda n: int(random.integers(n)), moves.namespace(numpy))
+    scene = Scene(lambda n: int(random.integers(n)), namespace(numpy))
     for line in ("v100 = np.arange({length}.0) % 5", "v101 = np.arange({length}).reshape({shape})",
                  "v102 = np.zeros({shape})", "v103 = np.zeros({shape}, 'c16')",
                  "v104 = np.zeros(())", "v105 = np.ones({shape})"):
         scene.tried(scene.line(line), tame)
-    with contextlib.suppress(moves.NotNow):
+    with contextlib.suppress(NotNow):
         return all(scene.tried(line, tame) for line in scene.of(text))
     return False
 
