@@ -53,7 +53,13 @@ class Setting:
     doc: str
 
     def checked(self, value: Any, origin: str) -> Any:
-        """Return the value as the setting's type; ``origin`` names it in the error."""
+        """Return the value as the setting's type; ``origin`` names it in the error.
+
+        Raises
+        ------
+        ValueError
+            If it is none; the message says what is.
+        """
         try:
             return self.parse(value)
         except (ValueError, TypeError) as error:
@@ -196,6 +202,25 @@ def override(**settings: Any) -> Iterator[None]:
 
     Blocks may nest, and may overlap in several threads: the one entered last decides, and leaving
     one in any order restores what the others (or the plain settings) say.
+
+    Parameters
+    ----------
+    **settings
+        New values by the settings' names, which `describe` tells.
+
+    Raises
+    ------
+    UnknownSetting
+        If there is no setting of that name.
+    ValueError
+        If a value is none that the setting takes; nothing is changed then.
+
+    Examples
+    --------
+    >>> from tiledarray import config
+    >>> with config.override(threads=2):
+    ...     config.threads
+    2
     """
     layer = {name: _setting(name).checked(value, name) for name, value in settings.items()}
     with _lock:
@@ -210,7 +235,20 @@ def override(**settings: Any) -> Iterator[None]:
 
 
 def describe() -> str:
-    """Every setting with its value and meaning, one a paragraph."""
+    """Return every setting with its value, its meaning and its environment variable.
+
+    Returns
+    -------
+    str
+        One setting a paragraph.
+
+    Examples
+    --------
+    >>> from tiledarray import config
+    >>> print(config.describe())
+    device = ...
+        Where new arrays live: ...
+    """
     return "\n".join(
         f"{setting.name} = {globals()[setting.name]!r}\n    {setting.doc} [{PREFIX}{name.upper()}]"
         for name, setting in SETTINGS.items()

@@ -65,7 +65,13 @@ def handle_of(value: Any, device: Any = None) -> TiledArray:
 
 
 def node_of(value: Any, device: Any) -> Node:
-    """Return an argument as a node; lists of arrays of ours are stacked."""
+    """Return an argument as a node; lists of arrays of ours are stacked.
+
+    Raises
+    ------
+    LeaveToNumPy
+        If it is an array of another library, or of a dtype that no kernel computes with.
+    """
     if isinstance(value, (list, tuple)) and by_numpy.first_handle(value) is not None:
         parts = [node_of(part, device) for part in value]
         return stack_nodes(parts, 0, common_dtype(parts), device)
@@ -95,7 +101,13 @@ def host(value: Any) -> Any:
 
 
 def refuse(condition: Any, reason: str) -> None:
-    """Leave the call to NumPy, for this reason, if the condition holds."""
+    """Leave the call to NumPy, for this reason, if the condition holds.
+
+    Raises
+    ------
+    LeaveToNumPy
+        With the reason.
+    """
     if condition:
         raise LeaveToNumPy(reason)
 
@@ -113,7 +125,15 @@ def check_with_numpy(function: Function, *args: Any, **kwargs: Any) -> Any:
 
 
 def give(result: TiledArray, out: Any) -> TiledArray:
-    """Store a result in ``out`` where one is given, and return what the caller gets."""
+    """Store a result in ``out`` where one is given, and return what the caller gets.
+
+    Raises
+    ------
+    ValueError
+        If the output has another shape.
+    TypeError
+        If the result may not be cast to its dtype.
+    """
     if out is None:
         return result
     if isinstance(out, tuple):

@@ -121,7 +121,13 @@ def _recorded_join(parts: Sequence[Node], axis: int, dtype: Any, device: Any) ->
 
 
 def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
-    """Record a stack along a new axis; shapes that differ raise as NumPy's ``array`` does."""
+    """Record a stack along a new axis; shapes that differ raise as NumPy's ``array`` does.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    """
     if any(part.shape != parts[0].shape for part in parts):
         raise ValueError(
             "setting an array element with a sequence. The requested array has an inhomogeneous "

@@ -108,7 +108,13 @@ def _module(original: ModuleType) -> ModuleType:
 
 
 def namespace_getattr(original: ModuleType, name: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that stands for one of NumPy's."""
+    """Return the ``__getattr__`` of a module that stands for one of NumPy's.
+
+    Raises
+    ------
+    AttributeError
+        By what is returned, where NumPy has no such name.
+    """
     prefix = original.__name__.removeprefix("numpy").lstrip(".")
 
     def getattribute(attribute: str) -> Any:

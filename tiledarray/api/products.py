@@ -59,7 +59,13 @@ def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
 
 
 def matmul_of(left: Any, right: Any) -> TiledArray:
-    """Record a matrix product."""
+    """Record a matrix product.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
     arrays = arrays_of(left, right)
     shape = _matmul_shape(arrays[0].shape, arrays[1].shape)
     if shape is None:
@@ -327,7 +333,13 @@ def _start(array: TiledArray) -> dict[str, Any]:
 
 
 def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> TiledArray:
-    """Return the norm of vectors along the axes, by NumPy's formulas."""
+    """Return the norm of vectors along the axes, by NumPy's formulas.
+
+    Raises
+    ------
+    ValueError
+        If there is no such norm of vectors.
+    """
     if order is None or order == 2:
         return np.sqrt(reducing.sum(squares(array), axis=axis, keepdims=keepdims))
     if order == np.inf:
@@ -348,7 +360,15 @@ def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> 
 def matrix_norm_of(
     array: TiledArray, order: Any, axes: tuple[int, int], keepdims: bool
 ) -> TiledArray:
-    """Return the norm of matrices; those of singular values are NumPy's."""
+    """Return the norm of matrices; those of singular values are NumPy's.
+
+    Raises
+    ------
+    ValueError
+        If both axes are the same.
+    LeaveToNumPy
+        If the norm is one of singular values.
+    """
     row, column = (normalize_axis_index(axis, array.ndim) for axis in axes)
     if row == column:
         raise ValueError("Duplicate axes given.")

@@ -43,7 +43,13 @@ def astype(
     self: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
     copy: bool = True, device: Any = None,
 ) -> Any:
-    """Return the array with another dtype; itself if ``copy=False`` and nothing changes."""
+    """Return the array with another dtype; itself if ``copy=False`` and nothing changes.
+
+    Raises
+    ------
+    TypeError
+        If ``casting`` does not allow it.
+    """
     wanted = np.dtype(dtype)
     node = self.node
     if device is not None:
@@ -116,7 +122,13 @@ def argsort(
 def partition(
     self: Any, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
 ) -> None:
-    """Put the element that would be in place ``kth`` there, smaller ones before; in place."""
+    """Put the element that would be in place ``kth`` there, smaller ones before; in place.
+
+    Raises
+    ------
+    ValueError
+        If the array is read-only, or has no such place.
+    """
     parted = np.partition(self, kth, axis, kind, order)
     if is_frozen(self.steps):
         raise ValueError("partition array is read-only")
@@ -151,7 +163,13 @@ def dot(self: Any, other: Any, out: Any = None) -> Any:
 
 
 def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
-    """Change shape and size in place; new elements are zero."""
+    """Change shape and size in place; new elements are zero.
+
+    Raises
+    ------
+    ValueError
+        If the array is a view.
+    """
     wanted = lengths_of(shape)
     if self._base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
@@ -166,7 +184,13 @@ def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
 
 
 def setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
-    """Make the array read-only, or writable again."""
+    """Make the array read-only, or writable again.
+
+    Raises
+    ------
+    ValueError
+        If a flag is to be set that is not here, or the array is a view of one that is read-only.
+    """
     if (align is not None and not align) or uic:
         raise ValueError("cannot set aligned or WRITEBACKIFCOPY flag: NumPy's memory alone has "
                          "them")
@@ -190,7 +214,32 @@ def setfield(self: Any, val: Any, dtype: Any, offset: int = 0) -> None:
 
 
 def to(self: Any, device: Any) -> Any:
-    """Return the array on a device, such as ``"cuda"`` or ``"cpu"``; itself if it is there."""
+    """Return the array on a device.
+
+    What is pending is computed where it was recorded, then copied.
+
+    Parameters
+    ----------
+    device : str or Device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"auto"`` (a GPU if there is one).
+
+    Returns
+    -------
+    TiledArray
+        A new array; this one itself if it is there.
+
+    Raises
+    ------
+    DeviceNotFound
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> x = np.arange(3.0).to("cpu")
+    >>> str(x.device)
+    'cpu'
+    """
     target = resolve(device)
     if target is self.device:
         return self
@@ -198,5 +247,23 @@ def to(self: Any, device: Any) -> Any:
 
 
 def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
-    """Return the array on a device (array API)."""
+    """Return the array on a device: `to` under the array API's name.
+
+    Parameters
+    ----------
+    device : str or Device
+        As for `to`.
+    stream : object, optional
+        Not looked at.
+
+    Returns
+    -------
+    TiledArray
+        A new array; this one itself if it is there.
+
+    Raises
+    ------
+    DeviceNotFound
+        If there is no such device.
+    """
     return self.to(device)

@@ -61,7 +61,13 @@ def is_full_integer(key: tuple[Any, ...], ndim: int) -> bool:
 
 
 def check_element(key: tuple[Any, ...], shape: Shape, value: Any) -> None:
-    """Raise NumPy's error if what is written to one element is a sequence."""
+    """Raise NumPy's error if what is written to one element is a sequence.
+
+    Raises
+    ------
+    ValueError
+        In that case.
+    """
     text = "setting an array element with a sequence."
     if is_full_integer(key, len(shape)):
         if np.ndim(value):
@@ -72,7 +78,13 @@ def check_element(key: tuple[Any, ...], shape: Shape, value: Any) -> None:
 
 
 def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shape) -> None:
-    """Raise NumPy's error if values do not fit the places that an index with arrays names."""
+    """Raise NumPy's error if values do not fit the places that an index with arrays names.
+
+    Raises
+    ------
+    ValueError
+        In that case.
+    """
     excess = max(len(values) - len(places), 0)
     if record.broadcastable(values[excess:], places) and set(values[:excess]) <= {1}:
         return
@@ -141,7 +153,13 @@ def step_of(key: tuple[Any, ...], shape: Shape) -> Affine | None:
 
 
 def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
-    """Return the view step of a basic index."""
+    """Return the view step of a basic index.
+
+    Raises
+    ------
+    IndexError
+        If it names too many axes, an element that there is not, or no element.
+    """
     if any(item is Ellipsis for item in key):
         key = _expand(key, len(shape))
     elif len(key) - sum(item is None for item in key) > len(shape):
@@ -268,6 +286,11 @@ def places(
         Makes a node of an integer array.
     nonzero : callable
         Makes integer arrays of a boolean array, which it evaluates.
+
+    Raises
+    ------
+    IndexError
+        If it is no index of the array; an index beyond its axis is told by `take` and `put`.
     """
     key = _arrays(key)
     if any(item is Ellipsis for item in key):
@@ -311,7 +334,13 @@ class _Lone(NamedTuple):
 
 
 def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
-    """Raise NumPy's error if the mask does not fit the array from ``axis`` on."""
+    """Raise NumPy's error if the mask does not fit the array from ``axis`` on.
+
+    Raises
+    ------
+    IndexError
+        In that case.
+    """
     for offset, size in enumerate(mask):
         if size and size != shape[axis + offset]:  # NumPy takes an empty mask for any axis
             raise IndexError(

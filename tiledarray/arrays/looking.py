@@ -14,13 +14,44 @@ from tiledarray.ops import movement
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
-    """Return the value as a new, writable NumPy array."""
+    """Compute the array and return its value for NumPy.
+
+    Returns
+    -------
+    numpy.ndarray
+        A new one, row-major, of the array's shape and dtype.  Neither sees what is written into
+        the other.
+
+    Raises
+    ------
+    TypeError
+        Under `jit`, which cannot look at values.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> (np.arange(3) * 2).numpy()
+    array([0, 2, 4])
+    """
     array: np.ndarray[Any, Any] = self.__array__()
     return array
 
 
 def cupy(self: Any) -> Any:
-    """Return the value as a new CuPy array."""
+    """Compute the array and return its value for CuPy.
+
+    Returns
+    -------
+    cupy.ndarray
+        A new one, on the current GPU of CuPy.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If CuPy is not installed.
+    TypeError
+        Under `jit`, which cannot look at values.
+    """
     import cupy
 
     found = self.evaluated()
@@ -28,7 +59,15 @@ def cupy(self: Any) -> Any:
 
 
 def item(self: Any, *place: Any) -> Any:
-    """Return one element as a Python scalar."""
+    """Return one element as a Python scalar.
+
+    Raises
+    ------
+    ValueError
+        If none is named and there is not exactly one.
+    IndexError
+        If there is no such element.
+    """
     if place:
         chosen = place[0] if len(place) == 1 else place
         if isinstance(chosen, tuple):
@@ -99,14 +138,26 @@ def to_complex(self: Any) -> complex:
 
 
 def to_index(self: Any) -> int:
-    """The one integer, for ``range`` and the indices of lists."""
+    """The one integer, for ``range`` and the indices of lists.
+
+    Raises
+    ------
+    TypeError
+        If the array has axes, or is none of integers.
+    """
     if self.shape or self.dtype.kind not in "iu":
         raise TypeError("only integer scalar arrays can be converted to a scalar index")
     return int(self.item())
 
 
 def to_bool(self: Any) -> bool:
-    """The truth of the one element, for ``if``."""
+    """The truth of the one element, for ``if``.
+
+    Raises
+    ------
+    ValueError
+        If there is not exactly one element.
+    """
     size = self.size
     if size == 1:
         return bool(self.item())
@@ -141,14 +192,26 @@ def to_str(self: Any) -> str:
 
 
 def to_hash(self: Any) -> int:
-    """The hash of the one element, so that a dict finds it."""
+    """The hash of the one element, so that a dict finds it.
+
+    Raises
+    ------
+    TypeError
+        If the array has axes: it can change.
+    """
     if self.shape:
         raise TypeError(f"unhashable type: {type(self).__name__!r}")
     return hash(host_array(self)[()])
 
 
 def to_format(self: Any, specification: str) -> str:
-    """The text of the one element, for ``format``."""
+    """The text of the one element, for ``format``.
+
+    Raises
+    ------
+    TypeError
+        If the array has axes and there is a specification.
+    """
     if not self.shape:
         return format(host_array(self)[()], specification)
     if specification:

@@ -114,7 +114,15 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
 
 
 def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Handle:
-    """Make the result of a ufunc the value of its output argument, by NumPy's rules."""
+    """Make the result of a ufunc the value of its output argument, by NumPy's rules.
+
+    Raises
+    ------
+    ValueError
+        If the output is read-only, on another device or of another shape.
+    TypeError
+        If the result may not be cast to its dtype.
+    """
     old = target._node if target._base is None else target.node
     if target._base is not None and views.is_frozen(target._steps):
         raise ValueError("output array is read-only")

@@ -256,7 +256,13 @@ argmax = _index(ops.argmax)
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    """Return the range of the values: maximum minus minimum."""
+    """Return the range of the values: maximum minus minimum.
+
+    Raises
+    ------
+    LeaveToNumPy
+        If an output is given.
+    """
     if out is not None:
         raise LeaveToNumPy("out= is given")
     high = max(a, axis=axis, keepdims=keepdims)
@@ -384,7 +390,13 @@ def _masked_deviation(
 
 
 def degrees(ddof: float, correction: Any) -> float:
-    """Return the degrees of freedom taken off, which have two names."""
+    """Return the degrees of freedom taken off, which have two names.
+
+    Raises
+    ------
+    ValueError
+        If both are given.
+    """
     if correction is _NO_VALUE:
         return ddof
     if ddof != 0:

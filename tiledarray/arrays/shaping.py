@@ -14,7 +14,13 @@ from tiledarray.recording import record
 
 
 def place_of(axis: Any, ndim: int, name: str | None = None) -> int:
-    """Return an axis, counted from the front."""
+    """Return an axis, counted from the front.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
     number = operator.index(axis)
     if not -ndim <= number < ndim:
         raise np.exceptions.AxisError(number, ndim, name)
@@ -40,7 +46,13 @@ def _is_dense(array: Any) -> bool:
 
 
 def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    """Return the elements in another shape: a view where NumPy would give one."""
+    """Return the elements in another shape: a view where NumPy would give one.
+
+    Raises
+    ------
+    ValueError
+        If the size would change, the order is unknown, or ``copy=False`` and it takes a copy.
+    """
     lengths = lengths_of(shape)
     wanted = views.new_shape(self.shape, lengths)
     if order == "A":
@@ -78,7 +90,13 @@ def flatten(self: Any, order: str = "C") -> Any:
 
 
 def transpose(self: Any, *axes: Any) -> Any:
-    """Return a view with the axes in another order, by default reversed."""
+    """Return a view with the axes in another order, by default reversed.
+
+    Raises
+    ------
+    ValueError
+        If the axes are not each of the array's once.
+    """
     ndim = self.ndim
     if not axes or (len(axes) == 1 and axes[0] is None):
         places: tuple[int, ...] = tuple(reversed(range(ndim)))
@@ -101,7 +119,15 @@ def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
 
 
 def squeeze(self: Any, axis: Any = None) -> Any:
-    """Return a view without axes of length one."""
+    """Return a view without axes of length one.
+
+    Raises
+    ------
+    ValueError
+        If an axis that is named is longer than one.
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
     shape = self.shape
     if axis is None:
         dropped = {place for place, size in enumerate(shape) if size == 1}
@@ -116,7 +142,15 @@ def squeeze(self: Any, axis: Any = None) -> Any:
 
 
 def diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Return a read-only view of a diagonal."""
+    """Return a read-only view of a diagonal.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two axes, or both are the same.
+    numpy.exceptions.AxisError
+        If there is no such axis.
+    """
     if self.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     first, second = place_of(axis1, self.ndim, "axis1"), place_of(axis2, self.ndim, "axis2")
@@ -135,7 +169,13 @@ def trace(
 
 
 def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-    """Return a view of the same elements or bytes; of a NumPy subclass, a copy."""
+    """Return a view of the same elements or bytes; of a NumPy subclass, a copy.
+
+    Raises
+    ------
+    ValueError
+        If the elements of the other dtype do not fill the last axis.
+    """
     if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
         dtype, type = None, dtype
     if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):

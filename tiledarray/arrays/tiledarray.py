@@ -128,13 +128,34 @@ class TiledArray(Handle):
 
     @property
     def view_strides(self) -> tuple[int, ...]:
-        """Strides that NumPy's array would have, which decide what can be a view."""
+        """Bytes from one element to the next along each axis, as NumPy's array would have them.
+
+        They decide which reshapes are views; no memory here need lie like that.
+
+        Returns
+        -------
+        tuple of int
+            One for each axis; negative along what is reversed, 0 along what is broadcast.
+
+        Examples
+        --------
+        >>> import tiledarray as np
+        >>> x = np.zeros((4, 6))[::2, ::-1]
+        >>> x.view_strides, x.strides
+        ((96, -8), (48, 8))
+        """
         base = self.origin()
         return views.strides_of(base._node.shape, base._node.dtype.itemsize, self.steps)
 
     @property
     def device(self) -> Any:
-        """Where the array lives."""
+        """Where the array lives, and its value is computed.
+
+        Returns
+        -------
+        Device
+            Its text is what `to` takes: ``"cpu"``, ``"cuda:0"``.
+        """
         return self.node.device
 
     @property
@@ -148,7 +169,28 @@ class TiledArray(Handle):
         return Flags(self)
 
     def set_writable(self, writable: bool) -> None:
-        """Make the array read-only, or writable if what it is a view of is."""
+        """Make the array read-only, or writable again; ``x.flags.writeable = ...`` does so.
+
+        Parameters
+        ----------
+        writable : bool
+            Of this array and the views taken from it later; those that exist stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If it is to be writable, and is a view of what is not.
+
+        Examples
+        --------
+        >>> import tiledarray as np
+        >>> x = np.zeros(3)
+        >>> x.set_writable(False)
+        >>> x[0] = 1
+        Traceback (most recent call last):
+        ...
+        ValueError: assignment destination is read-only
+        """
         check_own(self)
         if not writable and self._base is None:
             self._become_view()
@@ -174,7 +216,13 @@ class TiledArray(Handle):
 
     @property
     def ctypes(self) -> Any:
-        """Not there: C code could write into memory that other arrays share."""
+        """Not there: C code could write into memory that other arrays share.
+
+        Raises
+        ------
+        AttributeError
+            Always.
+        """
         raise AttributeError(
             "TiledArray has no attribute 'ctypes', since its memory must not be written; "
             "hand x.numpy().ctypes to C, and what it wrote back by x[...] = "
@@ -189,7 +237,13 @@ class TiledArray(Handle):
 
     @property
     def mT(self) -> TiledArray:  # noqa: N802  NumPy's name
-        """View with the last two axes exchanged."""
+        """View with the last two axes exchanged.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two axes.
+        """
         if self.ndim < 2:
             raise ValueError("matrix transpose with ndim < 2 is undefined")
         return self.swapaxes(-1, -2)
@@ -234,7 +288,13 @@ class TiledArray(Handle):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the views along the first axis; of an array with one axis, NumPy's scalars."""
+        """Yield the views along the first axis; of an array with one axis, NumPy's scalars.
+
+        Raises
+        ------
+        TypeError
+            If the array has no axes.
+        """
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         if self.ndim == 1:

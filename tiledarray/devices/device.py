@@ -179,7 +179,31 @@ def current() -> Device:
 
 @contextmanager
 def device(spec: str | Device) -> Iterator[Device]:
-    """Put the arrays made inside the ``with`` block on a device; holds for this thread or task."""
+    """Put the arrays made inside the ``with`` block on a device; holds for this thread or task.
+
+    Parameters
+    ----------
+    spec : str or Device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"auto"`` (a GPU if there is one).
+
+    Yields
+    ------
+    Device
+        The one chosen.
+
+    Raises
+    ------
+    DeviceNotFound
+        If there is no such device.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> with np.device("cpu"):
+    ...     x = np.ones(3)
+    >>> str(x.device)
+    'cpu'
+    """
     token = _chosen.set(resolve(spec))
     try:
         yield current()

@@ -131,7 +131,13 @@ _broadcasts: dict[tuple[Shape, ...], Shape] = {}
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape that the operands of an elementwise op broadcast to."""
+    """Return the shape that the operands of an elementwise op broadcast to.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit.
+    """
     found = _broadcasts.get(shapes)
     if found is None:
         try:

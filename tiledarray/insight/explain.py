@@ -93,6 +93,19 @@ def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -
     -------
     Explanation
         ``print`` it, or write it with ``to_html(path)``.
+
+    Raises
+    ------
+    TypeError
+        If one is no array of ours.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> x = np.arange(1_000_000.0)
+    >>> told = np.explain((x * 2).sum())
+    >>> len(told.plan.kernels) >= 1
+    True
     """
     frame = user_frame()
     names = names_in(frame.f_locals, frame.f_globals) if frame is not None else {}
