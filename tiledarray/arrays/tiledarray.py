@@ -62,8 +62,7 @@ class TiledArray(Handle):
     - ``strides`` are those of a dense array, for a view too; see `view_strides`;
     - ``ravel("K")`` and results of NumPy's order "K" are row-major where NumPy keeps the operands'
       order in memory; there are no floating-point warnings, and `errstate` changes nothing;
-    - reading ``a[mask]`` computes the mask, since the result's shape depends on it;
-    - ``.view(dtype)`` with another dtype is a copy.
+    - reading ``a[mask]`` computes the mask, since the result's shape depends on it.
     """
 
     __slots__ = ()
