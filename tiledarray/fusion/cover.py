@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from math import prod
 
-from tiledarray.fusion.group import elementwise_args, update_region
-from tiledarray.fusion.ir import Value
-from tiledarray.fusion.regions import Regions
+from tiledarray.fusion.ir import Value, value_args
+from tiledarray.fusion.regions import Regions, update_region
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.op import Update
@@ -17,7 +16,7 @@ def uncover(builder: Builder, outputs: list[Value], regions: Regions) -> None:
     """Have updates that cover a filled array begin with an uninitialised one."""
     users: defaultdict[Value, list[Value]] = defaultdict(list)
     for value in builder.values:
-        for arg in elementwise_args(value):
+        for arg in value_args(value):
             users[arg].append(value)
     for value in [*builder.values]:
         if isinstance(value.op, Update) and value.args[0].op is full and regions.cover(

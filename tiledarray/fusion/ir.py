@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tiledarray.ops.op import Op
+from tiledarray.ops.op import Op, Reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.number}:{self.op.name}{list(self.shape)}"
+
+
+def storage(value: Value) -> Value:
+    """The value whose memory a reshape shares."""
+    while isinstance(value.op, Reshape):
+        value = value.args[0]
+    return value
+
+
+def value_args(value: Value) -> list[Value]:
+    """Operands that are values."""
+    return [arg for arg in value.args if isinstance(arg, Value)]
 
 
 Terms = tuple[tuple[int, int], ...]
@@ -158,3 +170,61 @@ class Cell:
     axes: frozenset[int] = frozenset()
     phase: int = 0
     held: bool = field(default=False)
+
+
+@dataclass(eq=False, slots=True)
+class Sink:
+    """A value computed by a group.
+
+    ``level`` is ``"full"`` (an element per domain point) or ``"row"`` (per point of the axes that
+    are not reduced); ``index`` leads from the domain to the value's elements, or to those of the
+    array that an update writes into.  ``earliest`` is the first pass over the reduced axes that may
+    store it.
+    """
+
+    value: Value
+    cell: Cell
+    level: Literal["full", "row"]
+    index: Index
+    stored: bool = False
+    fills: bool = False
+    earliest: int = 1
+
+    @property
+    def store_pass(self) -> int:
+        """The pass that stores a full sink."""
+        return max(self.cell.phase + 1, self.earliest)
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Sinks that share one iteration domain and become one kernel (or one library call).
+
+    ``cells`` are in the order in which they are computed; ``known`` finds them by value and index
+    (or parameter), ``members`` the sinks by value.  ``depends`` are the groups that come before.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    reduced: frozenset[int] = frozenset()
+    sinks: list[Sink] = field(default_factory=list)
+    members: dict[Value, Sink] = field(default_factory=dict)
+    cells: list[Cell] = field(default_factory=list)
+    loads: list[Cell] = field(default_factory=list)
+    known: dict[Any, Cell] = field(default_factory=dict)
+    depends: set[int] = field(default_factory=set)
+    library: Value | None = None
+    refusals: list[str] = field(default_factory=list)
+    phases: int = 0
+    largest: int = 0
+
+    def add(self, sink: Sink) -> None:
+        """Have the group produce a value."""
+        self.sinks.append(sink)
+        self.members[sink.value] = sink
+        self.largest = max(self.largest, sink.value.size)
+
+    @property
+    def row_axes(self) -> tuple[int, ...]:
+        """Domain axes that are not reduced."""
+        return tuple(a for a in range(len(self.shape)) if a not in self.reduced)

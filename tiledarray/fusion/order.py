@@ -6,13 +6,14 @@ import heapq
 from collections import defaultdict
 from math import prod
 
-from tiledarray.fusion.group import Group, Grouper, Sink, is_straight, storage
-from tiledarray.fusion.ir import Cell, Value, add_terms
+from tiledarray.fusion.group import Grouper
+from tiledarray.fusion.ir import Cell, Group, Sink, Value, add_terms, storage
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Plan, Step
-from tiledarray.fusion.regions import Regions, region_of
+from tiledarray.fusion.regions import Regions, is_straight, region_of
 from tiledarray.fusion.schedule.place import place
 from tiledarray.fusion.schedule.tile import bytes_read, tile
 from tiledarray.fusion.share import share
+from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.ops.movement import empty
 from tiledarray.ops.op import AxisView, Item, Leaf, Reshape, Update
@@ -86,14 +87,25 @@ def library_operand(arg: Value) -> Value:
 
 def _update_choices(grouper: Grouper, readers: dict[Value, list[Group]], outputs: set[Value],
                     donatable: frozenset[int], regions: Regions) -> UpdateChoice:
-    """For each update ``"in place"``, ``"border"`` (copied beside it), ``"fill"`` or ``"copy"``."""
+    """For each update ``"in place"``, ``"border"`` (copied beside it), ``"fill"`` or ``"copy"``.
+
+    Raises
+    ------
+    MustStore
+        If some could be done in place, were what they write stored first.
+    """
     choices: UpdateChoice = {}
+    missing: list[Value] = []
     for group in grouper.groups:
         for sink in group.sinks:
             if isinstance(sink.value.op, Update):
-                choices[sink.value] = _update_choice(
+                choices[sink.value] = choice = _update_choice(
                     grouper, group, sink, readers, outputs, donatable, regions
                 )
+                if choice[0] == "later":
+                    missing.append(sink.value.args[1])
+    if missing:
+        raise MustStore(missing)
     return choices
 
 
@@ -107,15 +119,10 @@ def _update_choice(
     owned = old not in outputs and not isinstance(old.op, Item) and (
         not isinstance(old.op, Leaf) or old.attrs in donatable)
     others = [reader for reader in readers[old] if reader is not group]
-    blocked = any(group.number in grouper.ancestors[reader.number] for reader in others)
+    blocked = any(grouper.comes_before(group.number, reader.number) for reader in others)
     if owned and not blocked and _reads_what_it_writes(group, sink, old, regions):
         for reader in others:
-            group.depends.add(reader.number)
-            above = grouper.ancestors[group.number]
-            above |= {reader.number} | grouper.ancestors[reader.number]
-        for other in grouper.groups if others else ():
-            if group.number in grouper.ancestors[other.number]:
-                grouper.ancestors[other.number] |= grouper.ancestors[group.number]
+            grouper.depend(group, reader.number)
         if old in _read_on_the_way(group):
             sink.earliest = group.phases  # every pass may read it again
         return "in place", "the old value is dead"
@@ -129,7 +136,7 @@ def _update_choice(
                                         and _small_beside(sink.value, grouper.target)):
         return "border", reason
     if owned and not blocked and grouper.may_store(new):
-        raise MustStore(new)
+        return "later", "what it writes must be stored first"
     return "copy", reason
 
 
@@ -150,14 +157,6 @@ def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions
         for cell in group.cells
         if cell.kind == "load" and cell.access is not None and storage(cell.access.value) is old
     )
-
-
-class MustStore(Exception):
-    """A value must be stored before the update that reads the old array can be done."""
-
-    def __init__(self, value: Value) -> None:
-        super().__init__(str(value))
-        self.value = value
 
 
 # ---- steps ---------------------------------------------------------------------------------

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from tiledarray.fusion.cover import uncover
-from tiledarray.fusion.group import Grouper, TooLarge, elementwise_args
+from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value
-from tiledarray.fusion.order import MustStore, order
+from tiledarray.fusion.order import order
 from tiledarray.fusion.pieces import cut
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
+from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.verify import verify
 from tiledarray.ops import movement
-from tiledarray.ops.op import AxisView, Elementwise
+from tiledarray.ops.op import AxisView
+
+RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
 
 def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, *,
@@ -37,19 +41,16 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     uncover(builder, outputs, covered)
     outputs = cut(builder, outputs, covered)
     forced: set[Value] = set()
-    while True:
-        grouper = Grouper(builder.values, outputs, target)
-        grouper.stored |= forced
+    for attempt in count():
+        grouper = Grouper(builder.values, outputs, target, forced, may_restart=attempt < RESTARTS)
         try:
             grouper.run()
             regions = Regions(params, dict(covered.assumed))
             result = order(grouper, donatable, target, regions, dict(builder.fired),
                            builder.origin, builder.entry)
             break
-        except TooLarge as too_large:
-            forced.add(_largest_below(too_large.value, grouper.stored))
         except MustStore as must:
-            forced.add(must.value)
+            forced.update(must.values)
     if check:
         verify(result, donatable)
     return result
@@ -70,22 +71,3 @@ def _as_stored(builder: Builder, value: Value) -> Value:
             builder.values.append(alias)
             return alias
     return value
-
-
-def _largest_below(value: Value, stored: set[Value]) -> Value:
-    """The virtual value in the middle of a sink's cone: storing it cuts the work in two."""
-    cone: list[Value] = []
-    seen: set[Value] = set()
-    stack = elementwise_args(value)
-    while stack:
-        arg = stack.pop()
-        if arg in seen or arg in stored:
-            continue
-        seen.add(arg)
-        if isinstance(arg.op, Elementwise):
-            cone.append(arg)
-        stack.extend(elementwise_args(arg))
-    cone.sort(key=lambda v: v.number)
-    if not cone:
-        raise AssertionError(f"{value} cannot be made smaller")
-    return cone[len(cone) // 2]

@@ -13,10 +13,10 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.group import EXPENSIVE, elementwise_args
-from tiledarray.fusion.ir import Value, add_terms
+from tiledarray.fusion.ir import Value, add_terms, value_args
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder
+from tiledarray.fusion.stored import EXPENSIVE
 from tiledarray.ops import movement
 from tiledarray.ops.op import Elementwise, Update
 
@@ -56,14 +56,14 @@ class _Cutter:
         self.regions = regions
         self.users: defaultdict[Value, list[Value]] = defaultdict(list)
         for value in builder.values:
-            for arg in elementwise_args(value):
+            for arg in value_args(value):
                 self.users[arg].append(value)
         self.joins: dict[Value, Join] = {}
         self.made: dict[Value, Value] = {}
         self._restricted: dict[tuple[Value, Box], Value] = {}
         self._cost: dict[Value, int] = {}
         for value in builder.values:
-            below = elementwise_args(value) if isinstance(value.op, Elementwise) else []
+            below = value_args(value) if isinstance(value.op, Elementwise) else []
             self._cost[value] = min(
                 EXPENSIVE, getattr(value.op, "cost", 0) + sum(self._cost[arg] for arg in below))
 
@@ -146,7 +146,7 @@ class _Cutter:
     def _joins_below(self, root: Value) -> list[Join]:
         found: list[Join] = []
         seen: set[Value] = set()
-        stack = elementwise_args(root)
+        stack = value_args(root)
         while stack:
             value = stack.pop()
             if value in seen:
@@ -155,7 +155,7 @@ class _Cutter:
             if value in self.joins and value.shape == root.shape:
                 found.append(self.joins[value])
             elif isinstance(value.op, Elementwise) and self._only_computed_with(value):
-                stack.extend(elementwise_args(value))
+                stack.extend(value_args(value))
         return found
 
     def _compute(self, value: Value, starts: tuple[int, ...], shape: tuple[int, ...]) -> Value:
@@ -163,7 +163,7 @@ class _Cutter:
         cone = [value]
         seen = {value}
         for user in cone:
-            for arg in elementwise_args(user):
+            for arg in value_args(user):
                 if arg not in seen and isinstance(arg.op, Elementwise) and (
                         self._only_computed_with(arg)):
                     seen.add(arg)
@@ -216,7 +216,7 @@ def _renumber(builder: Builder, outputs: list[Value]) -> None:
     path = list(reversed(outputs))
     while path:
         value = path[-1]
-        waiting = next((arg for arg in elementwise_args(value) if arg not in numbers), None)
+        waiting = next((arg for arg in value_args(value) if arg not in numbers), None)
         if waiting is not None:
             path.append(waiting)
             continue

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tiledarray.fusion.group import Group, Sink
-from tiledarray.fusion.ir import Cell, Terms, Value
+from tiledarray.fusion.ir import Cell, Group, Sink, Terms, Value
 from tiledarray.fusion.regions import Assumption
 
 Role = Literal["row", "step", "lane"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import ONE, Index, Terms, evaluated_terms
+from tiledarray.fusion.ir import ONE, Affine, Index, Terms, Value, evaluated_terms, through_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,29 @@ def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> 
             step, first = -step, _sum((1, first), constant=step * (count - 1))
         spans.append(Span(first, step, count))
     return Region(shape, tuple(spans), prod(domain[axis] for axis in followed))
+
+
+def is_straight(update: Value) -> bool:
+    """Whether an update writes a box, so that what lies outside it can be written beside it."""
+    axes, steps, _ = update.attrs
+    followed = [axis for axis in axes if axis >= 0]
+    return bool(update.shape) and len(set(followed)) == len(followed) and all(
+        step == 1 for axis, step in zip(axes, steps, strict=True) if axis >= 0)
+
+
+def update_region(value: Value) -> Region:
+    """The elements that an update writes."""
+    region = value.attrs[2]
+    index = region_index(value, tuple(Affine(axis) for axis in range(len(region))))
+    return region_of(value.shape, index, region)
+
+
+def region_index(value: Value, index: Index) -> Index:
+    """Index into the array that an update writes, given the index into its region."""
+    axes, steps, _ = value.attrs
+    shim = Value(-1, value.op, (axes, steps), (value.args[0], *value.args[2:]), value.shape,
+                 value.dtype)
+    return through_view(shim, index)
 
 
 @dataclass(slots=True)

@@ -7,12 +7,10 @@ it works.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Value
+from tiledarray.fusion.ir import Value, storage
 from tiledarray.fusion.plan import Kernel, Step
 from tiledarray.fusion.regions import Region, Regions, region_of
 from tiledarray.fusion.target import Target
@@ -28,34 +26,46 @@ class Touch(NamedTuple):
     written: bool
 
 
+Touches = dict[Value, list[Touch]]  # by memory
+
+
 def share(steps: list[Step], memory: dict[Value, Value], regions: Regions, target: Target,
           refusals: list[str]) -> list[Step]:
     """Return the steps with kernels put beside earlier ones where nothing between forbids it."""
     result: list[Step] = []
-    touches = {step: list(_touches(step, memory)) for step in steps if isinstance(step, Kernel)}
+    touches: dict[Kernel, Touches] = {}
+    written: set[Value] = set()
     for step in steps:
-        home = _home(step, result, touches, regions, target, refusals) if (
-            isinstance(step, Kernel)) else None
+        home = None
+        if isinstance(step, Kernel):
+            touches[step] = _touches(step, memory)
+            own = _written(touches[step])
+            if own & written or (target.kind == "cuda" and _small(step, target)):
+                home = _home(step, result, touches, regions, target, refusals)
+            written |= own
         if home is None or not isinstance(step, Kernel):
             result.append(step)
             continue
         home.beside.append(step)
         home.bytes_moved += step.bytes_moved
         home.flops += step.flops
-        touches[home] += touches[step]
+        for base, found in touches[step].items():
+            touches[home].setdefault(base, []).extend(found)
     return result
 
 
-def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, list[Touch]],
+def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, Touches],
           regions: Regions, target: Target, refusals: list[str]) -> Kernel | None:
     """The latest launch that the kernel can be part of, and that nothing after it keeps it from."""
+    own = touches[kernel]
+    writes = _written(own)
     for step in reversed(steps):
         if not isinstance(step, Kernel) or any(
-            _in_order(one, other, regions) for one in touches[kernel] for other in touches[step]
+            _in_order(one, other, regions) for base in own.keys() & touches[step].keys()
+            for one in own[base] for other in touches[step][base]
         ):
             return None
-        together = {touch.memory for touch in touches[kernel] if touch.written} & {
-            touch.memory for touch in touches[step] if touch.written}
+        together = writes & _written(touches[step])
         if together or (target.kind == "cuda" and _small(kernel, target) and _small(step, target)):
             reason = _refusal(kernel, step)
             if reason is None:
@@ -65,6 +75,10 @@ def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, list[Touch]],
         if together:
             return None  # a failure between them must find the parts written in order
     return None
+
+
+def _written(touches: Touches) -> set[Value]:
+    return {base for base, found in touches.items() if any(touch.written for touch in found)}
 
 
 def _small(kernel: Kernel, target: Target) -> bool:
@@ -87,24 +101,30 @@ def _refusal(kernel: Kernel, launch: Kernel) -> str | None:
 
 
 def _in_order(one: Touch, other: Touch, regions: Regions) -> bool:
-    """Whether two accesses must stay one after the other."""
-    if one.memory is not other.memory or not (one.written or other.written):
+    """Whether two accesses of the same memory must stay one after the other."""
+    if not (one.written or other.written):
         return False
     if one.region is None or other.region is None:
         return True
     return not regions.apart(one.region, other.region)
 
 
-def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Iterator[Touch]:
+def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Touches:
     domain = kernel.group.shape
-    for cell in kernel.cells:
-        if cell.kind == "load" and cell.access is not None:
+    found: list[Touch] = []
+    for cell in kernel.group.loads:
+        if cell.access is not None:
             value, index = cell.access.value, cell.access.index
             base = storage(value)
-            yield Touch(memory.get(base, base), region_of(value.shape, index, domain), False)
+            found.append(
+                Touch(memory.get(base, base), region_of(value.shape, index, domain), False))
     for store in kernel.stores:
         value = store.sink.value
         region = region_of(value.shape, store.sink.index, domain)
-        yield Touch(memory[value], None if kernel.border else region, True)
+        found.append(Touch(memory[value], None if kernel.border else region, True))
     if kernel.border is not None and kernel.border.fill is None:
-        yield Touch(memory[kernel.border.old], None, False)
+        found.append(Touch(memory[kernel.border.old], None, False))
+    touches: Touches = {}
+    for touch in found:
+        touches.setdefault(touch.memory, []).append(touch)
+    return touches

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tiledarray.execution.executable import Executable, program_name, source_of
-from tiledarray.fusion.group import Group, elementwise_args, storage
-from tiledarray.fusion.ir import Cell, Value
+from tiledarray.fusion.ir import Cell, Group, Value, storage, value_args
 from tiledarray.fusion.order import library_operand, touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
@@ -290,7 +289,7 @@ class Reporter:
     def _call(self, step: Call, number: int) -> StepReport:
         value = step.value
         reads = [self._use(arg, arg.nbytes, base=library_operand(arg))
-                 for arg in elementwise_args(value)]
+                 for arg in value_args(value)]
         writes = [self._use(value, value.nbytes, self._destination(value, number))]
         moved = sum(use.nbytes for use in [*reads, *writes])
         return StepReport(number, "library call", value.op.name,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tiledarray.fusion.group import EXPENSIVE
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.stored import EXPENSIVE
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Elementwise
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.group import Group
-from tiledarray.fusion.ir import Access, Affine, Cell, Index, Terms, Value
+from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Role, Schedule, Store, Strided
 from tiledarray.fusion.schedule.instructions import PAIR_BLOCKS, PAIR_THREADS, pairs, try_quick
 from tiledarray.fusion.schedule.stage import stage

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Cell, Param, Size, Terms
+from tiledarray.fusion.ir import Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render

@@ -1,0 +1,100 @@
+"""Planning takes time in proportion to what is planned, counted in calls of Python functions."""
+
+import sys
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.plans import DEVICE, HOST, filled
+from tiledarray import config
+from tiledarray.fusion import passes
+from tiledarray.graph.program import trace
+from tiledarray.recording.stretch import local
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    with config.override(cut=10**9):
+        local.recorder.reset()
+        yield
+    local.recorder.reset()
+
+
+def in_pairs(arrays):
+    while len(arrays) > 1:
+        arrays = [a + b for a, b in zip(arrays[::2], arrays[1::2], strict=True)]
+    return arrays[0]
+
+
+def small_arrays(n):
+    return in_pairs([np.evaluate(filled(3, 5, seed=k)) for k in range(n)])
+
+
+def sums_of_small_arrays(n):
+    return in_pairs([np.evaluate(filled(3, 5, seed=k)).sum() for k in range(n)])
+
+
+def normalised_again_and_again(n):
+    y = filled(50, 40)
+    for _ in range(n // 4):
+        y = y - y.max(axis=1, keepdims=True)
+        y = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
+    return y
+
+
+def sums_of_one_array(n):
+    x = filled(50, 40)
+    total = x.sum(axis=1)
+    for k in range(n):
+        total = total + (x * (k + 0.5)).sum(axis=1)
+    return total
+
+
+def sums_that_wait(n):
+    y = filled(50, 40)
+    for k in range(n // 4):
+        y = y + (y * (k + 0.5)).sum(axis=k % 2, keepdims=True)
+    return y
+
+
+def independent(n):
+    return [np.evaluate(filled(3 + k % 7, 5, seed=k)) * 2 for k in range(n)]
+
+
+# How long a program is, so that both need more kernels than one: grouping begins anew for that.
+PROGRAMS = {small_arrays: 128, sums_of_small_arrays: 128, sums_that_wait: 300, independent: 128,
+            normalised_again_and_again: 400, sums_of_one_array: 400}
+
+
+def calls_to_plan(program, n, target):
+    """How many calls of Python functions it takes to plan a program of that length."""
+    made = program(n)
+    arrays = made if isinstance(made, list) else [made]
+    traced = trace([array.origin().node for array in arrays])
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        plan = passes.plan(traced.signature, frozenset(), target, params=traced.params)
+    finally:
+        sys.setprofile(None)
+    return calls, plan
+
+
+@pytest.mark.parametrize("target", [HOST, DEVICE], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_planning_is_linear(program, target):
+    few, _ = calls_to_plan(program, PROGRAMS[program], target)
+    many, _ = calls_to_plan(program, 4 * PROGRAMS[program], target)
+    assert many < 5.5 * few
+
+
+def test_a_thousand_small_arrays_are_read_by_few_kernels():
+    _, plan = calls_to_plan(small_arrays, 1024, HOST)
+    assert len(plan.kernels) == 17  # each reads at most 64
+    assert sum(kernel.bytes_moved for kernel in plan.kernels) < 1100 * numpy.prod((3, 5)) * 8

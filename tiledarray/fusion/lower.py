@@ -1,0 +1,321 @@
+"""Lowering: a sink as cells of a group's domain, one scalar computation each.
+
+A `Lowering` holds what the group would become.  Nothing of the group changes until it is applied,
+so an attempt that is refused is simply dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tiledarray.fusion.ir import (
+    ORIGIN,
+    Access,
+    Affine,
+    Cell,
+    Group,
+    Index,
+    Param,
+    Sink,
+    Size,
+    Value,
+    broadcast_index,
+    storage,
+    through_view,
+)
+from tiledarray.fusion.regions import region_index
+from tiledarray.fusion.stored import MAX_CELLS, MAX_LOADS
+from tiledarray.ops.movement import empty
+from tiledarray.ops.op import (
+    AxisView,
+    Elementwise,
+    Item,
+    Leaf,
+    Library,
+    Reduction,
+    Reshape,
+    Source,
+    Update,
+)
+
+
+class Refusal(Exception):
+    """A sink cannot be computed in this group; the message says why."""
+
+
+def refuse_loads(count: int) -> None:
+    """Refuse a kernel that reads so many arrays, if they are too many.
+
+    Raises
+    ------
+    Refusal
+    """
+    if count > MAX_LOADS:
+        raise Refusal(f"the kernel would read more than {MAX_LOADS} arrays")
+
+
+def match(shape: tuple[int, ...], group: Group, level: str) -> Index | None:
+    """Index from the group's domain to an array of that shape, unit axes apart."""
+    axes = range(len(group.shape)) if level == "full" else group.row_axes
+    places = [axis for axis in axes if group.shape[axis] != 1]
+    if [group.shape[axis] for axis in places] != [n for n in shape if n != 1]:
+        return None
+    order = iter(places)
+    return tuple(ORIGIN if n == 1 else Affine(next(order)) for n in shape)
+
+
+def place_in(value: Value, home: Group) -> Sink | None:
+    """The value as a sink of a group that computes it where it could be stored from."""
+    for level in LEVELS if home.reduced else LEVELS[:1]:
+        index = match(value.shape, home, level)
+        if index is not None and (value, index) in home.known:
+            return Sink(value, home.known[value, index], level, index)
+    return None
+
+
+LEVELS: tuple[Any, ...] = ("full", "row")
+
+
+class Lowering:
+    """One sink lowered onto a group's domain.
+
+    Parameters
+    ----------
+    group : Group
+    stored : set of Value
+        Values that are read rather than computed.
+    home : callable
+        The earlier group from which a value had better be stored and read, if there is one.
+
+    Attributes
+    ----------
+    cells : list of Cell
+        What the group would compute besides.
+    loads : list of Cell
+        Those of them that read.
+    reduced : frozenset of int
+        The axes that the group would reduce.
+    reads : dict
+        The stored values read.
+    promoted : dict
+        Values that would be stored from an earlier group.
+    """
+
+    def __init__(self, group: Group, stored: set[Value],
+                 home: Callable[[Value, Group], Group | None]) -> None:
+        self.group = group
+        self.cells: list[Cell] = []
+        self.loads: list[Cell] = []
+        self.reduced = group.reduced
+        self.reads: dict[Value, None] = {}
+        self.promoted: dict[Value, Group] = {}
+        self._stored = stored
+        self._home = home
+        self._known: dict[Any, Cell] = {}
+
+    def apply(self, sink: Sink) -> None:
+        """Have the group compute the sink."""
+        group = self.group
+        group.cells += self.cells
+        group.loads += self.loads
+        group.known.update(self._known)
+        group.reduced = self.reduced
+        sizes = (cell.access.value.size for cell in self.cells if cell.access is not None)
+        group.largest = max(group.largest, *sizes, 0)
+        group.add(sink)
+
+    # ---- sinks ---------------------------------------------------------------------------
+
+    def frame(self, value: Value) -> tuple[Any, Index]:
+        """The level and the index at which the group could compute a sink.
+
+        Raises
+        ------
+        Refusal
+            If the domain does not fit.
+        """
+        group = self.group
+        if value.op is empty:
+            return "full", ()
+        if isinstance(value.op, Update):
+            if group.sinks:
+                raise Refusal("an update is a kernel of its own")
+            return "full", tuple(
+                Affine(a) if n != 1 else ORIGIN for a, n in enumerate(value.attrs[2]))
+        if isinstance(value.op, Reduction):
+            return "row", self._frame_of_reduction(value)
+        for level in LEVELS if group.reduced else LEVELS[:1]:
+            index = match(value.shape, group, level)
+            if index is not None:
+                return level, index
+        raise Refusal(f"its shape {value.shape} is not that of the kernel, {group.shape}")
+
+    def _frame_of_reduction(self, value: Value) -> Index:
+        group = self.group
+        source, axes = value.args[0], value.attrs[0]
+        index = match(source.shape, group, "full")
+        if index is None:
+            raise Refusal(f"it reduces an array of shape {source.shape}, not {group.shape}")
+        reduced = frozenset(index[axis].axis for axis in axes) - {-1} or frozenset({-1})
+        if group.reduced and group.reduced != reduced:
+            raise Refusal(f"it reduces axes {_names(reduced)}, not {_names(group.reduced)}")
+        self.reduced = reduced
+        return index
+
+    def sink(self, value: Value, level: Any, index: Index) -> Sink:
+        """Lower a sink in its frame.
+
+        Raises
+        ------
+        Refusal
+            If the group would be too large, or cannot read what it needs.
+        """
+        if value.op is empty:
+            cell = self._cell(value, kind="param", value=value, dtype=value.dtype)
+            return Sink(value, cell, level, index)
+        if isinstance(value.op, Update):
+            new = value.args[1]
+            cell = self._lower(new, broadcast_index(new.shape, index))
+            self.reads[storage(value.args[0])] = None
+            return Sink(value, cell, level, region_index(value, index),
+                        fills=value.args[0] not in self._stored)
+        if isinstance(value.op, Reduction):
+            return self._reduction(value, index)
+        return Sink(value, self._compute(value, index), level, index)
+
+    def _reduction(self, value: Value, index: Index) -> Sink:
+        source, axes = value.args[0], value.attrs[0]
+        inner = self._lower(source, index)
+        kept = frozenset(range(len(self.group.shape))) - self.reduced
+        cell = self._cell(
+            ("sink", value), kind="reduce", value=value, dtype=value.dtype,
+            args=(inner,), axes=kept, phase=inner.phase + 1,
+        )
+        row = tuple(index[d] for d in range(len(source.shape)) if d not in axes)
+        return Sink(value, cell, "row", row)
+
+    # ---- values --------------------------------------------------------------------------
+
+    def _lower(self, value: Value, index: Index) -> Cell:
+        """Return the cell of a value at an index of the group's domain."""
+        value, index = self._behind_views(value, index)
+        return self._direct(value, index) or self._compute(value, index)
+
+    def _behind_views(self, value: Value, index: Index) -> tuple[Value, Index]:
+        while isinstance(value.op, AxisView) and not self._is_stored(value):
+            value, index = value.args[0], through_view(value, index)
+        return value, index
+
+    def _is_stored(self, value: Value) -> bool:
+        return value in self._stored or value in self.promoted
+
+    def _find(self, key: Any) -> Cell | None:
+        return self._known.get(key) or self.group.known.get(key)
+
+    def _direct(self, value: Value, index: Index) -> Cell | None:
+        """Return the cell of a value that is not computed from others here, or is already."""
+        cell = self._find((value, index))
+        if cell is not None:
+            return cell
+        if isinstance(value.op, Reduction) and value in self.group.members:
+            return self._reduced_here(value, index)
+        if self._is_stored(value) or isinstance(
+                value.op, (Leaf, Reduction, Reshape, Item, Library)):
+            return self._load(value, index)
+        if isinstance(value.op, Source):
+            return self._source(value, index)
+        assert isinstance(value.op, Elementwise), value
+        home = self._home(value, self.group)
+        if home is None:
+            return None
+        self.promoted[value] = home
+        return self._load(value, index)
+
+    def _reduced_here(self, value: Value, index: Index) -> Cell:
+        sink = self.group.members[value]
+        if sink.index != index:
+            raise Refusal(f"it reads {value} at other places than the kernel computes it")
+        return sink.cell
+
+    def _load(self, value: Value, index: Index) -> Cell:
+        if storage(value) in self.group.members:
+            raise Refusal(f"it reads {value} at other places than the kernel computes it")
+        self.reads[storage(value)] = None
+        axes = frozenset(position.axis for position in index) - {-1}
+        return self._cell((value, index), kind="load", value=value, dtype=value.dtype,
+                          access=Access(value, index), axes=axes)
+
+    def _compute(self, value: Value, index: Index) -> Cell:
+        """Return the cell of a value computed here, with those of all that it is computed from."""
+        if isinstance(value.op, AxisView):
+            return self._lower(value.args[0], through_view(value, index))
+        if isinstance(value.op, Source):
+            return self._find((value, index)) or self._source(value, index)
+        # A stack of our own: a chain of ops may be longer than Python's is deep.
+        waiting: list[Any] = [(value, index)]
+        opened: set[Any] = set()
+        cell = self._find((value, index))
+        while cell is None:
+            place = waiting[-1]
+            if place in opened:
+                waiting.pop()
+                if self._find(place) is None:
+                    self._apply(place[0], place[1])
+            elif opened and self._operand(place[0], place[1]) is not None:
+                waiting.pop()
+            else:
+                opened.add(place)
+                waiting.extend(reversed(self._operands(place[0], place[1])))
+            cell = None if waiting else self._find((value, index))
+        return cell
+
+    def _operands(self, value: Value, index: Index) -> list[Any]:
+        """Return the operands, each with the index at which it is read."""
+        return [
+            self._behind_views(arg, broadcast_index(arg.shape, index))
+            if isinstance(arg, Value) else (arg, None) for arg in value.args
+        ]
+
+    def _operand(self, operand: Any, index: Any) -> Cell | None:
+        if isinstance(operand, Value):
+            return self._direct(operand, index)
+        return self._param(operand)
+
+    def _apply(self, value: Value, index: Index) -> None:
+        """Make the cell of an op whose operands have theirs."""
+        assert isinstance(value.op, Elementwise), value
+        operands = self._operands(value, index)
+        args: Any = tuple(self._operand(operand, at) for operand, at in operands)
+        axes = frozenset[int]().union(*(arg.axes for arg in args))
+        phase = max((arg.phase for arg in args), default=0)
+        self._cell((value, index), kind="apply", value=value, dtype=value.dtype,
+                   args=args, axes=axes, phase=phase)
+
+    def _source(self, value: Value, index: Index) -> Cell:
+        args = tuple(self._param(arg) for arg in value.args)
+        if value.op.name == "iota":
+            axes = frozenset({index[0].axis}) - {-1}
+            return self._cell((value, index), kind="iota", value=value, dtype=value.dtype,
+                              args=args, access=Access(value, index), axes=axes)
+        return self._cell((value, index), kind="apply", value=value, dtype=value.dtype, args=args)
+
+    def _param(self, param: Param | Size | int | None) -> Cell:
+        key = ("param", param)
+        value: Any = param
+        return self._find(key) or self._cell(key, kind="param", value=value, dtype=None)
+
+    def _cell(self, key: Any, **fields: Any) -> Cell:
+        cell = Cell(number=len(self.group.cells) + len(self.cells), **fields)
+        if cell.number >= MAX_CELLS:
+            raise Refusal(f"the kernel would compute more than {MAX_CELLS} values a point")
+        self.cells.append(cell)
+        self._known[key] = cell
+        if cell.kind == "load":
+            self.loads.append(cell)
+            refuse_loads(len(self.group.loads) + len(self.loads))
+        return cell
+
+
+def _names(axes: Iterable[int]) -> str:
+    return str(tuple(sorted(axes)))

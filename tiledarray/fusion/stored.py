@@ -1,0 +1,190 @@
+"""Which values have memory: what must have it, and what is sooner stored than computed again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from tiledarray.fusion.ir import Value, storage, value_args
+from tiledarray.fusion.regions import is_straight
+from tiledarray.ops.movement import empty, full
+from tiledarray.ops.op import (
+    AxisView,
+    Elementwise,
+    Item,
+    Leaf,
+    Library,
+    Reduction,
+    Reshape,
+    Source,
+    Update,
+)
+
+EXPENSIVE = 8
+SPREAD = 256
+MAX_CELLS = 700
+MAX_LOADS = 64
+
+
+def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
+    """The values that the outputs need, inputs first."""
+    needed = set(outputs)
+    for value in sorted(values, key=lambda v: -v.number):
+        if value in needed:
+            needed.update(value_args(value))
+    return [value for value in values if value in needed]
+
+
+def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
+    """Values that must have memory: outputs, what library calls and reshapes read, updates.
+
+    Beyond those, an expensive value that would be computed several times: read by more than one
+    user through different views, or broadcast along an axis it does not have.
+    """
+    stored = set(outputs)
+    users: defaultdict[Value, list[Value]] = defaultdict(list)
+    cost: dict[Value, int] = {}
+    for value in values:
+        for arg in value_args(value):
+            users[arg].append(value)
+        if isinstance(value.op, Library):
+            for arg in value_args(value):
+                while isinstance(arg.op, AxisView):
+                    arg = arg.args[0]
+                stored.add(storage(arg))
+        if isinstance(value.op, (Reshape, Update)):
+            stored.add(value)
+            if not (isinstance(value.op, Update) and value.args[0].op is full):
+                stored.add(value.args[0])
+        if value.op is empty:
+            stored.add(value)
+        own = value.op.cost if isinstance(value.op, Elementwise) else 0
+        below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
+            value_args(value))
+        cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
+    stored |= {
+        value.args[0] for value in values
+        if isinstance(value.op, Update) and value.args[0].op is full
+        and not (is_straight(value) and users[value.args[0]] == [value])}
+    return stored | {
+        value for value in values
+        if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
+        and ((cost[value] >= EXPENSIVE and _computed_often(value, users))
+             or _spread_far(value, users))}
+
+
+def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:
+    """Whether the value is read very many times for each time it would be computed."""
+    readers = [*users[value]]
+    readers += [user for view in users[value] if isinstance(view.op, AxisView)
+                for user in users[view]]
+    largest = max((user.size for user in readers if isinstance(user.op, Elementwise)), default=0)
+    return largest >= SPREAD * max(value.size, 1) and largest >= SPREAD * SPREAD
+
+
+def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
+    readers = users[value]
+    if len(readers) > 1 and any(isinstance(user.op, AxisView) for user in readers):
+        return value.size > 1 and any(
+            isinstance(user.op, AxisView) and not _is_placement(user) for user in readers)
+    for user in readers:
+        largest = max([user, *users[user]] if isinstance(user.op, AxisView) else [user],
+                      key=lambda v: v.size)
+        if isinstance(largest.op, (Elementwise, AxisView)) and largest.size >= 2 * value.size:
+            return not _hoistable(value, largest)
+    return False
+
+
+def count_reads(values: Iterable[Value], stored: set[Value], reads: dict[Value, int]) -> None:
+    """Note how many stored elements it takes (at most) to compute each value again."""
+    for value in values:
+        if value in stored or not isinstance(value.op, (Elementwise, AxisView)):
+            reads[value] = value.size if value.shape and not isinstance(value.op, Source) else 0
+        else:  # a view may need a part of what its input needs
+            reads[value] = min(1 << 62, sum(
+                reads[arg] * min(arg.size, value.size) // max(arg.size, 1)
+                for arg in value_args(value)))
+
+
+def _is_placement(view: Value) -> bool:
+    """Whether a view only adds axes: every element is read once where it stands."""
+    return view.size == view.args[0].size and all(arg is None for arg in view.args[1:])
+
+
+def _hoistable(value: Value, user: Value) -> bool:
+    """Whether the value does not vary along the user's last axis (computed once a row)."""
+    return len(value.shape) == len(user.shape) and value.shape[-1] == 1
+
+
+class MustStore(Exception):
+    """Values have to be stored that were not: grouping begins anew with them."""
+
+    def __init__(self, values: Iterable[Value]) -> None:
+        self.values = list(values)
+        super().__init__(", ".join(map(str, self.values)))
+
+
+# ---- kernels that would be too large ------------------------------------------------------------
+
+
+def is_virtual(value: Value, stored: set[Value]) -> bool:
+    """Whether kernels compute the value again instead of reading it."""
+    return value not in stored and not isinstance(value.op, (Leaf, Reduction, Item, Library))
+
+
+def cone(value: Value, stored: set[Value]) -> list[Value]:
+    """The virtual values that a sink is computed from, inputs first."""
+    seen: set[Value] = set()
+    stack = value_args(value)
+    while stack:
+        arg = stack.pop()
+        if arg not in seen and is_virtual(arg, stored):
+            seen.add(arg)
+            stack.extend(value_args(arg))
+    return sorted(seen, key=lambda v: v.number)
+
+
+def pieces_of(value: Value, stored: set[Value], *, computed_beside: bool = False) -> list[Value]:
+    """What to store so that a sink that is too much for a kernel is computed in several.
+
+    Each piece is as large as a kernel can be, as far as that is known before it is lowered: what
+    is read through several views counts once.  Where all seems to fit it is such views that make
+    it large, and the work is halved.  With ``computed_beside``, reductions may be computed in the
+    kernel of a piece; else it reads them.
+    """
+    below = cone(value, stored)
+    pieces: dict[Value, None] = {}
+    parts: dict[Value, frozenset[Any]] = {}
+    for each in (*below, value):
+        if each is value or not isinstance(each.op, AxisView):
+            operands = [_behind_views(arg, stored) for arg in value_args(each)]
+            parts[each] = _cells_of(each, operands, parts, pieces, computed_beside)
+    if pieces:
+        return [*pieces]
+    computed = [each for each in below if isinstance(each.op, Elementwise)]
+    if not computed:
+        raise AssertionError(f"{value} cannot be made smaller")
+    return [computed[len(computed) // 2]]
+
+
+def _cells_of(value: Value, operands: list[Value], parts: dict[Value, frozenset[Any]],
+              pieces: dict[Value, None], computed_beside: bool) -> frozenset[Any]:
+    """Values computed, parameters and values read for a value; its largest operands are cut off."""
+    own = {value, *(arg for arg in value.args if not isinstance(arg, Value))}
+    while True:
+        inside = [arg for arg in operands if arg in parts and arg not in pieces]
+        loads = {arg if computed_beside and isinstance(arg.op, Reduction) else ("load", arg)
+                 for arg in operands if arg not in inside}
+        cells = frozenset[Any]().union(own, loads, *(parts[arg] for arg in inside))
+        reads = sum(isinstance(cell, tuple) for cell in cells)
+        found = [arg for arg in inside if isinstance(arg.op, Elementwise)]
+        if not found or (len(cells) < MAX_CELLS and reads <= MAX_LOADS):
+            return cells
+        pieces[max(found, key=lambda arg: len(parts[arg]))] = None
+
+
+def _behind_views(value: Value, stored: set[Value]) -> Value:
+    while isinstance(value.op, AxisView) and value not in stored:
+        value = value.args[0]
+    return value
