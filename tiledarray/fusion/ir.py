@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tiledarray.ops.op import Op, Reshape
+from tiledarray.ops.op import AxisView, Op, Reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,13 @@ def storage(value: Value) -> Value:
 def value_args(value: Value) -> list[Value]:
     """Operands that are values."""
     return [arg for arg in value.args if isinstance(arg, Value)]
+
+
+def library_operand(arg: Value) -> Value:
+    """The stored value that a library call's operand is a view of."""
+    while isinstance(arg.op, AxisView):
+        arg = arg.args[0]
+    return storage(arg)
 
 
 Terms = tuple[tuple[int, int], ...]

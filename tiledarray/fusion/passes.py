@@ -9,14 +9,17 @@ from typing import Any
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value
-from tiledarray.fusion.order import order
+from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
+from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
+from tiledarray.fusion.share import share
 from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.verify import verify
+from tiledarray.fusion.updates import UpdateChoice, choose_updates
+from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView
 
@@ -25,35 +28,81 @@ RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
 def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, *,
          params: Sequence[Any] | None = None, check: bool = False) -> Plan:
-    """Plan what a signature describes.
-
-    Rewriting comes first because it removes reshapes that grouping would have to store for;
-    grouping decides what is stored, which tiling needs to know all accesses; placing needs the
-    passes that grouping found and the chunks that tiling chose; sharing launches needs the order
-    of all kernels and the memory of what is updated in place.
+    """Plan what a signature describes: every pass, in order, checked if so wished.
 
     With ``params``, scalars of an evaluation, the plan may assume of them what it says in
     ``assumed``; without, it is right for all.
+
+    Parameters
+    ----------
+    signature : tuple
+        See `Trace.signature`.
+    donatable : frozenset of int
+        Numbers of the leaves whose memory updates may write in.
+    target : Target
+    params : sequence of scalar, optional
+    check : bool
+        Whether the verifier looks at what each pass leaves.
+
+    Raises
+    ------
+    InvalidPlan
+        If it does not accept that.
     """
+    # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
+    # shares equal values.  What is overwritten must be known before arrays are cut along their
+    # parts: a part may begin uninitialised.
     builder, outputs = rewrite(signature, target)
     outputs = [_as_stored(builder, value) for value in outputs]
-    covered = Regions(params)
-    uncover(builder, outputs, covered)
-    outputs = cut(builder, outputs, covered)
-    forced: set[Value] = set()
-    for attempt in count():
-        grouper = Grouper(builder.values, outputs, target, forced, may_restart=attempt < RESTARTS)
-        try:
-            grouper.run()
-            regions = Regions(params, dict(covered.assumed))
-            result = order(grouper, donatable, target, regions, dict(builder.fired),
-                           builder.origin, builder.entry)
-            break
-        except MustStore as must:
-            forced.update(must.values)
+    assumed = Regions(params)
+    uncover(builder, outputs, assumed)
+    outputs = cut(builder, outputs, assumed)
+    if check:
+        verify_values(builder.values, outputs)
+
+    # Groups.  They decide what is stored; only then is it known who reads what an update
+    # overwrites.  Where either needs something more in memory, grouping begins anew.
+    grouper, choices, regions = _grouped(builder, outputs, donatable, target, assumed)
+    if check:
+        verify_groups(grouper)
+
+    # Kernels.  For each group `tile` orders and merges the axes and cuts them into tiles, for which
+    # it needs all accesses; in it, maps turn transposed tiles and find windows, reductions stage
+    # their loads, and maps bound by instructions try quick texts.  Then `place` holds what several
+    # passes need, in what room staging and the chunks of a tile have left.
+    steps = in_order(grouper.groups, choices, target)
+    if check:
+        verify_steps(steps)
+
+    # Memory.  Launches are shared last: whether kernels may go beside one another depends on the
+    # order of all, and on what lies in the same memory.
+    memory = memory_of(grouper.values, choices)
+    refusals = [text for group in grouper.groups for text in group.refusals]
+    steps = share(steps, memory, regions, target, refusals)
+    result = Plan(
+        steps=steps, values=grouper.values, outputs=outputs, memory=memory,
+        shared=shared_outputs(outputs, memory), last_use=last_uses(steps, memory),
+        fired=dict(builder.fired), origin=builder.origin, entry=builder.entry, updates=choices,
+        refusals=refusals, assumed=tuple(regions.assumed),
+    )
     if check:
         verify(result, donatable)
     return result
+
+
+def _grouped(builder: Builder, outputs: list[Value], donatable: frozenset[int], target: Target,
+             assumed: Regions) -> tuple[Grouper, UpdateChoice, Regions]:
+    """Group values and choose how updates are done, until neither needs more to be stored."""
+    forced: set[Value] = set()
+    for attempt in count():
+        grouper = Grouper(builder.values, outputs, target, forced, may_restart=attempt < RESTARTS)
+        regions = Regions(assumed.params, dict(assumed.assumed))
+        try:
+            grouper.run()
+            return grouper, choose_updates(grouper, donatable, regions), regions
+        except MustStore as must:
+            forced.update(must.values)
+    raise AssertionError("unreachable")
 
 
 def _as_stored(builder: Builder, value: Value) -> Value:

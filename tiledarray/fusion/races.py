@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from tiledarray.fusion.ir import Index, Value, storage
-from tiledarray.fusion.order import library_operand
+from tiledarray.fusion.ir import Index, Value, library_operand, storage
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.fusion.regions import Region, Regions, region_of
 from tiledarray.fusion.schedule.place import passes_needed

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tiledarray.execution.executable import Executable, program_name, source_of
-from tiledarray.fusion.ir import Cell, Group, Value, storage, value_args
-from tiledarray.fusion.order import library_operand, touched
+from tiledarray.fusion.ir import Cell, Group, Value, library_operand, storage, value_args
+from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.tile import bytes_read
