@@ -440,6 +440,13 @@ def test_numpys_scalars_are_arguments_like_pythons():
         np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+def test_random_numbers_are_refused():
+    generator = ta.random.default_rng(0)
+    for draw in (lambda x: x + ta.random.random(3), lambda x: x * generator.normal(size=3)):
+        with pytest.raises(TypeError, match="random numbers"):
+            ta.jit(draw)(ta.ones(3))
+
+
 def test_jit_inside_jit():
     @ta.jit
     def inner(x):

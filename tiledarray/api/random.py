@@ -12,6 +12,7 @@ from tiledarray.api.arguments import default_device
 from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import KINDS
 from tiledarray.arrays import by_numpy
+from tiledarray.arrays.tracing import is_tracing
 
 # What returns no values drawn, or returns something other than arrays.
 _AS_THEY_ARE = frozenset(("bit_generator", "spawn", "bytes", "get_state", "seed", "set_state"))
@@ -23,6 +24,11 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            raise TypeError(
+                "a function under tiledarray.jit draws random numbers, which would be the same at "
+                "every call; draw them outside, and make them an argument"
+            )
         found = by_numpy.first_handle((args, kwargs))
         if found is None:
             return by_numpy.wrapped(function(*args, **kwargs), default_device())

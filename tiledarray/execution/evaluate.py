@@ -28,6 +28,8 @@ from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
+from tiledarray.fusion.order import written
+from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, location
@@ -35,7 +37,7 @@ from tiledarray.graph.program import Trace, trace
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import placeholder
-from tiledarray.ops.op import Library, Update
+from tiledarray.ops.op import Leaf, Library, Update
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -190,10 +192,28 @@ def _planned(
     for value, number in zip(plan.outputs, traced.outputs, strict=True):
         if number not in plan.entry.setdefault(value, []):
             plan.entry[value].append(number)
+    if donatable and _loses_on_failure(plan):
+        return _planned(traced, _NONE, device, params, contract)
     made = Executable(plan, device, contract is True)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
     return made
+
+
+def _loses_on_failure(plan: Plan) -> bool:
+    """Whether something that a leaf is overwritten after cannot be had again if a later step fails.
+
+    What was computed by then is kept in the nodes of its values; what the planner computes for
+    itself has no node, and what it was made of may be what has been overwritten.
+    """
+    stored = [written(step) for step in plan.steps]
+    overwrites = [k for k, values in enumerate(stored) for value in values
+                  if plan.memory[value] is not value and isinstance(plan.memory[value].op, Leaf)]
+    return any(
+        k <= at < plan.last_use[plan.memory[value]]
+        for at in overwrites for k, values in enumerate(stored) for value in values
+        if not plan.entry.get(value) and plan.memory[value] in plan.last_use
+    )
 
 
 def target_of(device: Device, contract: bool | str | None = None) -> Target:

@@ -1,0 +1,232 @@
+"""Signals, and memory that runs out, while programs run: nothing is lost or done twice."""
+
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.plans import planned
+from tiledarray.config import override
+from tiledarray.devices.pool import HostPool
+from tiledarray.errors import OutOfMemory
+from tiledarray.execution import evaluate
+
+ROOT = Path(__file__).parents[1]
+MANY = 400_000
+TIERS = [pytest.param("wait", marks=pytest.mark.compiler), "never"]
+
+
+class TimeOut(Exception):
+    """What a program's own handler raises."""
+
+
+@pytest.fixture
+def interrupted():
+    """Return what does work while a handler raises after so many seconds, and whether it did."""
+    raised = [KeyboardInterrupt]
+
+    def handler(*_):
+        raise raised[0]
+
+    def interrupted(work, seconds, error):
+        raised[0] = error
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                work()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except error:
+            return True
+        return False
+
+    before = signal.signal(signal.SIGALRM, handler)
+    yield interrupted
+    signal.signal(signal.SIGALRM, before)
+
+
+def seconds_of(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeOut])
+@pytest.mark.parametrize("compile", TIERS)
+def test_an_interrupted_write_in_place_is_done_once_or_not_yet(compile, error, interrupted):
+    def written(n=10 * MANY):  # kernels long enough to be hit
+        array = np.evaluate(np.array(numpy.zeros(n)))
+        array[: n // 2] += 5.0
+        return array
+
+    with override(compile=compile):
+        usual = min(seconds_of(lambda array=array: np.evaluate(array))
+                    for array in [written() for _ in range(4)])
+        hits = 0
+        for k in range(30):
+            array = written()
+            hits += interrupted(lambda array=array: np.evaluate(array), usual * (0.1 + k / 30),
+                                error)
+            assert float(array[0]) == 5.0 and float(array[5 * MANY]) == 0.0
+        assert hits
+
+
+def writes(np, array):
+    """Views, writes in place and values that lie between them."""
+    half = array[: MANY // 2] * 2
+    array[: MANY // 2] += 5
+    high = np.sqrt(np.sort(array)[::-1] + 1)
+    total = half + array[MANY // 2:]
+    array[1:] += array[:-1] * 0 + 1
+    return array, half, high, total, array.copy(), array.sum()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeOut])
+@pytest.mark.parametrize("compile", TIERS)
+def test_interrupts_at_any_moment_lose_nothing_and_are_never_swallowed(compile, error, interrupted):
+    start = numpy.arange(float(MANY)) % 97
+    wanted = writes(numpy, start.copy())
+    draw = random.Random(7)
+    with override(compile=compile):
+        for _ in range(3):
+            usual = seconds_of(lambda: np.evaluate(*writes(np, np.array(start))))
+        for _ in range(12):
+            found = []
+
+            def work(found=found):
+                found += writes(np, np.array(start))  # recording, planning and running
+                np.evaluate(*found)
+                found.append("done")
+
+            fired = interrupted(work, draw.random() * usual, error)
+            assert fired == (found[-1:] != ["done"])
+            for ours, theirs in zip(found[:len(wanted)], wanted if found else (), strict=True):
+                numpy.testing.assert_array_equal(numpy.asarray(ours), theirs)
+
+
+def test_a_time_out_during_a_look_is_seen(interrupted):
+    other = np.arange(float(MANY))[::-1] * 1.0
+    slow = np.sort(np.sin(np.arange(20.0 * MANY)))
+    assert interrupted(lambda: float(slow[5]), 0.02, TimeOut)
+    numpy.testing.assert_array_equal(numpy.asarray(other), numpy.arange(float(MANY))[::-1])
+
+
+@pytest.mark.parametrize("compile", TIERS)
+def test_memory_that_runs_out_anywhere_leaves_all_arrays_intact(compile, monkeypatch):
+    start = numpy.arange(float(MANY)) % 97
+    wanted = writes(numpy, start.copy())
+    take = HostPool.array
+    with override(compile=compile):
+        for _ in range(3):
+            np.evaluate(*writes(np, np.array(start)))
+        failed = 0
+        for allowed in range(12):
+            found = writes(np, np.array(start))
+            left = [allowed]
+
+            def scarce(pool, shape, dtype, left=left):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise OutOfMemory("no host memory", nbytes=1)
+                return take(pool, shape, dtype)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(HostPool, "array", scarce)
+                try:
+                    np.evaluate(*found)
+                except MemoryError:
+                    failed += 1
+            for ours, theirs in zip(found, wanted, strict=True):
+                numpy.testing.assert_array_equal(numpy.asarray(ours), theirs)
+        assert failed
+
+
+def test_plans_that_could_lose_what_they_overwrite_are_known():
+    x = np.evaluate(np.array(numpy.arange(40_000.0).reshape(200, 200)))
+    before = np.cumsum(x * 2, axis=0)  # stored, before `x` is overwritten
+    x[1:] += 1
+    after = np.cumsum(before * x, axis=0)  # computed from it afterwards
+    plan = planned(x, after)
+    leaves = [base for value, base in plan.memory.items() if base is not value]
+    assert leaves, "the update is done in place"
+    for values in map(evaluate.written, plan.steps):
+        for value in values:
+            plan.entry.setdefault(value, [0])
+    assert not evaluate._loses_on_failure(plan)
+    plan.entry.clear()  # as if the planner had made all of it for itself
+    assert evaluate._loses_on_failure(plan)
+
+
+def test_an_update_of_one_thread_is_not_seen_by_what_another_has_pending():
+    for compile in ("never", "wait", "background"):
+        with override(compile=compile):
+            array = np.evaluate(np.arange(4200.0))
+            view = array[1:]
+            pending = view * 2
+
+            def work(view=view):
+                np.add(view, 5, out=view)
+                np.evaluate(view)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            numpy.testing.assert_array_equal(numpy.asarray(pending), 2 * numpy.arange(1, 4200.0))
+            numpy.testing.assert_array_equal(numpy.asarray(view), numpy.arange(6, 4205.0))
+
+
+def test_what_is_pending_behind_a_failure_is_not_overwritten():
+    array = np.evaluate(np.arange(4200.0))
+    view = array[1:]
+    quotient = np.divmod(view, 3, out=(view, np.zeros(4199)))
+    numpy.testing.assert_array_equal(numpy.asarray(quotient[1]), numpy.arange(1, 4200.0) % 3)
+    numpy.testing.assert_array_equal(numpy.asarray(view), numpy.arange(1, 4200.0) // 3)
+
+
+def run(script, *arguments, seconds=120):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments], cwd=ROOT, timeout=seconds,
+        capture_output=True, text=True, check=False,
+    )
+
+
+def test_sigterm_ends_a_program_by_its_own_handler():
+    done = run("""
+        import signal, sys, os, threading, numpy, tiledarray as np
+        def handler(*_): raise SystemExit(7)
+        signal.signal(signal.SIGTERM, handler)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+        x = np.array(numpy.arange(3e6))
+        while True:
+            x[1:] += x[:-1] * 1e-9
+            float(x.sum())
+    """)
+    assert done.returncode == 7 and not done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_many_shapes():
+    done = run("""
+        import resource, sys, numpy, tiledarray as np
+        np.config.compile = "never"
+        def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        def rounds(first, last):
+            for k in range(first, last):
+                x = np.arange(float(20 + k % 97))
+                x[1:] += x[:-1] * 0.5
+                assert x.sum() >= 0
+        rounds(0, 200)
+        before = peak()
+        rounds(200, 600)
+        print(peak() - before)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 20_000  # KiB
