@@ -26,7 +26,7 @@ from tiledarray.errors import CompilerError, TiledArrayWarning
 from tiledarray.execution import background, evaluate, executable
 from tiledarray.execution.loaded import Loaded
 from tiledarray.graph.program import trace
-from tiledarray.kernels.compile import cache, host
+from tiledarray.kernels.compile import cache, cuda, host
 from tiledarray.kernels.compile.elf import incomplete
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
@@ -788,3 +788,52 @@ def test_a_compiler_whose_disk_fails_after_the_start(fault, disk):
             kernel = host.compile_source(EMPTY.replace("1", "2"), "k")
         assert not kernel.path.is_relative_to(disk)
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(kernel.address)() == 2
+
+
+# ---- NVRTC, which is a library of the process ------------------------------------------------
+
+NVRTC = """
+    from tiledarray.kernels.compile import cuda
+
+    def sources(k):
+        # The front end is at it for long: that is when it handles signals itself.
+        lines = "".join(f"template <int N> int f{j}() {{ return {j + k}; }}" for j in range(600))
+        return [(lines + f'extern "C" __global__ void k{n}(int* x) {{ *x = {n}; }}', f"k{n}")
+                for n in range(3)]
+
+    interrupted = 0
+    for k in range(4):
+        timer = threading.Timer(0.02 * (k + 1), os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            cuda.compile_many(sources(k), "sm_90")
+            timer.join()
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            interrupted += 1
+        timer.join()
+    print(interrupted, flush=True)
+"""
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason="no NVRTC")
+def test_ctrl_c_while_nvrtc_compiles_and_an_exit_right_after_it(folder):
+    assert ended(begin(NVRTC, folder)) == (0, "4\n", "")
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason="no NVRTC")
+def test_sigterm_while_nvrtc_compiles(folder):
+    child = begin(NVRTC.replace("SIGINT", "SIGTERM"), folder)
+    assert ended(child)[0] == -signal.SIGTERM
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason="no NVRTC")
+def test_nvrtc_has_a_time_limit(folder):
+    source = 'extern "C" __global__ void k(int* x) { *x = 1; }'
+    with (config.override(compile_seconds=0.001),
+          pytest.raises(CompilerError, match=r"0\.001 seconds") as caught):
+        cuda.compile_many([(source, "k")], "sm_90")
+    assert caught.value.passing
+    wait_until(lambda: not cuda._under_way._count)
+    with config.override(compile_seconds=0):
+        assert cuda.compile_many([(source, "k")], "sm_90")[0].cubin

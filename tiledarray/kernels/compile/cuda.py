@@ -10,9 +10,12 @@ kept on disk beside the cubin.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
+import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import ModuleType
@@ -20,11 +23,14 @@ from typing import Any
 
 from tiledarray import config, errors
 from tiledarray.devices.threads import all_of
+from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import cache
+from tiledarray.kernels.compile.signals import Guard
 
 LOG_LINES_SHOWN = 12
 MOST_AT_ONCE = 8
+EXIT_SECONDS = 30.0
 INSTALL = "pip install 'tiledarray[cuda13]' (or [cuda12]), or compute on the CPU (device='cpu')"
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -70,6 +76,46 @@ class CudaBinary:
     arch: str
     cubin: bytes
     reports: Mapping[str, ResourceReport]
+
+
+class _UnderWay:
+    """Counts compiles, so that the process does not end in the middle of one.
+
+    A thread that nobody waits for any more may be at it; the library's memory goes when the
+    process exits, and the process would crash.  Signal handlers are looked after meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._guard = Guard()
+        self._changed = threading.Condition(threading.Lock())
+        hold_at_fork(self._changed)
+        atexit.register(self._wait)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if not self._count:
+                self._guard.begin()
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._count -= 1
+            if not self._count:
+                self._guard.end()
+            self._changed.notify_all()
+
+    def _wait(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._count, EXIT_SECONDS)
+
+    def _begin_anew(self) -> None:
+        self._count = 0  # a forked child has none of its parent's threads
+
+
+_under_way = _UnderWay()
 
 
 @functools.cache
@@ -121,7 +167,11 @@ def compile_source(
                     str((_FEWER_BLOCKS, *_MORE_REGISTERS)),
                     _nvrtc_version())
 
-    artefact = cache.get_or_build(key, ".cubin", lambda: _best(source, name, headers, options))
+    def build() -> bytes:
+        with _under_way:
+            return _best(source, name, headers, options)
+
+    artefact = cache.get_or_build(key, ".cubin", build)
     cubin, reports = _unpack(artefact.data)
     return CudaBinary(name, arch, cubin, reports)
 
