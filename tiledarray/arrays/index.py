@@ -16,7 +16,7 @@ from tiledarray.arrays.handle import Handle, stands_for_scalar
 from tiledarray.arrays.views import Affine
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, shape_text
-from tiledarray.graph.node import Node
+from tiledarray.graph.node import Kind, Node
 from tiledarray.ops import indexing as ops
 from tiledarray.recording import record
 
@@ -60,21 +60,25 @@ def is_full_integer(key: tuple[Any, ...], ndim: int) -> bool:
     )
 
 
-def check_element(key: tuple[Any, ...], shape: Shape, value: Any) -> None:
+def check_element(key: tuple[Any, ...], kind: Kind, value: Any) -> None:
     """Raise NumPy's error if what is written to one element is a sequence.
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         In that case.
     """
-    text = "setting an array element with a sequence."
-    if is_full_integer(key, len(shape)):
-        if np.ndim(value):
-            raise ValueError(text)
+    if is_full_integer(key, len(kind.shape)):
+        if np.ndim(value):  # a boolean element takes the truth of a single one, NumPy says
+            alike = value
+            if hasattr(value, "dtype"):
+                alike = np.broadcast_to(np.zeros((), value.dtype), value.shape)
+            np.zeros(1, kind.dtype)[0] = alike
     elif isinstance(value, (list, tuple)):
-        raise ValueError(f"{text} The requested array would exceed the maximum number of dimension "
-                         "of 0.")
+        raise ValueError(
+            "setting an array element with a sequence. The requested array would exceed the "
+            "maximum number of dimension of 0."
+        )
 
 
 def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shape) -> None:

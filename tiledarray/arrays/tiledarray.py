@@ -349,7 +349,7 @@ class TiledArray(Handle):
             self._put(key, value)
             return
         if not step.shape and type(value) not in SCALARS:
-            index.check_element(key, kind.shape, value)
+            index.check_element(key, kind, value)
         root = self.origin()
         steps = views.extend(self.steps, step)
         if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
