@@ -16,6 +16,7 @@ import pytest
 
 import tiledarray
 from tiledarray import config
+from tiledarray.arrays import by_numpy
 from tiledarray.recording.stretch import fallbacks
 
 Case = Callable[[Any], Any]
@@ -339,6 +340,16 @@ def test_results_do_not_share_memory_with_arguments_of_numpys() -> None:
     made = tiledarray.apply_along_axis(keeping, 0, tiledarray.array(given))
     given[0] = kept[0][0] = 9
     assert ours.tolist() == [0.0, 1.0, 2.0] and made.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_result_given_twice_is_two_arrays() -> None:
+    def twice(values: Any) -> Any:
+        made = values + 1
+        return made, [made]
+
+    first, (second,) = by_numpy.call("twice", twice, (tiledarray.arange(3.0),))
+    first[0] = 9
+    assert second.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_an_output_of_numpys_is_returned_itself() -> None:

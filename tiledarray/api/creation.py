@@ -455,7 +455,7 @@ def _linspace(
     return wrap(record.cast(node, wanted)), step
 
 
-def _by_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
+def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function whose few values NumPy computes."""
 
     def ours(*args: Any, device: Any = None, **kwargs: Any) -> TiledArray:
@@ -465,18 +465,18 @@ def _by_numpy(original: Callable[..., Any]) -> Callable[..., Any]:
     return implements(original, "host")(ours)
 
 
-logspace = _by_numpy(np.logspace)
-geomspace = _by_numpy(np.geomspace)
-vander = _by_numpy(np.vander)
-frombuffer = _by_numpy(np.frombuffer)
-fromiter = _by_numpy(np.fromiter)
-fromstring = _by_numpy(np.fromstring)
-fromfile = _by_numpy(np.fromfile)
-hanning = _by_numpy(np.hanning)
-hamming = _by_numpy(np.hamming)
-blackman = _by_numpy(np.blackman)
-bartlett = _by_numpy(np.bartlett)
-kaiser = _by_numpy(np.kaiser)
+logspace = _values_of(np.logspace)
+geomspace = _values_of(np.geomspace)
+vander = _values_of(np.vander)
+frombuffer = _values_of(np.frombuffer)
+fromiter = _values_of(np.fromiter)
+fromstring = _values_of(np.fromstring)
+fromfile = _values_of(np.fromfile)
+hanning = _values_of(np.hanning)
+hamming = _values_of(np.hamming)
+blackman = _values_of(np.blackman)
+bartlett = _values_of(np.bartlett)
+kaiser = _values_of(np.kaiser)
 
 
 # Grids ------------------------------------------------------------------------------------------

@@ -249,8 +249,10 @@ class _Given:
         self.outputs = out if isinstance(out, tuple) else (out,)
 
     def holds(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether someone else may have the array."""
-        return self.any_calls or any(array is value for value in self.arrays)
+        """Whether someone else may have the array; it is asked of each result once."""
+        known = self.any_calls or any(array is value for value in self.arrays)
+        self.arrays.append(array)
+        return known
 
 
 def _ours(result: Any, device: Any, given: _Given) -> Any:
