@@ -275,6 +275,9 @@ FOUND_BY_SWEEPS: dict[str, Case] = {
     "the first place beyond": lambda np: np.zeros(2)[[0, 7, -9]],
     "an empty mask checks, too": lambda np: assigned(np.zeros(0, "i1"), numpy.zeros(0, bool), 300),
     "flat of two axes": lambda np: np.zeros((2, 2)).flat[0, 1],
+    "fft along no such axis": lambda np: np.fft.fft(np.ones(3), axis=2),
+    "fft2 of a vector": lambda np: np.fft.fft2(np.ones(3)),
+    "fft by no such norm": lambda np: np.fft.fft(np.ones(3), norm="x"),
     "flat of none": lambda np: np.zeros((2, 2)).flat[None],
 }
 

@@ -45,7 +45,7 @@ def _dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
     if norm not in _NORMS:
-        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
     for size in sizes:
         if size < 1:
             raise ValueError(f"Invalid number of FFT data points ({size}) specified.")
@@ -66,8 +66,8 @@ def _along_one(name: str) -> Callable[..., Any]:
         a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
     ) -> TiledArray:
         array = handle_of(a)
-        if array.ndim == 0:
-            check_with_numpy(original, array)
+        if not -array.ndim <= axis < array.ndim:
+            check_with_numpy(original, array, axis=axis)
         axis = normalize_axis_index(axis, array.ndim)
         size = array.shape[axis]
         if n is None:
@@ -97,6 +97,8 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
             not places or len({place % max(array.ndim, 1) for place in places}) < len(places),
             "no axes, or one given twice",
         )
+        if any(not -array.ndim <= place < array.ndim for place in places):
+            check_with_numpy(original, array, axes=places)
         sizes = [array.shape[normalize_axis_index(place, array.ndim)] for place in places]
         if s is None:
             if name in _FROM_HALF:
