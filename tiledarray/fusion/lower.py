@@ -26,7 +26,7 @@ from tiledarray.fusion.ir import (
 )
 from tiledarray.fusion.regions import region_index
 from tiledarray.fusion.stored import MAX_CELLS, MAX_LOADS
-from tiledarray.ops.movement import empty
+from tiledarray.ops.movement import empty, iota
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
@@ -294,7 +294,7 @@ class Lowering:
 
     def _source(self, value: Value, index: Index) -> Cell:
         args = tuple(self._param(arg) for arg in value.args)
-        if value.op.name == "iota":
+        if value.op is iota:
             axes = frozenset({index[0].axis}) - {-1}
             return self._cell((value, index), kind="iota", value=value, dtype=value.dtype,
                               args=args, access=Access(value, index), axes=axes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.target import Target
-from tiledarray.ops import arithmetic, elementwise, movement, reduction, transcendental
+from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
 
 SMALL_REDUCTION = 8
@@ -56,7 +56,10 @@ def _key(arg: Any) -> Any:
     return arg.number if isinstance(arg, Value) else ("constant", arg)
 
 
-Rule = Callable[[Builder, Op, Any, tuple[Any, ...], tuple[int, ...], np.dtype[Any]], Value | None]
+Args = tuple[Any, ...]
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+Rule = Callable[[Builder, Any, Any, Args, Shape, DType], Value | None]
 
 
 def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -67,12 +70,14 @@ def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | 
     return tuple(-1 if n == 1 else next(places) for n in shape)
 
 
-def reshape_of_same_shape(builder, op, attrs, args, shape, dtype):
+def reshape_of_same_shape(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                          dtype: DType) -> Value | None:
     """A reshape to the same shape is nothing."""
     return args[0] if args[0].shape == shape else None
 
 
-def reshape_of_reshape(builder, op, attrs, args, shape, dtype):
+def reshape_of_reshape(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                       dtype: DType) -> Value | None:
     """Only the last of several reshapes counts."""
     inner = args[0]
     if isinstance(inner.op, Reshape):
@@ -80,7 +85,8 @@ def reshape_of_reshape(builder, op, attrs, args, shape, dtype):
     return None
 
 
-def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):
+def reshape_by_unit_axes(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                         dtype: DType) -> Value | None:
     """Adding or dropping axes of length one is a view."""
     inner = args[0]
     axes = unit_axes(inner.shape, shape)
@@ -91,9 +97,8 @@ def reshape_by_unit_axes(builder, op, attrs, args, shape, dtype):
     return builder.make(movement.view, (axes, steps), (inner, *starts), shape, dtype)
 
 
-def reshape_before_elementwise(
-    builder, op, attrs, args, shape, dtype
-):
+def reshape_before_elementwise(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                               dtype: DType) -> Value | None:
     """Reshape the inputs instead, where they have the full shape and nobody shares the result."""
     inner = args[0]
     if not isinstance(inner.op, Elementwise) or inner.number in builder.shared:
@@ -109,7 +114,8 @@ def reshape_before_elementwise(
     return builder.make(inner.op, inner.attrs, moved, shape, dtype)
 
 
-def reduction_of_reshape(builder, op, attrs, args, shape, dtype):
+def reduction_of_reshape(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                         dtype: DType) -> Value | None:
     """A full reduction does not see how its elements are arranged."""
     inner = args[0]
     if len(attrs[0]) != len(inner.shape) or not isinstance(inner.op, Reshape):
@@ -119,9 +125,8 @@ def reduction_of_reshape(builder, op, attrs, args, shape, dtype):
     return builder.make(op, (axes, *attrs[1:]), (source,), shape, dtype)
 
 
-def reduction_without_unit_axes(
-    builder, op, attrs, args, shape, dtype
-):
+def reduction_without_unit_axes(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                                dtype: DType) -> Value | None:
     """Axes of length one are dropped, not reduced."""
     inner = args[0]
     axes, accumulate = attrs
@@ -138,7 +143,7 @@ def reduction_without_unit_axes(
     point = builder.make(movement.reshape, None, (inner,), shape, inner.dtype)
     if op.combine:
         return _cast(builder, point, dtype)
-    if op.name == "deviation":
+    if op is reduction.deviation:
         return _deviation_of_one(builder, point, accumulate, shape, dtype)
     return builder.make(movement.full, None, (0,), shape, dtype)
 
@@ -155,16 +160,15 @@ def _deviation_of_one(builder: Builder, point: Value, accumulate: Any, shape: tu
     return _cast(builder, nothing, dtype)
 
 
-def deviation_in_two_passes(
-    builder, op, attrs, args, shape, dtype
-):
+def deviation_in_two_passes(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                            dtype: DType) -> Value | None:
     """A row that stays on chip is read twice for nothing: first its mean, then the squares."""
     inner = args[0]
     axes, accumulate = attrs
     loop = accumulate if accumulate is not None else inner.dtype
     rank = len(inner.shape)
     length = prod(inner.shape[axis] for axis in axes)
-    if (op.name != "deviation" or loop.kind != "f" or dtype != loop or len(shape) == 0
+    if (op is not reduction.deviation or loop.kind != "f" or dtype != loop or len(shape) == 0
             or axes != tuple(range(rank - len(axes), rank)) or prod(shape) < MANY_ROWS
             or not builder.target.holds_row(length, inner.dtype.itemsize)):
         return None
@@ -180,7 +184,8 @@ def deviation_in_two_passes(
     return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
 
 
-def unroll_small_reduction(builder, op, attrs, args, shape, dtype):
+def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                           dtype: DType) -> Value | None:
     """A handful of elements is combined directly: it fuses like any elementwise work."""
     inner = args[0]
     axes, accumulate = attrs
@@ -202,7 +207,8 @@ def unroll_small_reduction(builder, op, attrs, args, shape, dtype):
     return _cast(builder, total, dtype) if total.dtype != dtype else total
 
 
-def maximum_carried_along(builder, op, attrs, args, shape, dtype):
+def maximum_carried_along(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                          dtype: DType) -> Value | None:
     """Sum the exponentials of what is left of the maximum in the pass that finds the maximum.
 
     That is a read of the array less.  Rows on chip are read twice for nothing, and a host's cores
@@ -255,7 +261,8 @@ def _cast(builder: Builder, value: Value, dtype: np.dtype[Any]) -> Value:
     return builder.make(elementwise.BY_NAME["cast"], (value.dtype,), (value,), value.shape, dtype)
 
 
-def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):
+def view_of_nothing_moved(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                          dtype: DType) -> Value | None:
     """A view that reads every element where it stands is nothing."""
     inner = args[0]
     axes, steps = attrs
@@ -267,10 +274,11 @@ def view_of_nothing_moved(builder, op, attrs, args, shape, dtype):
     return None
 
 
-def cast_to_same(builder, op, attrs, args, shape, dtype):
+def cast_to_same(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                 dtype: DType) -> Value | None:
     """A cast to the dtype an array has is nothing."""
     inner = args[0]
-    if op.name == "cast" and isinstance(inner, Value) and inner.dtype == dtype:
+    if op is selection.cast and isinstance(inner, Value) and inner.dtype == dtype:
         return inner if inner.shape == shape else None
     return None
 
@@ -284,7 +292,8 @@ def _factors(arg: Any) -> tuple[Any, Any] | None:
     return arg.args[0], arg.args[-1]
 
 
-def product_with_sum(builder, op, attrs, args, shape, dtype):
+def product_with_sum(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                     dtype: DType) -> Value | None:
     """Round a product once, together with the sum that alone uses it (a fused multiply-add).
 
     Of two products neither: rounded each by itself they may cancel to zero (``x*y - z*w``,

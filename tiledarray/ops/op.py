@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -110,6 +110,10 @@ class Reduction(Op):
         Gives the dtype of the result from that of the elements and that of the accumulator.
     widens : bool
         Whether float16 is accumulated in float32.
+    positions : bool
+        Whether the accumulator is told where each element stands.
+    lanes : "light" or "heavy"
+        Whether accumulators of a thousand columns side by side stay in a core's cache.
     """
 
     accumulator: str = ""
@@ -117,6 +121,8 @@ class Reduction(Op):
     accumulates: Callable[[np.dtype[Any]], np.dtype[Any]] = _same
     gives: Callable[[np.dtype[Any], np.dtype[Any]], np.dtype[Any]] = _accumulator
     widens: bool = False
+    positions: bool = False
+    lanes: Literal["light", "heavy"] = "light"
 
     def accumulator_of(self, elements: np.dtype[Any], asked: np.dtype[Any] | None) -> np.dtype[Any]:
         """Return in what to accumulate elements of a dtype; ``asked`` is that of the result."""

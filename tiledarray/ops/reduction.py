@@ -72,11 +72,14 @@ all = Reduction(
 any = Reduction(
     "any", _through("any", with_dtype=False), "Any", combine="logical_or", accumulates=_truth
 )
-argmin = Reduction("argmin", _arg("argmin"), "ArgMin", gives=_places)
-argmax = Reduction("argmax", _arg("argmax"), "ArgMax", gives=_places)
+argmin = Reduction("argmin", _arg("argmin"), "ArgMin", gives=_places,
+                   positions=True, lanes="heavy")
+argmax = Reduction("argmax", _arg("argmax"), "ArgMax", gives=_places,
+                   positions=True, lanes="heavy")
 # Sum of squared absolute deviations from the mean, by Chan, Golub and LeVeque's merge (1979).
 deviation = Reduction("deviation", lambda xp, array, *, attrs, shape, dtype: _deviation(
-    xp, array, attrs, shape, dtype), "Deviation", accumulates=_inexact, gives=_real, widens=True)
+    xp, array, attrs, shape, dtype), "Deviation", accumulates=_inexact, gives=_real, widens=True,
+    lanes="heavy")
 
 
 def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:

@@ -18,7 +18,7 @@ from tiledarray.fusion.schedule.windows import (
     phase,
 )
 from tiledarray.fusion.target import Target
-from tiledarray.ops.op import Update
+from tiledarray.ops.op import Reduction, Update
 
 HOST_TILE = 1 << 14
 HOST_LANES = 1 << 13
@@ -98,7 +98,7 @@ def _positions(group: Group) -> dict[Cell, Strided]:
     """For index reductions: the row-major place of an element among the reduced ones."""
     positions = {}
     for sink in group.sinks:
-        if sink.cell.kind == "reduce" and sink.value.op.name in ("argmin", "argmax"):
+        if isinstance(sink.value.op, Reduction) and sink.value.op.positions:
             lengths = tuple(
                 n if axis in group.reduced else 1 for axis, n in enumerate(group.shape)
             )
@@ -323,9 +323,10 @@ def _column_widths(kernel: Kernel) -> tuple[int, ...]:
     """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
     if pairs(kernel):
         return (PAIR_LANES, 16)  # what is used at every step stays close
-    large = any(cell.kind == "reduce" and (cell.value.op.name in ("deviation", "argmin", "argmax")
-                                           or cell.dtype.kind == "c") for cell in kernel.cells)
-    several = sum(cell.kind == "reduce" for cell in kernel.cells) > 2
+    reduced = [(cell.value.op, cell.dtype) for cell in kernel.cells if cell.kind == "reduce"]
+    large = any(dtype.kind == "c" or (isinstance(op, Reduction) and op.lanes == "heavy")
+                for op, dtype in reduced)
+    several = len(reduced) > 2
     return (256, 64, 16) if large or several else (1024, 256, 64, 16)
 
 
