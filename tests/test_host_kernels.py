@@ -13,7 +13,7 @@ import tiledarray as np
 from tests.plans import planned
 from tiledarray import config
 from tiledarray.execution import evaluate, executable
-from tiledarray.fusion.schedule import tile
+from tiledarray.fusion.schedule import maps
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Update
@@ -38,8 +38,8 @@ def clean():
 @pytest.fixture
 def streaming(monkeypatch):
     """Everything that a map stores is streamed; nothing has been planned before."""
-    monkeypatch.setattr(tile, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(tile, "STREAMED_LANES", 1)
+    monkeypatch.setattr(maps, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(maps, "STREAMED_LANES", 1)
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
     monkeypatch.setattr(config, "at_once", 0)
 

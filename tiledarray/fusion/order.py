@@ -9,7 +9,8 @@ from math import prod
 from tiledarray.fusion.ir import Cell, Group, Sink, Value, add_terms, storage
 from tiledarray.fusion.plan import Allocate, Border, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import place
-from tiledarray.fusion.schedule.tile import bytes_read, tile
+from tiledarray.fusion.schedule.tile import tile
+from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.updates import UpdateChoice, is_only_written, read_by, readers_of
 from tiledarray.ops.movement import empty

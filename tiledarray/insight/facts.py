@@ -16,7 +16,7 @@ from tiledarray.fusion.ir import Cell, Group, Value, library_operand, storage, v
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
-from tiledarray.fusion.schedule.tile import bytes_read
+from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.ops.op import Leaf, Update

@@ -12,7 +12,7 @@ from typing import Any
 
 from tiledarray.fusion.ir import Size
 from tiledarray.fusion.plan import Kernel
-from tiledarray.fusion.schedule.tile import lane_blocks
+from tiledarray.fusion.schedule.blocks import lane_blocks
 from tiledarray.kernels.text.beside import Part, print_together
 from tiledarray.kernels.text.border import border_blocks, print_border
 from tiledarray.kernels.text.columns import ColumnPrinter

@@ -1,0 +1,82 @@
+"""Maps: nothing is reduced, an element out for every point."""
+
+from __future__ import annotations
+
+from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.schedule.blocks import count_blocks, power_of_two
+from tiledarray.fusion.schedule.turn import turn
+from tiledarray.fusion.schedule.windows import find_windows, has_halo, map_width, phase
+from tiledarray.fusion.target import Target
+from tiledarray.ops.op import Update
+
+HOST_TILE = 1 << 14
+HOST_LANES = 1 << 13
+STREAMED_CHUNK = 1 << 8  # lanes collected before they are stored
+STREAMED_BYTES = 1 << 24  # of results, from which on they are not expected to stay in the cache
+STREAMED_LANES = 1 << 9
+DEVICE_TILE = 1 << 12
+HALO_LANES = 128
+
+
+def tile_on_host(kernel: Kernel, target: Target) -> None:
+    """Long runs of lanes; large results go past the cache."""
+    schedule = kernel.schedule
+    lane, rows = schedule.lane.size, schedule.rows
+    schedule.width = HOST_LANES
+    schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
+    side = turn(kernel, target)
+    if side:
+        schedule.width = schedule.lane_tile = schedule.row_tile = side
+        return
+    if lane >= STREAMED_LANES and _streamed(kernel):
+        schedule.streamed, schedule.width = True, STREAMED_CHUNK
+    schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
+
+
+def _streamed(kernel: Kernel) -> bool:
+    """Whether results are stored past the cache: large ones that are not updates in place."""
+    stored = [store.access.value for store in kernel.stores]
+    return (sum(value.nbytes for value in stored) >= STREAMED_BYTES
+            and not any(isinstance(value.op, Update) for value in stored))
+
+
+def tile_on_device(kernel: Kernel, target: Target) -> None:
+    """Vectors and windows; blocks enough for every multiprocessor."""
+    schedule = kernel.schedule
+    side = turn(kernel, target)
+    width = schedule.width = 1 if side else map_width(kernel)
+    find_windows(kernel, width)
+    if side:
+        schedule.threads = (32, side // 4)
+        schedule.lane_tile = schedule.row_tile = side
+        schedule.chunks = side // 32
+        return
+    schedule.phase = phase(kernel, width)
+    schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
+    halo = schedule.rows > 1 and has_halo(kernel)
+    tx = power_of_two(-(-schedule.lane.size // width), 4, HALO_LANES // width if halo else 256)
+    ty = 256 // tx
+    schedule.threads = (tx, ty)
+    if halo:
+        schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
+    else:
+        schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
+        schedule.lane_tile = tx * width * schedule.chunks
+        schedule.row_tile = max(ty, DEVICE_TILE // schedule.lane_tile)
+        if width == 1:
+            schedule.resident = 4
+            _occupy(kernel, 8 * target.workers)
+
+
+def _occupy(kernel: Kernel, wanted: int) -> None:
+    """Make blocks smaller until there are enough for every multiprocessor."""
+    schedule = kernel.schedule
+    tx, ty = schedule.threads
+    count_blocks(kernel)
+    while schedule.blocks < wanted and schedule.row_tile > ty:
+        schedule.row_tile = max(ty, schedule.row_tile // 2)
+        count_blocks(kernel)
+    while schedule.blocks < wanted and schedule.chunks > 1:
+        schedule.chunks -= 1
+        schedule.lane_tile = tx * schedule.width * schedule.chunks
+        count_blocks(kernel)

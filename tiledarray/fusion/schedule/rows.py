@@ -1,0 +1,77 @@
+"""Rows: the lanes are reduced, once or in several passes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
+from tiledarray.fusion.schedule.stage import stage
+from tiledarray.fusion.target import Target
+
+HOST_TILE = 1 << 14
+HELD_ELEMENTS = 32  # of a row, by one thread
+HELD_ELEMENT_BYTES = 128
+SPLIT = 1 << 16
+SPLIT_THREADS = 256  # of a block that has a part of a row
+SPLIT_BLOCKS = 8  # of those for each multiprocessor
+
+
+def tile_on_host(kernel: Kernel, target: Target) -> None:
+    """Rows one after the other; long ones are shared out between threads."""
+    schedule = kernel.schedule
+    schedule.width = 64 if schedule.lane.size >= 256 else 16
+    work = max(1, prod(axis.size for axis in schedule.axes if axis.role != "row"))
+    if _shared_between_rows(kernel):
+        schedule.unroll = 4
+    schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
+    split(kernel, SPLIT, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
+
+
+def tile_on_device(kernel: Kernel, target: Target) -> None:
+    """As many threads as a row has work for; what is held fits their registers."""
+    schedule = kernel.schedule
+    lane, width = schedule.lane.size, schedule.width
+    if _shared_between_rows(kernel):
+        schedule.unroll = 8
+    held = kernel.group.phases > 1
+    per_thread = _held_elements(kernel) // width if held else 4 if lane > 128 else 1
+    least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
+    tx = power_of_two(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
+    schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
+    schedule.row_tile = schedule.threads[1] * schedule.unroll
+    schedule.chunks = max(1, -(-lane // (tx * width)))
+    blocks = max(1, -(-schedule.rows // schedule.row_tile))
+    if blocks < 4 * target.workers:
+        split(kernel, 4096, SPLIT_BLOCKS * target.workers // blocks)
+        if schedule.splits > 1:
+            schedule.threads = (SPLIT_THREADS, 1)
+            schedule.row_tile = schedule.unroll
+            schedule.chunks = 1
+            if split_axis(schedule) is schedule.lane:
+                unit = SPLIT_THREADS * width * 4  # whole rounds of a block, and no block without
+                share = -(-lane // (schedule.splits * unit)) * unit
+                schedule.splits = -(-lane // share)
+    stage(kernel, target)
+
+
+def _shared_between_rows(kernel: Kernel) -> bool:
+    """Whether every large read is shared by all rows: then rows are computed together."""
+    schedule = kernel.schedule
+    rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
+    lanes = [k for k, axis in enumerate(schedule.axes) if axis.role != "row"]
+    reads = [access for cell, access in kernel.loads.items() if cell.kind == "load"
+             and any(access.strides[k] for k in lanes)]
+    return (
+        schedule.form == "row" and len(rows) == 1 and schedule.rows >= 64
+        and kernel.group.phases <= 1 and bool(reads)
+        and not any(access.strides[k] for access in reads for k in rows)
+        and not any(store.sink.level == "full" for store in kernel.stores)
+    )
+
+
+def _held_elements(kernel: Kernel) -> int:
+    """Elements of a row for one thread, so that one value of each can be held in registers."""
+    widest = max((cell.dtype.itemsize for cell in kernel.cells
+                  if cell.axes & kernel.group.reduced), default=1)
+    return min(HELD_ELEMENTS, HELD_ELEMENT_BYTES // widest)
