@@ -12,7 +12,7 @@ import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, moved, nbytes, plan_of, planned
 from tests.test_staging import by_device_plan, softmax
 from tiledarray.execution import evaluate
-from tiledarray.fusion.target import DEVICE_COLUMN_BLOCKS, Target
+from tiledarray.fusion.target import Target
 from tiledarray.kernels.text.program import print_kernel
 
 PROGRAMS = {
@@ -68,7 +68,7 @@ def test_arrays_of_no_or_one_row_are_planned(shape, target):
 
 def test_the_refusal_says_how_many_blocks_would_have_work():
     plan = planned(PROGRAMS["share"](np, zeros((16_384, 512))), target=DEVICE)
-    wanted = DEVICE_COLUMN_BLOCKS * DEVICE.workers
+    wanted = DEVICE.limits.pass_blocks * DEVICE.workers
     assert any(f"512 columns of 16384 elements give work to 4 blocks of threads, and the device "
                f"takes {wanted}" in refusal for refusal in plan.refusals), plan.refusals
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -13,7 +14,7 @@ import tiledarray as np
 from tests.plans import planned
 from tiledarray import config
 from tiledarray.execution import evaluate, executable
-from tiledarray.fusion.schedule import maps
+from tiledarray.fusion import limits
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Update
@@ -38,8 +39,7 @@ def clean():
 @pytest.fixture
 def streaming(monkeypatch):
     """Everything that a map stores is streamed; nothing has been planned before."""
-    monkeypatch.setattr(maps, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(maps, "STREAMED_LANES", 1)
+    monkeypatch.setattr(limits, "HOST", replace(limits.HOST, streamed_bytes=0, streamed_lanes=1))
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
     monkeypatch.setattr(config, "at_once", 0)
 

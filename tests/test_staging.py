@@ -13,7 +13,7 @@ from tiledarray.devices import device
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion import passes
-from tiledarray.fusion.schedule.stage import AHEAD_ROOM, COPY_BYTES, LINE_BYTES
+from tiledarray.fusion.schedule.stage import COPY_BYTES, LINE_BYTES
 from tiledarray.graph.program import trace
 from tiledarray.insight.facts import Reporter
 from tiledarray.kernels.text.program import print_kernel
@@ -160,7 +160,7 @@ def test_what_many_columns_need_ahead_is_limited():
     kernel = kernel_of(sum(arrays).sum(axis=0))
     assert 1 < len(kernel.staged) < len(arrays)
     assert kernel.schedule.stages == 2
-    assert kernel.schedule.shared_bytes <= AHEAD_ROOM
+    assert kernel.schedule.shared_bytes <= DEVICE.limits.ahead_room
     text = print_kernel(kernel, device=True).text
     assert text.count(".fetch(") == len(kernel.staged)
     assert text.count("load<V>(") == len(arrays) - len(kernel.staged)

@@ -77,7 +77,7 @@ class Grouper:
         self.may_restart = may_restart
         self.values = reachable(values, outputs)
         self.outputs = outputs
-        self.stored = stored_values(self.values, outputs).union(forced)
+        self.stored = stored_values(self.values, outputs, target.limits).union(forced)
         self.groups: list[Group] = []
         self.group_of: dict[Value, Group] = {}
         self._before: list[int] = []  # for each group, a bit for every group that must be done
@@ -156,8 +156,9 @@ class Grouper:
         """
         while not self._join(value):
             if self.may_restart and any(map(self._owner, self._needs(value).sources)):
-                raise MustStore(pieces_of(value, self.stored, computed_beside=True))
-            for piece in pieces_of(value, self.stored):
+                raise MustStore(pieces_of(
+                    value, self.stored, self.target.limits, computed_beside=True))
+            for piece in pieces_of(value, self.stored, self.target.limits):
                 self.stored.add(piece)
                 home = self._holder(piece)
                 if home is not None:
@@ -238,11 +239,12 @@ class Grouper:
                          and self.comes_before(group.number, owner.number))
             raise Refusal(f"kernel {later}, which it needs, needs this kernel")
         if not needs.promotable:
-            refuse_loads(len(group.loads) + needs.loads - needs.held[group.number])
+            refuse_loads(len(group.loads) + needs.loads - needs.held[group.number],
+                         self.target.limits.loads)
 
     def _try(self, value: Value, group: Group, needs: Needs) -> str | None:
         """Add the sink to the group; return the reason if that cannot be done."""
-        lowering = Lowering(group, self.stored, self._home)
+        lowering = Lowering(group, self.stored, self._home, self.target.limits)
         try:
             level, index = lowering.frame(value)
             self._refuse_early(group, needs)

@@ -24,8 +24,8 @@ from tiledarray.fusion.ir import (
     storage,
     through_view,
 )
+from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import region_index
-from tiledarray.fusion.stored import MAX_CELLS, MAX_LOADS
 from tiledarray.ops.movement import empty, iota
 from tiledarray.ops.op import (
     AxisView,
@@ -44,15 +44,15 @@ class Refusal(Exception):
     """A sink cannot be computed in this group; the message says why."""
 
 
-def refuse_loads(count: int) -> None:
+def refuse_loads(count: int, most: int) -> None:
     """Refuse a kernel that reads so many arrays, if they are too many.
 
     Raises
     ------
     Refusal
     """
-    if count > MAX_LOADS:
-        raise Refusal(f"the kernel would read more than {MAX_LOADS} arrays")
+    if count > most:
+        raise Refusal(f"the kernel would read more than {most} arrays")
 
 
 def match(shape: tuple[int, ...], group: Group, level: str) -> Index | None:
@@ -87,6 +87,7 @@ class Lowering:
         Values that are read rather than computed.
     home : callable
         The earlier group from which a value had better be stored and read, if there is one.
+    limits : Limits
 
     Attributes
     ----------
@@ -103,7 +104,8 @@ class Lowering:
     """
 
     def __init__(self, group: Group, stored: set[Value],
-                 home: Callable[[Value, Group], Group | None]) -> None:
+                 home: Callable[[Value, Group], Group | None], limits: Limits) -> None:
+        self._limits = limits
         self.group = group
         self.cells: list[Cell] = []
         self.loads: list[Cell] = []
@@ -307,13 +309,14 @@ class Lowering:
 
     def _cell(self, key: Any, **fields: Any) -> Cell:
         cell = Cell(number=len(self.group.cells) + len(self.cells), **fields)
-        if cell.number >= MAX_CELLS:
-            raise Refusal(f"the kernel would compute more than {MAX_CELLS} values a point")
+        most = self._limits.cells
+        if cell.number >= most:
+            raise Refusal(f"the kernel would compute more than {most} values a point")
         self.cells.append(cell)
         self._known[key] = cell
         if cell.kind == "load":
             self.loads.append(cell)
-            refuse_loads(len(self.group.loads) + len(self.loads))
+            refuse_loads(len(self.group.loads) + len(self.loads), self._limits.loads)
         return cell
 
 

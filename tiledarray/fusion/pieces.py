@@ -16,7 +16,6 @@ from typing import Any
 from tiledarray.fusion.ir import Value, add_terms, value_args
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder
-from tiledarray.fusion.stored import EXPENSIVE
 from tiledarray.ops import movement
 from tiledarray.ops.op import Elementwise, Update
 
@@ -52,6 +51,7 @@ def cut(builder: Builder, outputs: list[Value], regions: Regions) -> list[Value]
 class _Cutter:
     def __init__(self, builder: Builder, outputs: list[Value], regions: Regions) -> None:
         self.builder = builder
+        self.expensive = builder.target.limits.expensive
         self.outputs = outputs
         self.regions = regions
         self.users: defaultdict[Value, list[Value]] = defaultdict(list)
@@ -65,7 +65,8 @@ class _Cutter:
         for value in builder.values:
             below = value_args(value) if isinstance(value.op, Elementwise) else []
             self._cost[value] = min(
-                EXPENSIVE, getattr(value.op, "cost", 0) + sum(self._cost[arg] for arg in below))
+                self.expensive,
+                getattr(value.op, "cost", 0) + sum(self._cost[arg] for arg in below))
 
     def run(self) -> list[Value]:
         values = [*self.builder.values]
@@ -114,7 +115,8 @@ class _Cutter:
         if any(_overlap(one, other) for k, (one, _, _) in enumerate(boxes)
                for other, _, _ in boxes[:k]):
             return
-        if len(self.users[top]) > 1 and any(self._cost[new] >= EXPENSIVE for _, new, _ in boxes):
+        if len(self.users[top]) > 1 and any(
+                self._cost[new] >= self.expensive for _, new, _ in boxes):
             return
         for _, _, places in boxes:
             for terms in places:

@@ -18,9 +18,6 @@ from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
 
-SMALL_REDUCTION = 8
-MANY_ROWS = 64
-
 
 class Builder:
     """Makes values, one of each; keeps which rules fired."""
@@ -169,7 +166,8 @@ def deviation_in_two_passes(builder: Builder, op: Any, attrs: Any, args: Args, s
     rank = len(inner.shape)
     length = prod(inner.shape[axis] for axis in axes)
     if (op is not reduction.deviation or loop.kind != "f" or dtype != loop or len(shape) == 0
-            or axes != tuple(range(rank - len(axes), rank)) or prod(shape) < MANY_ROWS
+            or axes != tuple(range(rank - len(axes), rank))
+            or prod(shape) < builder.target.limits.many_rows
             or not builder.target.holds_row(length, inner.dtype.itemsize)):
         return None
     binary = (loop, loop)
@@ -190,7 +188,8 @@ def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, sh
     inner = args[0]
     axes, accumulate = attrs
     count = prod(inner.shape[axis] for axis in axes)
-    if not op.combine or not 1 <= count <= SMALL_REDUCTION or inner.size <= 64 or not shape:
+    most = builder.target.limits.small_reduction
+    if not op.combine or not 1 <= count <= most or inner.size <= 64 or not shape:
         return None
     if len(axes) != 1:
         return None

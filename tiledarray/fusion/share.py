@@ -15,8 +15,6 @@ from tiledarray.fusion.plan import Kernel, Step
 from tiledarray.fusion.regions import Region, Regions, region_of
 from tiledarray.fusion.target import Target
 
-MOST_PARTS = 32
-
 
 class Touch(NamedTuple):
     """Memory that a kernel reads or writes: all of it, or a region."""
@@ -67,7 +65,7 @@ def _home(kernel: Kernel, steps: list[Step], touches: dict[Kernel, Touches],
             return None
         together = writes & _written(touches[step])
         if together or (target.kind == "cuda" and _small(kernel, target) and _small(step, target)):
-            reason = _refusal(kernel, step)
+            reason = _refusal(kernel, step, target.limits.parts)
             if reason is None:
                 return step
             refusals.append(f"kernel {kernel.group.number} not in the launch of kernel "
@@ -86,13 +84,13 @@ def _small(kernel: Kernel, target: Target) -> bool:
                kernel.flops / target.flops_per_second) < target.launch_seconds
 
 
-def _refusal(kernel: Kernel, launch: Kernel) -> str | None:
+def _refusal(kernel: Kernel, launch: Kernel, most: int) -> str | None:
     """Why a kernel that could share a launch does not."""
     one, other = prod(kernel.schedule.threads), prod(launch.schedule.threads)
     if one != other:
         return f"its blocks have {one} threads, those there {other}"
-    if len(launch.parts) >= MOST_PARTS:
-        return f"a launch has at most {MOST_PARTS} parts"
+    if len(launch.parts) >= most:
+        return f"a launch has at most {most} parts"
     if any(part.schedule.splits > 1 for part in (kernel, *launch.parts)):
         return "blocks that share a reduction count arrivals, one kernel at a time"
     if any(part.schedule.stages for part in (kernel, *launch.parts)):

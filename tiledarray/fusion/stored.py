@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiledarray.fusion.ir import Value, storage, value_args
+from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import is_straight
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.op import (
@@ -21,11 +22,6 @@ from tiledarray.ops.op import (
     Update,
 )
 
-EXPENSIVE = 8
-SPREAD = 256
-MAX_CELLS = 700
-MAX_LOADS = 64
-
 
 def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
     """The values that the outputs need, inputs first."""
@@ -36,7 +32,7 @@ def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
     return [value for value in values if value in needed]
 
 
-def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
+def stored_values(values: list[Value], outputs: list[Value], limits: Limits) -> set[Value]:
     """Values that must have memory: outputs, what library calls and reshapes read, updates.
 
     Beyond those, an expensive value that would be computed several times: read by more than one
@@ -70,17 +66,17 @@ def stored_values(values: list[Value], outputs: list[Value]) -> set[Value]:
     return stored | {
         value for value in values
         if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
-        and ((cost[value] >= EXPENSIVE and _computed_often(value, users))
-             or _spread_far(value, users))}
+        and ((cost[value] >= limits.expensive and _computed_often(value, users))
+             or _spread_far(value, users, limits))}
 
 
-def _spread_far(value: Value, users: dict[Value, list[Value]]) -> bool:
+def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -> bool:
     """Whether the value is read very many times for each time it would be computed."""
     readers = [*users[value]]
     readers += [user for view in users[value] if isinstance(view.op, AxisView)
                 for user in users[view]]
     largest = max((user.size for user in readers if isinstance(user.op, Elementwise)), default=0)
-    return largest >= SPREAD * max(value.size, 1) and largest >= SPREAD * SPREAD
+    return largest >= limits.spread * max(value.size, limits.spread, 1)
 
 
 def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
@@ -145,7 +141,8 @@ def cone(value: Value, stored: set[Value]) -> list[Value]:
     return sorted(seen, key=lambda v: v.number)
 
 
-def pieces_of(value: Value, stored: set[Value], *, computed_beside: bool = False) -> list[Value]:
+def pieces_of(value: Value, stored: set[Value], limits: Limits, *,
+              computed_beside: bool = False) -> list[Value]:
     """What to store so that a sink that is too much for a kernel is computed in several.
 
     Each piece is as large as a kernel can be, as far as that is known before it is lowered: what
@@ -159,7 +156,8 @@ def pieces_of(value: Value, stored: set[Value], *, computed_beside: bool = False
     for each in (*below, value):
         if each is value or not isinstance(each.op, AxisView):
             operands = [_behind_views(arg, stored) for arg in value_args(each)]
-            parts[each] = _cells_of(each, operands, parts, pieces, computed_beside)
+            parts[each] = _cells_of(
+                each, operands, parts, pieces, limits, computed_beside=computed_beside)
     if pieces:
         return [*pieces]
     computed = [each for each in below if isinstance(each.op, Elementwise)]
@@ -169,7 +167,8 @@ def pieces_of(value: Value, stored: set[Value], *, computed_beside: bool = False
 
 
 def _cells_of(value: Value, operands: list[Value], parts: dict[Value, frozenset[Any]],
-              pieces: dict[Value, None], computed_beside: bool) -> frozenset[Any]:
+              pieces: dict[Value, None], limits: Limits, *, computed_beside: bool) -> (
+                  frozenset[Any]):
     """Values computed, parameters and values read for a value; its largest operands are cut off."""
     own = {value, *(arg for arg in value.args if not isinstance(arg, Value))}
     while True:
@@ -179,7 +178,7 @@ def _cells_of(value: Value, operands: list[Value], parts: dict[Value, frozenset[
         cells = frozenset[Any]().union(own, loads, *(parts[arg] for arg in inside))
         reads = sum(isinstance(cell, tuple) for cell in cells)
         found = [arg for arg in inside if isinstance(arg.op, Elementwise)]
-        if not found or (len(cells) < MAX_CELLS and reads <= MAX_LOADS):
+        if not found or (len(cells) < limits.cells and reads <= limits.loads):
             return cells
         pieces[max(found, key=lambda arg: len(parts[arg]))] = None
 

@@ -8,24 +8,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from tiledarray.fusion import limits
 from tiledarray.fusion.ir import Cell
-
-HOST_ROW_BYTES = 1 << 20
-HOST_COLUMNS = 1024  # that a thread walks over side by side
-DEVICE_ROW_ELEMENTS = 16384
-DEVICE_ROW_BYTES = 1 << 19  # of rows that each pass reads again, from the L2 cache mostly
-DEVICE_COLUMN_BYTES = 512  # of a step, read by one block of threads
-DEVICE_COLUMN_LEAST = 128  # where fewer columns still leave it as many steps to read
-DEVICE_COLUMN_BLOCKS = 2  # for each multiprocessor, to keep memory busy
-
-# Nominal rates: a copy and the arithmetic of each multiprocessor or thread (an H200's 132 copy
-# 4.3 TB/s); a launch is what two kernels cost beyond one.
-DEVICE_BYTES_PER_MULTIPROCESSOR = 3e10
-DEVICE_FLOPS_PER_MULTIPROCESSOR = 128 * 1.5e9
-DEVICE_LAUNCH_SECONDS = 3e-6
-HOST_BYTES_PER_SECOND = 12e9
-HOST_FLOPS_PER_THREAD = 8e9  # an op's cost counts about ten flops for a transcendental function
-HOST_LAUNCH_SECONDS = 5e-6
+from tiledarray.fusion.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +34,24 @@ class Target:
     contract: bool = False
 
     @property
+    def limits(self) -> Limits:
+        """The thresholds of this kind of device."""
+        return limits.GPU if self.kind == "cuda" else limits.HOST
+
+    @property
     def bytes_per_second(self) -> float:
         """Nominal rate at which a kernel that fills the device reads and writes."""
-        if self.kind == "cuda":
-            return self.workers * DEVICE_BYTES_PER_MULTIPROCESSOR
-        return HOST_BYTES_PER_SECOND
+        return self.limits.bytes_per_second * (self.workers if self.kind == "cuda" else 1)
 
     @property
     def flops_per_second(self) -> float:
         """Nominal arithmetic of the whole device."""
-        each = DEVICE_FLOPS_PER_MULTIPROCESSOR if self.kind == "cuda" else HOST_FLOPS_PER_THREAD
-        return self.workers * each
+        return self.limits.flops_per_second * self.workers
 
     @property
     def launch_seconds(self) -> float:
         """What a launch costs beyond the work in it."""
-        return DEVICE_LAUNCH_SECONDS if self.kind == "cuda" else HOST_LAUNCH_SECONDS
+        return self.limits.launch_seconds
 
     @property
     def bound_by_memory(self) -> bool:
@@ -74,8 +61,8 @@ class Target:
     def holds_row(self, length: int, itemsize: int) -> bool:
         """Whether a row of that many elements stays on chip between passes."""
         if self.kind == "cuda":
-            return length <= DEVICE_ROW_ELEMENTS
-        return length * itemsize <= HOST_ROW_BYTES
+            return length <= self.limits.row_elements
+        return length * itemsize <= self.limits.row_bytes
 
     def refuse_passes(
         self, shape: tuple[int, ...], reduced: frozenset[int], cells: Iterable[Cell]
@@ -86,7 +73,7 @@ class Target:
         lanes = prod(shape[max(reduced) + 1:])
         loads = [cell for cell in cells if cell.kind == "load" and cell.axes & reduced]
         if self.kind == "cpu":
-            return _refuse_walk(length, lanes, sum(cell.dtype.itemsize for cell in loads))
+            return self._refuse_walk(length, lanes, sum(cell.dtype.itemsize for cell in loads))
         width = max(1, sum(cell.dtype.itemsize for cell in loads if cell.axes - reduced))
         if lanes == 1:
             return self._refuse_rows(length, kept, width)
@@ -94,9 +81,9 @@ class Target:
         return self._refuse_columns(length, kept, width, widest)
 
     def _refuse_rows(self, length: int, rows: int, width: int) -> str | None:
-        longest = DEVICE_ROW_ELEMENTS
+        longest = self.limits.row_elements
         if rows >= 2 * self.workers:
-            longest = max(longest, DEVICE_ROW_BYTES // width)
+            longest = max(longest, self.limits.shared_row_bytes // width)
         if length <= longest:
             return None
         return (f"a row of {length} elements is too long for one block of threads "
@@ -104,20 +91,19 @@ class Target:
 
     def _refuse_columns(self, length: int, columns: int, width: int, widest: int) -> str | None:
         """Say whether blocks that share the columns of one pass would save more than they cost."""
-        blocks = max(columns * widest, DEVICE_COLUMN_LEAST) / DEVICE_COLUMN_BYTES
-        wanted = DEVICE_COLUMN_BLOCKS * self.workers
+        blocks = max(columns * widest, self.limits.pass_least) / self.limits.pass_bytes
+        wanted = self.limits.pass_blocks * self.workers
         seconds = length * columns * width / self.bytes_per_second
         if seconds * (wanted / blocks - 1) < 2 * self.launch_seconds:  # a launch, and the merge
             return None
         return (f"{columns} columns of {length} elements give work to {math.ceil(blocks)} blocks "
                 f"of threads, and the device takes {wanted}")
 
-
-def _refuse_walk(length: int, lanes: int, width: int) -> str | None:
-    """Say whether what a thread walks over in every pass is too much for its core's cache."""
-    columns = min(lanes, HOST_COLUMNS)
-    if columns * length * width <= HOST_ROW_BYTES:
-        return None
-    rows = f"a row of {length * width} bytes does" if lanes == 1 else (
-        f"{columns} columns of {length * width} bytes do")
-    return f"{rows} not stay in a core's cache (at most {HOST_ROW_BYTES})"
+    def _refuse_walk(self, length: int, lanes: int, width: int) -> str | None:
+        """Say whether what a thread walks over in every pass is too much for its core's cache."""
+        columns = min(lanes, self.limits.walked_columns)
+        if columns * length * width <= self.limits.row_bytes:
+            return None
+        rows = f"a row of {length * width} bytes does" if lanes == 1 else (
+            f"{columns} columns of {length * width} bytes do")
+        return f"{rows} not stay in a core's cache (at most {self.limits.row_bytes})"

@@ -18,9 +18,9 @@ from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution import executable as execution
 from tiledarray.execution.executable import Executable, program_name
+from tiledarray.fusion import limits
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Allocate, Call, Kernel, Step
-from tiledarray.fusion.target import DEVICE_FLOPS_PER_MULTIPROCESSOR, HOST_FLOPS_PER_THREAD
 from tiledarray.kernels.compile import host
 from tiledarray.ops.op import Leaf
 
@@ -49,8 +49,8 @@ def copy_bandwidth(device: Device) -> float:
 def arithmetic_rate(device: Device) -> float:
     """Nominal flops a second of the device; a rough figure, not measured."""
     if device.kind == "cuda":
-        return float(device.properties.multiprocessors * DEVICE_FLOPS_PER_MULTIPROCESSOR)
-    return host_threads() * HOST_FLOPS_PER_THREAD
+        return float(device.properties.multiprocessors * limits.GPU.flops_per_second)
+    return host_threads() * limits.HOST.flops_per_second
 
 
 def host_threads() -> int:

@@ -9,27 +9,21 @@ from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Reduction
 
-SPLIT = 1 << 16
-PAIR_LANES = 128
-COLUMN_THREADS = 32  # along the lanes, where a block has the columns of a few lines
-COLUMN_BLOCKS = 16  # for each multiprocessor
-STAGED_BLOCKS = 2  # the same where loads are staged: as many as fit of the largest
-
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
     """Many columns side by side; their steps are shared out where that leaves threads idle."""
     schedule = kernel.schedule
     lane = schedule.lane.size
-    schedule.width = next(n for n in _column_widths(kernel) if lane >= n or n == 16)
+    schedule.width = next(n for n in _column_widths(kernel, target) if lane >= n or n == 16)
     schedule.lane_tile = schedule.width
     blocks = max(1, schedule.rows * -(-lane // schedule.lane_tile))
-    split(kernel, SPLIT // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
+    split(kernel, target.limits.split // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
 
 
-def _column_widths(kernel: Kernel) -> tuple[int, ...]:
+def _column_widths(kernel: Kernel, target: Target) -> tuple[int, ...]:
     """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
     if pairs(kernel):
-        return (PAIR_LANES, 16)  # what is used at every step stays close
+        return (target.limits.pair_lanes, 16)  # what is used at every step stays close
     reduced = [(cell.value.op, cell.dtype) for cell in kernel.cells if cell.kind == "reduce"]
     large = any(dtype.kind == "c" or (isinstance(op, Reduction) and op.lanes == "heavy")
                 for op, dtype in reduced)
@@ -40,13 +34,15 @@ def _column_widths(kernel: Kernel) -> tuple[int, ...]:
 def tile_on_device(kernel: Kernel, target: Target) -> None:
     """The columns of a few lines of memory a block; steps are shared out to fill the device."""
     schedule = kernel.schedule
-    most, wanted = (PAIR_THREADS, PAIR_BLOCKS) if pairs(kernel) else (COLUMN_THREADS, COLUMN_BLOCKS)
+    limits = target.limits
+    most, wanted = (PAIR_THREADS, PAIR_BLOCKS) if pairs(kernel) else (
+        limits.column_threads, limits.column_blocks)
     tx = power_of_two(-(-schedule.lane.size // schedule.width), 8, most)
     schedule.threads = (tx, 256 // tx)
     schedule.lane_tile = tx * schedule.width
     stage(kernel, target)
     blocks = max(1, schedule.rows * -(-schedule.lane.size // schedule.lane_tile))
     if kernel.staged:
-        wanted = STAGED_BLOCKS
+        wanted = target.limits.staged_blocks
     if blocks < min(8, wanted // 2) * target.workers:
         split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)

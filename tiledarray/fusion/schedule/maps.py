@@ -9,34 +9,26 @@ from tiledarray.fusion.schedule.windows import find_windows, has_halo, map_width
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Update
 
-HOST_TILE = 1 << 14
-HOST_LANES = 1 << 13
-STREAMED_CHUNK = 1 << 8  # lanes collected before they are stored
-STREAMED_BYTES = 1 << 24  # of results, from which on they are not expected to stay in the cache
-STREAMED_LANES = 1 << 9
-DEVICE_TILE = 1 << 12
-HALO_LANES = 128
-
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
     """Long runs of lanes; large results go past the cache."""
     schedule = kernel.schedule
     lane, rows = schedule.lane.size, schedule.rows
-    schedule.width = HOST_LANES
-    schedule.lane_tile = HOST_LANES if rows == 1 else min(HOST_LANES, 1 << 12)
+    schedule.width = target.limits.lanes
+    schedule.lane_tile = target.limits.lanes if rows == 1 else min(target.limits.lanes, 1 << 12)
     side = turn(kernel, target)
     if side:
         schedule.width = schedule.lane_tile = schedule.row_tile = side
         return
-    if lane >= STREAMED_LANES and _streamed(kernel):
-        schedule.streamed, schedule.width = True, STREAMED_CHUNK
-    schedule.row_tile = max(1, HOST_TILE // max(1, min(lane, schedule.lane_tile)))
+    if lane >= target.limits.streamed_lanes and _streamed(kernel, target):
+        schedule.streamed, schedule.width = True, target.limits.streamed_chunk
+    schedule.row_tile = max(1, target.limits.tile // max(1, min(lane, schedule.lane_tile)))
 
 
-def _streamed(kernel: Kernel) -> bool:
+def _streamed(kernel: Kernel, target: Target) -> bool:
     """Whether results are stored past the cache: large ones that are not updates in place."""
     stored = [store.access.value for store in kernel.stores]
-    return (sum(value.nbytes for value in stored) >= STREAMED_BYTES
+    return (sum(value.nbytes for value in stored) >= target.limits.streamed_bytes
             and not any(isinstance(value.op, Update) for value in stored))
 
 
@@ -54,7 +46,8 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule.phase = phase(kernel, width)
     schedule.ragged = schedule.phase is not None or schedule.lane.size % width > 0
     halo = schedule.rows > 1 and has_halo(kernel)
-    tx = power_of_two(-(-schedule.lane.size // width), 4, HALO_LANES // width if halo else 256)
+    most = target.limits.halo_lanes // width if halo else 256
+    tx = power_of_two(-(-schedule.lane.size // width), 4, most)
     ty = 256 // tx
     schedule.threads = (tx, ty)
     if halo:
@@ -62,7 +55,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
         schedule.lane_tile = tx * width * schedule.chunks
-        schedule.row_tile = max(ty, DEVICE_TILE // schedule.lane_tile)
+        schedule.row_tile = max(ty, target.limits.map_tile // schedule.lane_tile)
         if width == 1:
             schedule.resident = 4
             _occupy(kernel, 8 * target.workers)

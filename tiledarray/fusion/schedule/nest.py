@@ -5,15 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Terms, Value
+from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.plan import Axis, Role, Strided
 from tiledarray.fusion.schedule.turn import axis_across
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Reduction
-
-SHORT_LANES = 16
-SHORT_ROWS = 64
-LONG_LANES = 256
-JOINED_LANES = 32
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -60,22 +56,22 @@ def positions_of(group: Group) -> dict[Cell, Strided]:
 def loop_nest(group: Group, reads: list[Strided], writes: list[Strided],
               target: Target) -> tuple[Axis, ...]:
     """Order and merge the domain's axes: rows, steps, lane."""
-    accesses = [*reads, *writes]
+    accesses, limits = [*reads, *writes], target.limits
     axes = [axis for axis in range(len(group.shape)) if group.shape[axis] != 1]
     if not axes:
         return (Axis(prod(group.shape), "lane", False, ()),)
     # What a map writes goes in whole lines: what it reads across them can be turned.
     written = [] if group.reduced else writes
     lane = max(axes, key=lambda axis: (
-        _unit_weight(axis, written) if group.shape[axis] >= SHORT_LANES else 0,
+        _unit_weight(axis, written) if group.shape[axis] >= limits.short_lanes else 0,
         _unit_weight(axis, accesses), axis))
     run = _lane_run(group, axes, lane, accesses)
-    other = _longer_lane(group, axes, run, accesses) if target.kind == "cpu" else lane
+    other = _longer_lane(group, axes, run, accesses, limits) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
     joined: list[int] = []
     if target.kind == "cuda" and not group.reduced:
-        joined = _joined_rows(group.shape, axes, run, reads, writes)
+        joined = _joined_rows(group.shape, axes, run, reads, writes, limits)
     short = (prod(group.shape[axis] for axis in run), joined[-1]) if joined else (0, -1)
     run = joined + run
     rows = [axis for axis in axes if axis not in run and axis not in group.reduced]
@@ -100,14 +96,14 @@ def _lane_run(group: Group, axes: list[int], lane: int, accesses: list[Strided])
 
 
 def _joined_rows(shape: tuple[int, ...], axes: list[int], run: list[int],
-                 reads: list[Strided], writes: list[Strided]) -> list[int]:
+                 reads: list[Strided], writes: list[Strided], limits: Limits) -> list[int]:
     """The axes to join with short lanes, where only what is read does not follow in memory.
 
     What is written then goes in whole lines and vectors; a small operand, say one value for each
     of three channels, is read at its place in the row.
     """
     found: list[int] = []
-    if prod(shape[axis] for axis in run) >= JOINED_LANES:
+    if prod(shape[axis] for axis in run) >= limits.joined_lanes:
         return found
     for axis in reversed([axis for axis in axes if axis < run[0]]):
         follows = reads if found else []
@@ -117,7 +113,8 @@ def _joined_rows(shape: tuple[int, ...], axes: list[int], run: list[int],
     return found
 
 
-def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[Strided]) -> int:
+def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[Strided],
+                 limits: Limits) -> int:
     """Another axis to walk with lanes, where the natural ones are too few to fill them.
 
     A short row is better reduced by one lane than by all of them together.
@@ -125,13 +122,13 @@ def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[S
     lane = run[-1]
     if lane in group.reduced:
         reduced = prod(group.shape[axis] for axis in axes if axis in group.reduced)
-        enough = reduced > SHORT_ROWS
+        enough = reduced > limits.short_rows
     else:
-        enough = prod(group.shape[axis] for axis in run) >= SHORT_LANES
+        enough = prod(group.shape[axis] for axis in run) >= limits.short_lanes
     if enough:
         return lane
     others = [axis for axis in axes if axis not in group.reduced and axis not in run
-              and group.shape[axis] >= LONG_LANES]
+              and group.shape[axis] >= limits.long_lanes]
     return max(others, key=lambda axis: (_unit_weight(axis, accesses), axis), default=lane)
 
 

@@ -12,11 +12,8 @@ from collections.abc import Iterable
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
-from tiledarray.fusion.stored import EXPENSIVE
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Elementwise
-
-HELD_BYTES = 160
 
 
 def place(kernel: Kernel, target: Target) -> Kernel:
@@ -27,13 +24,13 @@ def place(kernel: Kernel, target: Target) -> Kernel:
         return kernel
     inner = inner_axes(kernel)
     needed = passes_needed(kernel)
-    budget = HELD_BYTES if target.kind == "cuda" else 1 << 30
+    budget = target.limits.held_bytes
     per_thread = schedule.chunks * schedule.width if target.kind == "cuda" else 0
     for cell in kernel.cells:
         if len(needed[cell]) < 2 or not cell.axes & inner or cell in kernel.staged:
             continue
         cost = cell.value.op.cost if isinstance(cell.value.op, Elementwise) else 0
-        worth = cost >= EXPENSIVE or (target.kind == "cuda" and cell.kind == "load")
+        worth = cost >= target.limits.expensive or (target.kind == "cuda" and cell.kind == "load")
         size = per_thread * cell.dtype.itemsize
         if worth and size <= budget:
             cell.held = True

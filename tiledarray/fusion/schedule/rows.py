@@ -9,13 +9,6 @@ from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 
-HOST_TILE = 1 << 14
-HELD_ELEMENTS = 32  # of a row, by one thread
-HELD_ELEMENT_BYTES = 128
-SPLIT = 1 << 16
-SPLIT_THREADS = 256  # of a block that has a part of a row
-SPLIT_BLOCKS = 8  # of those for each multiprocessor
-
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
     """Rows one after the other; long ones are shared out between threads."""
@@ -24,8 +17,8 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     work = max(1, prod(axis.size for axis in schedule.axes if axis.role != "row"))
     if _shared_between_rows(kernel):
         schedule.unroll = 4
-    schedule.row_tile = max(schedule.unroll, HOST_TILE // work)
-    split(kernel, SPLIT, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
+    schedule.row_tile = max(schedule.unroll, target.limits.tile // work)
+    split(kernel, target.limits.split, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
 
 
 def tile_on_device(kernel: Kernel, target: Target) -> None:
@@ -35,7 +28,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     if _shared_between_rows(kernel):
         schedule.unroll = 8
     held = kernel.group.phases > 1
-    per_thread = _held_elements(kernel) // width if held else 4 if lane > 128 else 1
+    per_thread = _held_elements(kernel, target) // width if held else 4 if lane > 128 else 1
     least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
     tx = power_of_two(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
     schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
@@ -43,13 +36,14 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule.chunks = max(1, -(-lane // (tx * width)))
     blocks = max(1, -(-schedule.rows // schedule.row_tile))
     if blocks < 4 * target.workers:
-        split(kernel, 4096, SPLIT_BLOCKS * target.workers // blocks)
+        split(kernel, 4096, target.limits.split_blocks * target.workers // blocks)
         if schedule.splits > 1:
-            schedule.threads = (SPLIT_THREADS, 1)
+            schedule.threads = (target.limits.split_threads, 1)
             schedule.row_tile = schedule.unroll
             schedule.chunks = 1
             if split_axis(schedule) is schedule.lane:
-                unit = SPLIT_THREADS * width * 4  # whole rounds of a block, and no block without
+                # Whole rounds of a block, and no block without any.
+                unit = target.limits.split_threads * width * 4
                 share = -(-lane // (schedule.splits * unit)) * unit
                 schedule.splits = -(-lane // share)
     stage(kernel, target)
@@ -70,8 +64,8 @@ def _shared_between_rows(kernel: Kernel) -> bool:
     )
 
 
-def _held_elements(kernel: Kernel) -> int:
+def _held_elements(kernel: Kernel, target: Target) -> int:
     """Elements of a row for one thread, so that one value of each can be held in registers."""
     widest = max((cell.dtype.itemsize for cell in kernel.cells
                   if cell.axes & kernel.group.reduced), default=1)
-    return min(HELD_ELEMENTS, HELD_ELEMENT_BYTES // widest)
+    return min(target.limits.held_elements, target.limits.held_element_bytes // widest)

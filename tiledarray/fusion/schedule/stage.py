@@ -11,31 +11,26 @@ from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.target import Target
 
-OWN_BYTES = 8 << 10  # left for what reductions put into shared memory
 LINE_BYTES = 128
 COPY_BYTES = (4, 8, 16)  # what one asynchronous copy can bring
-STEP_BYTES = (16,)  # many smaller ones take longer than plain loads
-AHEAD_BYTES = 128  # asked for ahead by a thread of a column kernel
-AHEAD_ROOM = 48 << 10  # by its block; accumulators may need as much again
-BUSY_BYTES = 96 << 10  # of rows on a multiprocessor: enough to keep memory busy
 
 
 def stage(kernel: Kernel, target: Target) -> None:
     """Choose the staged loads and their places; the rest is loaded where it is used."""
     schedule = kernel.schedule
     steps = [k for k, axis in enumerate(schedule.axes) if axis.role == "step"]
-    room = target.shared_bytes - OWN_BYTES
+    room = target.shared_bytes - target.limits.own_bytes
     if schedule.form == "row" and kernel.group.phases > 1 and not steps:
         rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
         _place(kernel, _streamed(kernel, rows, COPY_BYTES), schedule.chunks, room)
         if kernel.staged and _reads_through_cache(kernel):
-            schedule.shared_limit = max(BUSY_BYTES, 2 * schedule.shared_bytes)
+            schedule.shared_limit = max(target.limits.busy_bytes, 2 * schedule.shared_bytes)
     elif schedule.form == "column" and len(steps) == 1:
-        loads = _streamed(kernel, steps, STEP_BYTES)
+        loads = _streamed(kernel, steps, target.limits.step_bytes)
         if loads:
             together = schedule.width * sum(cell.dtype.itemsize for cell in loads)
-            schedule.stages = max(2, AHEAD_BYTES // together)
-            _place(kernel, loads, schedule.stages, min(room, AHEAD_ROOM))
+            schedule.stages = max(2, target.limits.ahead_bytes // together)
+            _place(kernel, loads, schedule.stages, min(room, target.limits.ahead_room))
 
 
 def _streamed(kernel: Kernel, rounds: list[int], sizes: tuple[int, ...]) -> list[Cell]:

@@ -1,0 +1,78 @@
+"""Thresholds of the planner: one record a kind of device, each with its unit and where it is from.
+
+Where a field names no source, the figure was chosen when its rule was written and there is no
+record of a measurement of it alone; benchmarks of whole programs ran with it, on an H200 and on two
+cores of a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What shapes kernels, beside a device's own size (`Target`)."""
+
+    # ---- rates ---------------------------------------------------------------------------------
+    bytes_per_second: float  # of a multiprocessor, or of the host: a copy
+    flops_per_second: float  # of a multiprocessor or a thread; a transcendental function counts ten
+    launch_seconds: float  # what two kernels cost beyond one
+
+    # ---- rewriting -----------------------------------------------------------------------------
+    small_reduction: int = 8  # elements that are combined one by one
+    many_rows: int = 64  # from which a deviation is worth two passes
+
+    # ---- what is stored, and what shares a kernel -----------------------------------------------
+    expensive: int = 8  # flops from which a value is not computed twice
+    spread: int = 256  # times that a value is read for each time it would be computed
+    cells: int = 700  # values a point of a kernel
+    loads: int = 64  # arrays that a kernel reads
+    parts: int = 32  # kernels of a launch
+
+    # ---- reductions of several passes -----------------------------------------------------------
+    row_bytes: int = 1 << 20  # host: of a row between passes; it stays in a core's cache
+    walked_columns: int = 1024  # host: that a thread walks over side by side
+    row_elements: int = 16384  # device: of a row for one block of threads
+    shared_row_bytes: int = 1 << 19  # device: of rows that each pass reads again, mostly from L2
+    pass_bytes: int = 512  # device: of a step, read by one block of threads
+    pass_least: int = 128  # device: where fewer columns still leave a block as many steps to read
+    pass_blocks: int = 2  # device: for each multiprocessor, to keep memory busy
+    held_bytes: int = 160  # device: held between passes by a thread, in registers
+
+    # ---- the loop nest -------------------------------------------------------------------------
+    short_lanes: int = 16  # from which lanes go where memory is written
+    short_rows: int = 64  # reduced elements up to which columns go side by side on the host
+    long_lanes: int = 256  # that are worth such a turn of the nest
+    joined_lanes: int = 32  # up to which short rows are joined
+
+    # ---- tiles on the host ----------------------------------------------------------------------
+    tile: int = 1 << 14  # elements of a block
+    lanes: int = 1 << 13  # of a row, at once
+    streamed_chunk: int = 1 << 8  # lanes collected before they are stored past the cache
+    streamed_bytes: int = 1 << 24  # of results that are not expected to stay in the cache
+    streamed_lanes: int = 1 << 9  # of rows that are stored so
+    split: int = 1 << 16  # elements of each part of a reduction
+    pair_lanes: int = 128  # of columns that stream nothing: what every step uses stays close
+
+    # ---- tiles on a GPU -------------------------------------------------------------------------
+    map_tile: int = 1 << 12  # elements of a block
+    halo_lanes: int = 128  # of a block of a stencil, so that its rows share lines
+    held_elements: int = 32  # of a row, by one thread, in registers
+    held_element_bytes: int = 128  # the same in bytes
+    split_threads: int = 256  # of a block that has a part of a row
+    split_blocks: int = 8  # of those for each multiprocessor
+    column_threads: int = 32  # along the lanes, where a block has the columns of a few lines
+    column_blocks: int = 16  # for each multiprocessor
+    staged_blocks: int = 2  # the same where loads are staged: as many as fit of the largest
+    own_bytes: int = 8 << 10  # of shared memory, left for what reductions put there
+    step_bytes: tuple[int, ...] = (16,)  # copied ahead; many smaller copies take longer than loads
+    ahead_bytes: int = 128  # asked for ahead by a thread of a column kernel
+    ahead_room: int = 48 << 10  # by its block; accumulators may need as much again
+    busy_bytes: int = 96 << 10  # of rows on a multiprocessor: enough to keep memory busy
+
+
+HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
+# An H200's 132 multiprocessors copy 4.3 TB/s.
+H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6)
+GPU = replace(H200)  # until others have been measured
