@@ -1,4 +1,4 @@
-"""Second pass: arrays that are filled and then wholly overwritten need not be filled."""
+"""Arrays that are filled and then wholly overwritten need not be filled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourth pass: which sinks share a kernel.
+"""Which sinks share a kernel.
 
 A *sink* is a value that a kernel must produce: a reduction, a stored elementwise value, an
 update.  Everything else is virtual: it is computed inside the kernels that use it.  A sink joins

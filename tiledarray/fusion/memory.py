@@ -1,4 +1,4 @@
-"""Eighth pass: the memory that values lie in, who shares it, and how long it is needed."""
+"""The memory that values lie in, who shares it, and how long it is needed."""
 
 from __future__ import annotations
 

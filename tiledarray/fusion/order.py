@@ -1,4 +1,4 @@
-"""Sixth and seventh pass: each group as a kernel or a call, in an order that respects them all."""
+"""Each group as a kernel or a call, in an order that respects them all."""
 
 from __future__ import annotations
 

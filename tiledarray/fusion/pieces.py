@@ -1,4 +1,4 @@
-"""Third pass: what is computed from joined arrays is computed part by part.
+"""What is computed from joined arrays is computed part by part.
 
 ``np.roll(u, 1) + np.roll(u, -1)`` reads two arrays that are views of ``u`` put together.  Cut where
 either is cut, every piece of the sum reads views, so neither array needs to exist: the pieces are

@@ -1,4 +1,4 @@
-"""First pass: from the signature to values, simplified on the way.
+"""From the signature to values, simplified on the way.
 
 Every value is built through `Builder.make`, which applies the rules of `RULES` in order and
 shares equal values, so one forward walk simplifies everything and leaves out what nobody reads.

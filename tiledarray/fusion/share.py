@@ -1,4 +1,4 @@
-"""Seventh pass: kernels that nothing orders share a launch.
+"""Kernels that nothing orders share a launch.
 
 Parts of one array are one launch, however large: their blocks are shared out together.  Other
 kernels are worth it on a GPU, where one after the other each would leave it idle for longer than

@@ -1,4 +1,4 @@
-"""Fifth pass: what grouped values are written to memory, and where updates go.
+"""What grouped values are written to memory, and where updates go.
 
 An update is done in place where the old value is dead and is read only where it is overwritten;
 otherwise with its border (copied beside it or, of an array that is the same everywhere, filled),

@@ -1,4 +1,4 @@
-"""Sixth pass: where each value of a kernel lives between the passes over its row.
+"""Where each value of a kernel lives between the passes over its row.
 
 A value along the reduced axes that several passes need is either computed again from what it is
 made of, or *held*: in registers on a GPU, in a core's own scratch memory on the host.  What is

@@ -1,4 +1,4 @@
-"""Seventh pass: how each group's domain is cut into blocks, rows and lanes, by its form."""
+"""How each group's domain is cut into blocks, rows and lanes, by its form."""
 
 from __future__ import annotations
 

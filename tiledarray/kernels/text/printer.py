@@ -1,6 +1,6 @@
 """The text that every form of kernel shares: fields, rows, cells and the loop over lanes.
 
-A form (`printer_rows`, `printer_columns`, and the plain map) adds what it does with one row.
+A form (`maps`, `rows`, `columns`) adds what it does with one row.
 """
 
 from __future__ import annotations
