@@ -68,14 +68,14 @@ def test_several_at_once():
 def test_threads_compiling_the_same_get_the_same():
     found = []
     work = [
-        threading.Thread(target=lambda: found.append(host.compile_source(*add(77)).address))
+        threading.Thread(target=lambda: found.append(host.compile_source(*add(77))))
         for _ in range(3)
     ]
     for thread in work:
         thread.start()
     for thread in work:
         thread.join()
-    assert len(found) == 3 and len(set(found)) == 1
+    assert len(found) == 3 and len({kernel.address for kernel in found}) == 1
 
 
 def test_a_refused_source_is_kept_and_explained():
