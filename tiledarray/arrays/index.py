@@ -89,6 +89,8 @@ def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shap
     ValueError
         In that case.
     """
+    if values and not places:
+        raise ValueError("setting an array element with a sequence.")
     excess = max(len(values) - len(places), 0)
     if record.broadcastable(values[excess:], places) and set(values[:excess]) <= {1}:
         return

@@ -383,9 +383,8 @@ class TiledArray(Handle):
             found = index.places(
                 key, node.shape, lambda array: as_node(array, node.device), _nonzero
             )
-            if not found.shape and np.ndim(value):
-                raise ValueError("setting an array element with a sequence.")
-            index.check_values(key, found.shape, node.shape, np.shape(value))
+            if type(value) not in SCALARS:
+                index.check_values(key, found.shape, node.shape, np.shape(value))
             new = fitting(value, found.shape, node.dtype, node.device, checked=False)
         except LeaveToNumPy as error:
             self._put_by_numpy(key, value, error.reason)
