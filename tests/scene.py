@@ -234,7 +234,9 @@ class Scene:
         owners = {id(base): base for base in map(owner, arrays)}
         copies = [(base, base.copy()) for base in owners.values()]
         try:
-            exec(code(line), names)
+            # A float that no element of the dtype can hold becomes what the processor makes of it.
+            with numpy.errstate(invalid="raise" if "astype" in line else None):
+                exec(code(line), names)
             touched = self.touched(line)
             if all(good(names[name]) for name in touched if name in names):
                 self.recent = touched or self.recent

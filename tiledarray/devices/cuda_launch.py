@@ -246,17 +246,16 @@ class BoundLaunch:
     Not for several threads at a time.
     """
 
-    __slots__ = ("function", "_config", "_at", "_args", "_parameters", "_launch", "_handle")
+    __slots__ = ("function", "_config", "_args", "_parameters", "_start")
 
     def __init__(self, function: CudaFunction, grid: Extent, block: Extent, shared_bytes: int,
                  args: ctypes.Array[Any]) -> None:
         self.function = function
         self._config = _LaunchConfig(grid=grid, block=block, shared_bytes=shared_bytes)
-        self._at = byref(self._config)
         self._args = args
         self._parameters = (c_void_p * 1)(ctypes.addressof(args))
-        self._launch = driver().cuLaunchKernelEx
-        self._handle = function.handle
+        self._start: Callable[[], int] = partial(
+            driver().cuLaunchKernelEx, byref(self._config), function.handle, self._parameters, None)
 
     def __call__(self, stream: int | None = None) -> None:
         """Start the kernel on a stream (CuPy's current one) and return without waiting."""
@@ -265,7 +264,7 @@ class BoundLaunch:
     def on(self, stream: int | None = None) -> Callable[[], int]:
         """Return what starts the kernel on a stream (CuPy's current one), and gives a status."""
         self._config.stream = cupy.cuda.get_current_stream().ptr if stream is None else stream
-        return partial(self._launch, self._at, self._handle, self._parameters, None)
+        return self._start
 
     def check(self, status: int) -> None:
         """Raise if the kernel could not be started."""

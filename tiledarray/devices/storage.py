@@ -203,13 +203,14 @@ class MemoryShared(AssertionError):
 
 
 _watched: weakref.WeakSet[Buffer] | None = None
+watching = False
 
 
 def watch(wanted: bool) -> None:
     """Begin or end to keep track of the buffers that live, for `check`."""
-    global _watched
-    if wanted != (_watched is not None):
-        _watched = weakref.WeakSet() if wanted else None
+    global _watched, watching
+    if wanted is not watching:
+        _watched, watching = weakref.WeakSet() if wanted else None, wanted
 
 
 def check() -> None:

@@ -71,7 +71,8 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     """
     while True:
         with lock:
-            storage.watch(config.verify)
+            if config.verify is not storage.watching:
+                storage.watch(config.verify)
             awaited = _evaluate_all(targets, small)
             if config.verify:
                 storage.check()
@@ -294,7 +295,11 @@ def _warn(message: str, once: str = "") -> None:
 
 def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
     entry = executable.plan.entry
-    leaves = {value: taken.buffer(number) for value, number in executable.leaves}
+    nodes = taken.traced.nodes
+    if taken.apart:
+        leaves = {value: taken.buffer(number) for value, number in executable.leaves}
+    else:
+        leaves = {value: nodes[number].buffer for value, number in executable.leaves}
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 

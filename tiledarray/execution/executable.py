@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from tiledarray.ops.op import AxisView, Item, Leaf
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
-Action = Callable[[dict[Value, Any], Sequence[Any], Marks], Any]
+Action = Callable[[dict[Value, Any], Sequence[Any], list[Kernel]], Any]
 
 counters: Counter[str] = Counter()
 spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
@@ -199,37 +200,40 @@ class Executable:
         params : sequence of scalar
         marks : callable
             ``marks(value, buffer)`` returns what notes that a value has been computed.  It is
-            called for every update of a leaf in place in one go with the launch, so that nothing
-            is applied twice should a later step fail; and if one fails for whatever is in memory
-            by then, since what it was made of may have been overwritten.
+            called where a step fails: for every update of a leaf that was done in place, so that
+            nothing is applied twice, and for whatever else is in memory by then, since what it was
+            made of may have been overwritten.
         settle : callable
             Takes the outputs' buffers; if it is interrupted, that counts as a failed step.
         """
         buffers: dict[Value, Any] = leaves
+        overwritten: list[Kernel] = []  # noted in one go with the launches
         done = 0
         try:
             for action, releases in self._steps:
                 if observers:
                     started = perf_counter()
-                    action(buffers, params, marks)
+                    action(buffers, params, overwritten)
                     self._report(self.plan.steps[done], started)
                 else:
-                    action(buffers, params, marks)
+                    action(buffers, params, overwritten)
                 done += 1
                 for value in releases:
                     buffers.pop(value, None)
             outputs = self.outputs(buffers)
             settle(outputs)
         except BaseException:
-            persist(lambda: self._keep(done, buffers, marks))
+            persist(lambda: self._keep(done, overwritten, buffers, marks))
             raise
         counters["launches"] += len(self.launches)
         return outputs
 
-    def _keep(self, steps: int, buffers: dict[Value, Any], marks: Marks) -> None:
-        """Note the values that the first so many steps have left in memory."""
+    def _keep(self, steps: int, overwritten: Sequence[Kernel], buffers: dict[Value, Any],
+              marks: Marks) -> None:
+        """Note the values that are in memory after so many steps, and after these launches."""
         memory = self.plan.memory
-        held = {memory[value]: value for step in self.plan.steps[:steps] for value in written(step)}
+        held = {memory[value]: value for step in (*self.plan.steps[:steps], *overwritten)
+                for value in written(step)}
         for value in (*held.values(), *self.plan.outputs):
             base = memory.get(storage(value))
             if base is None or base not in buffers or held.get(base) is not storage(value):
@@ -253,10 +257,10 @@ class Executable:
         if isinstance(step, Kernel):
             return self._kernel_action(step)
         if isinstance(step, Call):
-            return lambda buffers, params, marks: self._call(step, buffers, params)
+            return lambda buffers, params, overwritten: self._call(step, buffers, params)
         if isinstance(step, Copy):
-            return lambda buffers, params, marks: self._copy(step, buffers)
-        return lambda buffers, params, marks: self._allocate(step.value, buffers)
+            return lambda buffers, params, overwritten: self._copy(step, buffers)
+        return lambda buffers, params, overwritten: self._allocate(step.value, buffers)
 
     def _report(self, step: Step, started: float) -> None:
         self.device.synchronize()
@@ -276,11 +280,12 @@ class Executable:
         stored = [store.access.value for part in kernel.parts for store in part.stores]
         bases = [(base, base.shape, base.dtype)
                  for base in dict.fromkeys(memory[value] for value in stored)]
-        in_place = [(value, memory[value]) for value in stored
-                    if memory[value] is not value and isinstance(memory[value].op, Leaf)]
+        in_place = any(memory[value] is not value and isinstance(memory[value].op, Leaf)
+                       for value in stored)
         empty, device = not self.programs[kernel].blocks, self.device
 
-        def action(buffers: dict[Value, Any], params: Sequence[Any], marks: Marks) -> None:
+        def action(buffers: dict[Value, Any], params: Sequence[Any],
+                   overwritten: list[Kernel]) -> None:
             for base, shape, dtype in bases:
                 if base not in buffers:
                     buffers[base] = allocate(shape, dtype)
@@ -288,11 +293,8 @@ class Executable:
                 return
             launch = launches[kernel]
             start, kept = launch.bound(device, buffers, params)
-            if in_place:
-                status = at_one_go(start, [
-                    mark for value, base in in_place for mark in marks(value, buffers[base])])
-            else:
-                status = start()
+            status = at_one_go(start, (partial(overwritten.append, kernel),)) if in_place else (
+                start())
             if status:
                 launch.check(status)
             del kept

@@ -44,6 +44,8 @@ class Replay:
         self.executable = executable
         self._params = params
         self._lanes: OrderedDict[int, _Lane] = OrderedDict()
+        device = executable.device
+        self._stream = device.backend.stream if device.kind == "cuda" else int
         self._lane()
 
     def __call__(self, leaves: dict[Value, Buffer]) -> list[Buffer]:
@@ -52,12 +54,11 @@ class Replay:
 
     def _lane(self) -> _Lane:
         """The memory for runs on the current stream: runs on another may still be under way."""
-        device = self.executable.device
-        stream = device.stream() if device.kind == "cuda" else 0
+        stream = self._stream()
         lane = self._lanes.get(stream)
         if lane is None:
             if len(self._lanes) >= STREAMS_REMEMBERED:
-                device.synchronize()
+                self.executable.device.synchronize()
                 self._lanes.popitem(last=False)
             lane = self._lanes[stream] = _Lane(self.executable, self._params)
         return lane

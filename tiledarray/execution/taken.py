@@ -22,6 +22,7 @@ from tiledarray.graph.node import Form, Node
 from tiledarray.graph.program import Trace
 
 Mark = Callable[[], None]
+_NONE: frozenset[int] = frozenset()
 
 
 class Taken:
@@ -31,41 +32,44 @@ class Taken:
     ----------
     traced : Trace
         While it is taken over, its list of nodes has ``None`` in place of what was let go.
+    apart : bool
+        Whether nodes have been let go.
     given : frozenset of int
         Numbers of the leaves in whose memory updates may write.
     """
 
     def __init__(self, traced: Trace, targets: Sequence[Node]) -> None:
         self.traced = traced
-        self._targets = {traced.outputs[k]: target for k, target in enumerate(targets)}
-        self._computed: dict[int, Any] = {}
-        self._apart = False
-        self.given: frozenset[int] = frozenset()
+        self.apart = False
+        self.given = _NONE
         candidates = _candidates(traced) if traced.updates else ()
         if candidates:
             try:
-                self._take(candidates)
+                self._take(candidates, targets)
             except BaseException:
                 persist(self.restore)
                 raise
 
-    def _take(self, candidates: Sequence[int]) -> None:
+    def _take(self, candidates: Sequence[int], targets: Sequence[Node]) -> None:
+        self._targets = dict(zip(self.traced.outputs, targets, strict=True))
+        self._computed: dict[int, Any] = {}
         nodes: list[Any] = self.traced.nodes
         self._sites = [node.site for node in nodes]
-        self._leaves: dict[int, Any] = {
-            k: node for k, node in enumerate(nodes) if node.buffer is not None}
+        self._leaves: dict[int, Any] = {k: nodes[k] for k in self.traced.leaves}
         self._forms = {k: self._leaves[k].form for k in candidates}
         self._buffers = {k: self._leaves.pop(k).buffer.another() for k in candidates}
-        self._apart = True
+        self.apart = True
         for target in self._targets.values():
             target.inputs = ()
         # From here on the key alone knows the structure.
-        nodes[:] = [self._leaves.get(k) or self._targets.get(k) for k in range(len(nodes))]
+        nodes[:] = [None] * len(nodes)
+        for number, node in (*self._leaves.items(), *self._targets.items()):
+            nodes[number] = node
         self.given = frozenset(k for k, buffer in self._buffers.items() if buffer.alone())
 
     def buffer(self, number: int) -> Any:
         """Return the buffer of a leaf; ``None`` if it has no value."""
-        found = self._buffers.get(number) if self._apart else None
+        found = self._buffers.get(number) if self.apart else None
         return self.traced.nodes[number].buffer if found is None else found
 
     def marks(self, number: int, hold: Any) -> list[Mark]:
@@ -77,7 +81,7 @@ class Taken:
 
     def restore(self) -> None:
         """Make the nodes again: what was computed is a leaf now, all else is pending as before."""
-        if not self._apart:
+        if not self.apart:
             return
         made: list[Node] = []
         for number, (form, inputs) in enumerate(_entries(self.traced)):
@@ -97,7 +101,7 @@ class Taken:
             assert node is not None
             made.append(node)
         self.traced.nodes[:] = made
-        self._apart = False
+        self.apart = False
 
     def given_nodes(self) -> set[Node]:
         """Return the leaves in whose memory updates may write; the nodes have been restored."""

@@ -35,6 +35,8 @@ class Trace(NamedTuple):
         Numbers of the targets.
     updates : list of int
         Numbers of the leaves that an update writes to.
+    leaves : list of int
+        Numbers of all leaves.
     """
 
     key: tuple[Any, ...]
@@ -42,6 +44,7 @@ class Trace(NamedTuple):
     params: list[Any]
     outputs: tuple[int, ...]
     updates: list[int]
+    leaves: list[int]
 
     @property
     def signature(self) -> tuple[tuple[Entry, ...], tuple[type | Start, ...], tuple[int, ...]]:
@@ -72,9 +75,11 @@ def trace(targets: Sequence[Node]) -> Trace:
     params: list[Any] = []
     known_params: dict[Any, int] = {}
     updates: list[int] = []
+    leaves: list[int] = []
     starts: set[int | None] = set()
     for node in numbers:
         if node.buffer is not None:
+            leaves.append(numbers[node])
             key.append(node.form.kind)
             continue
         form = node.form
@@ -95,7 +100,7 @@ def trace(targets: Sequence[Node]) -> Trace:
     outputs = tuple([numbers[target] for target in targets])
     key += _kinds(params, starts)
     key += outputs
-    return Trace(tuple(key), list(numbers), params, outputs, updates)
+    return Trace(tuple(key), list(numbers), params, outputs, updates, leaves)
 
 
 def _numbered(targets: Sequence[Node]) -> dict[Node, int]:

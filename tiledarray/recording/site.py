@@ -28,8 +28,11 @@ def is_users(frame: FrameType) -> bool:
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """Return the nearest frame outside this package, from the innermost or the one given."""
     if frame is None:
-        frame = sys._getframe()
-    while frame is not None and not is_users(frame):
+        frame = sys._getframe(1)
+    while frame is not None:
+        users = known(frame.f_globals.get("__name__"))
+        if is_users(frame) if users is None else users:
+            break
         frame = frame.f_back
     return frame
 

@@ -150,6 +150,7 @@ class _Trace:
         wanted = dict.fromkeys([*nodes, *written.values()])
         self.targets = [x for x in wanted if x.buffer is None and x not in placeholders]
         self.made = [self._place(node, placeholders) for node in nodes]
+        self.all_new = self.results == [("new", k, ()) for k in range(len(nodes))]
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
@@ -290,12 +291,14 @@ class _Trace:
                 return outputs[at]
             return record.leaf(buffers[at].another()) if source == "value" else at
 
-        new = [wrap(node(*place)) for place in self.made]
-        writes = [(inputs[k], node(source, at)) for k, source, at in self.written]
-        for array, value in writes:
-            array.assign(value)
-        places = {"argument": arguments, "outside": inputs, "new": new}
-        made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
+        made = [wrap(node(source, at)) for source, at in self.made]
+        if self.written:
+            writes = [(inputs[k], node(source, at)) for k, source, at in self.written]
+            for array, value in writes:
+                array.assign(value)
+        if not self.all_new:
+            places = {"argument": arguments, "outside": inputs, "new": made}
+            made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
         return _unflatten(self.result_shape, iter(made))
 
     def _outputs(self, buffers: list[Buffer]) -> list[Node]:
