@@ -181,7 +181,9 @@ def _lease_type(nbytes: int) -> Any:
 
 
 def memory_of(array: Any) -> int:
-    """Identity of the object in whose memory an array of NumPy's or CuPy's lies."""
+    """Identity of the object in whose memory an array of NumPy's or CuPy's, or a scalar, lies."""
+    if isinstance(array, np.generic):
+        return id(array)
     if not isinstance(array, np.ndarray):
         return id(array.data.mem)  # a view of CuPy's need not name what it is a view of
     base: Any = array.base
