@@ -277,7 +277,9 @@ np.diagonal({w})
 {w}.real[...] = {k}
 for row in {wide}: row += 1
 for row in {wide}: row[1:] = {k}
-for x, y in zip({wide}, {b}): x[...] = y
+for x, y in zip({wide}, {b}): x[...] = y + 0
+{w} += 1; {w}[...] = {w} * 2; {n} = {w} + 0
+{w}[...] = {w} * 2; {w}[...] = {w} - 1; {n} = {w} * 1
 for i, x in enumerate({line}[:4]): {w}[i % len({w})] = x
 {w}[int(({a} % 4).sum()) % len({w})] = {k}
 np.copyto({w}[1:], {w}[:-1])

@@ -110,7 +110,7 @@ def test_ctrl_c_at_the_terminal_leaves_the_background_compiler_alone(script, tmp
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "sys.exit(0)"])
 def test_a_fork_while_kernels_compile(end, script, tmp_path, folder):
-    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 0.4; : > {tmp_path}/lived")
+    program = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 3; : > {tmp_path}/lived")
     child = begin(f"""
         while not os.path.exists("begun"):
             check()
@@ -119,7 +119,8 @@ def test_a_fork_while_kernels_compile(end, script, tmp_path, folder):
             {end}
         assert os.wait()[1] == 0
         assert not os.path.exists("lived")
-        time.sleep(0.6)
+        while not os.path.exists("lived"):
+            time.sleep(0.05)
     """, folder, CXX=str(program))
     assert ended(child) == (0, "", "")
     assert (tmp_path / "lived").exists()

@@ -268,3 +268,25 @@ def test_many_parts_are_no_operation_each(monkeypatch):
 def test_large_parts_are_stored_by_the_kernel_that_computes_them():
     parts = [ta.arange(5000.0) * k for k in range(40)]
     assert np.stack(parts).node.pending
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 30])
+@pytest.mark.parametrize("compile", ["never", "wait"])
+def test_a_view_that_is_written_again_and_again_is_read_anew(at_once, compile):
+    def program(np):
+        params = np.arange(5.0)
+        float(params[4])
+        bias, rows = params[4:], np.arange(6.0).reshape(2, 3) + 1
+        for _ in range(3):
+            bias += 1.0
+            bias[:] = bias * 0.5
+            bias[:] = bias - 0.125 * (bias * bias)
+        for row in rows:
+            row -= row.min()
+            row[:] = np.cumsum(row)
+            row *= 2
+        return params, bias + 0, rows
+
+    with ta.config.override(at_once=at_once, compile=compile):
+        for found, expected in zip(program(ta), program(np), strict=True):
+            np.testing.assert_array_equal(np.asarray(found), expected)

@@ -48,6 +48,8 @@ class Handle:
         if seen is None or seen[0] is not root:
             seen = self._seen = root, views.read(root, self._steps)
             local.recorder.readers.append(ref(self))
+            if root.buffer is not None:
+                root.buffer.private = None  # what was read is kept, and must not change
         return seen[1]
 
     def forget(self) -> None:

@@ -119,7 +119,7 @@ def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
 
 
 def squeeze(self: Any, axis: Any = None) -> Any:
-    """Return a view without axes of length one.
+    """Return a view without axes of length one; the array itself if there are none.
 
     Raises
     ------
@@ -137,6 +137,8 @@ def squeeze(self: Any, axis: Any = None) -> Any:
             raise ValueError(
                 "cannot select an axis to squeeze out which has size not equal to one"
             )
+    if not dropped:
+        return self
     key = tuple(0 if place in dropped else slice(None) for place in range(len(shape)))
     return self[(..., *key)]
 
