@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -116,9 +117,12 @@ def test_import_is_quick_and_light() -> None:
         "heavy = {'scipy', 'networkx', 'cupy', 'opt_einsum', 'matplotlib'} & set(sys.modules); "
         "assert not heavy, heavy"
     )
+    # With byte code, as it is installed: the first process writes it.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     times = [
-        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
-        for _ in range(3)
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                             env=environment).stdout)
+        for _ in range(4)
     ]
     assert min(times) < 0.4
 

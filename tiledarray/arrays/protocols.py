@@ -214,6 +214,10 @@ _METHODS = {
 }
 
 
+# What gives windows onto an array's memory gives read-only copies here.
+_WINDOWS = frozenset((np.lib.stride_tricks.as_strided, np.lib.stride_tricks.sliding_window_view))
+
+
 def array_function(
     self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
@@ -224,4 +228,7 @@ def array_function(
     for kind in types:
         if not issubclass(kind, (Handle, np.ndarray)):
             return NotImplemented
-    return by_numpy.call(func.__name__, func, args, kwargs)
+    result = by_numpy.call(func.__name__, func, args, kwargs)
+    if func in _WINDOWS and isinstance(result, Handle):
+        result.set_writable(False)  # type: ignore[attr-defined]  # it is a copy: no write is lost
+    return result
