@@ -364,8 +364,8 @@ def test_an_output_of_numpys_is_returned_itself() -> None:
 
 
 def test_windows_onto_memory_are_read_only_copies() -> None:
-    array = tiledarray.arange(6.0)
-    for window in (numpy.lib.stride_tricks.sliding_window_view(array, 3, writeable=True),
-                   numpy.lib.stride_tricks.as_strided(array, (3, 2), (16, 8))):
-        with pytest.raises(ValueError, match="read-only"):
-            window[0] = 7
+    window = numpy.lib.stride_tricks.sliding_window_view(
+        tiledarray.arange(6.0), 3, writeable=True)
+    assert isinstance(window, tiledarray.TiledArray)
+    with pytest.raises(ValueError, match="read-only"):
+        window[0] = 7

@@ -292,3 +292,15 @@ def test_an_array_that_has_only_the_cuda_interface():
         same(array + 1, (expected + 1).astype(array.dtype))
     source.kept[...] = 0  # ours is a copy
     same(array, expected.astype("f4"))
+
+
+@pytest.mark.parametrize("compile", ["never", "wait"])
+def test_casts_and_loops_that_cupy_does_otherwise_or_not(compile):
+    def program(np):
+        x = np.array([-1.0, -2.0, 3.0, 0.0])
+        z = np.array([0j, 1 + 2j])
+        return x.astype("u1"), x.astype("u8"), np.logical_not(z), np.logical_and(z, z[::-1])
+
+    with np.config.override(compile=compile), np.device("cuda"):
+        for found, expected in zip(program(np), program(numpy), strict=True):
+            numpy.testing.assert_array_equal(numpy.asarray(found), expected)

@@ -214,10 +214,6 @@ _METHODS = {
 }
 
 
-# What gives windows onto an array's memory gives read-only copies here.
-_WINDOWS = frozenset((np.lib.stride_tricks.as_strided, np.lib.stride_tricks.sliding_window_view))
-
-
 def array_function(
     self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
@@ -229,6 +225,6 @@ def array_function(
         if not issubclass(kind, (Handle, np.ndarray)):
             return NotImplemented
     result = by_numpy.call(func.__name__, func, args, kwargs)
-    if func in _WINDOWS and isinstance(result, Handle):
+    if func is np.lib.stride_tricks.sliding_window_view and isinstance(result, Handle):
         result.set_writable(False)  # type: ignore[attr-defined]  # it is a copy: no write is lost
     return result

@@ -47,8 +47,14 @@ def _clip(xp: Any, array: Any, low: Any, high: Any, *, dtype: Any) -> Any:
 
 
 def _cast(xp: Any, array: Any, *, dtype: Any) -> Any:
-    to_real = array.dtype.kind == "c" and np.dtype(dtype).kind not in "cb"
-    return array.real if to_real else array
+    wanted = np.dtype(dtype)
+    if array.dtype.kind == "c" and wanted.kind not in "cb":
+        array = array.real
+    if xp is not np and array.dtype.kind == "f" and wanted.kind == "u":
+        # CuPy takes 0 for what is negative, a processor (and the kernels) what its bits are.
+        whole = array.astype(np.int64).astype(wanted)
+        return xp.where(array < 2.0**63, whole, array.astype(wanted))
+    return array
 
 
 def _real(xp: Any, array: Any, *, dtype: Any) -> Any:

@@ -55,8 +55,14 @@ def ufunc(
     numpy_name = function.__name__
 
     def reference(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+        arrays = in_loop_dtypes(xp, inputs, attrs)
         with np.errstate(all="ignore"):
-            result = getattr(xp, numpy_name)(*in_loop_dtypes(xp, inputs, attrs))
+            try:
+                result = getattr(xp, numpy_name)(*arrays)
+            except TypeError:
+                if xp is np:
+                    raise
+                result = function(*map(xp.asnumpy, arrays))  # CuPy lacks the loop
             return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
     op = Elementwise(
