@@ -79,9 +79,10 @@ def moves_of(group: tuple[float, str]) -> list[str]:
 def refusal(line: str) -> str | None:
     """A program that goes on if the line raises, and not otherwise; ``None`` for most lines.
 
-    For lines that do one thing: of others NumPy leaves half done.
+    For lines that do one thing: of others NumPy leaves half done.  Views of another dtype depend on
+    the order in which NumPy laid out a result; ours are row-major.
     """
-    if not ONE_THING.match(line) or ";" in line or CALLED.search(line):
+    if ".view(" in line or not ONE_THING.match(line) or ";" in line or CALLED.search(line):
         return None
     return (f"try: {line}\nexcept Exception: pass\n"
             "else: raise AssertionError('NumPy raises here')")
@@ -360,7 +361,7 @@ class Scene:
 
 _PICKED: dict[str, Callable[[Any], bool]] = {
     "a": lambda x: True,
-    "x": lambda x: isinstance(x, numpy.ndarray),  # a view of NumPy's scalar is a new array
+    "x": lambda x: isinstance(x, numpy.ndarray) and x.ndim > 0,  # without axes: as scalars
     "b": lambda x: True,
     "o": is_array,
     "w": is_array,
