@@ -40,7 +40,8 @@ def planned(*arrays: Any, target: Target = HOST) -> Plan:
     nodes = dict.fromkeys([*live_pending(), *(array.origin().node for array in arrays)])
     traced = trace([node for node in nodes if node.buffer is None])
     del nodes
-    taken = Taken(traced, [traced.nodes[number] for number in traced.outputs])
+    taken = Taken(traced)
+    taken.take([traced.nodes[number] for number in traced.outputs])
     plan = passes.plan(traced.signature, taken.given, target, params=traced.params, check=True)
     taken.restore()
     return plan

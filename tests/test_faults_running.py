@@ -230,3 +230,42 @@ def test_memory_is_flat_over_many_shapes():
     """)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 20_000  # KiB
+
+
+def test_an_evaluation_interrupted_between_any_two_byte_codes_loses_nothing():
+    done = False
+
+    def run(at):
+        """Interrupt before the byte code of that number; return whether there was one."""
+        nonlocal done
+        passed = 0
+
+        def each(frame, event, _):
+            nonlocal passed
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                passed += 1
+                if passed == at:
+                    raise KeyboardInterrupt
+            return each
+
+        x = np.zeros(MANY)
+        float(x[0])
+        x[5:] += 1.0
+        before = sys.gettrace()
+        sys.settrace(lambda frame, event, _: (
+            each(frame, event, _) if frame.f_code is evaluate._evaluate.__code__ else None))
+        try:
+            float(x[7])
+        except KeyboardInterrupt:
+            done = True
+        finally:
+            sys.settrace(before)
+        numpy.testing.assert_array_equal(x, numpy.r_[numpy.zeros(5), numpy.ones(MANY - 5)])
+        return passed >= at
+
+    at = 1
+    with override(compile="never"):
+        while run(at):
+            at += 1
+    assert done and at > 10

@@ -100,8 +100,9 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
 
 
 def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Executable | None:
-    taken = Taken(trace(targets), targets)
+    taken = Taken(trace(targets))
     try:
+        taken.take(targets)
         return _evaluate_taken(taken, targets, device, small)
     except BaseException:
         persist(taken.restore)

@@ -17,7 +17,6 @@ from operator import setitem
 from typing import Any
 
 from tiledarray.devices.storage import Buffer
-from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.node import Form, Node
 from tiledarray.graph.program import Trace
 
@@ -38,17 +37,16 @@ class Taken:
         Numbers of the leaves in whose memory updates may write.
     """
 
-    def __init__(self, traced: Trace, targets: Sequence[Node]) -> None:
+    def __init__(self, traced: Trace) -> None:
         self.traced = traced
         self.apart = False
         self.given = _NONE
-        candidates = _candidates(traced) if traced.updates else ()
+
+    def take(self, targets: Sequence[Node]) -> None:
+        """Take the nodes over, if an update might write; whoever is interrupted must `restore`."""
+        candidates = _candidates(self.traced) if self.traced.updates else ()
         if candidates:
-            try:
-                self._take(candidates, targets)
-            except BaseException:
-                persist(self.restore)
-                raise
+            self._take(candidates, targets)
 
     def _take(self, candidates: Sequence[int], targets: Sequence[Node]) -> None:
         self._targets = dict(zip(self.traced.outputs, targets, strict=True))
