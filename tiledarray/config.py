@@ -25,6 +25,7 @@ from typing import Any
 
 import platformdirs
 
+from tiledarray import core
 from tiledarray.errors import UnknownSetting
 from tiledarray.fork import hold_at_fork
 
@@ -182,7 +183,7 @@ SETTINGS: Mapping[str, Setting] = {
                 "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
-        Setting("at_once", _whole(0), lambda: 1,
+        Setting("at_once", _whole(0), lambda: 8192,
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated; with 0 everything is recorded."),
         Setting("cut", _whole(1), lambda: 400,
@@ -268,6 +269,10 @@ def _apply(names: Mapping[str, Any]) -> None:
     for name in names:
         values = [layer[name] for layer in (_base, *_layers) if name in layer]
         globals()[name] = values[-1]
+    if "at_once" in names:
+        core.set_limit(globals()["at_once"])
+    if "device" in names:
+        core.set_births(False)  # `devices.device.current` finds out
 
 
 def _assign(name: str, value: Any) -> None:

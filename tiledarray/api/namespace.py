@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.registry import KINDS, public_name
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.handle import Handle, host_array
 from tiledarray.arrays.protocols import FUNCTIONS
 
@@ -47,7 +47,7 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
     def ours(*args: Any, **kwargs: Any) -> Any:
         return by_numpy.call(name, function, args, kwargs)
 
-    return ours
+    return immediate.function(name, function, ours, library=True)
 
 
 def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:

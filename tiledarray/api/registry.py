@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.protocols import FUNCTIONS
 
 Function = Callable[..., Any]
@@ -41,11 +41,12 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
     name = public_name(original)
 
     def decorate(function: Function) -> Function:
-        public = by_numpy.or_numpy(name, original, function)
-        public.__name__ = public.__qualname__ = original.__name__
-        public.__doc__ = original.__doc__
-        public.__module__ = function.__module__
-        vars(public).update(__wrapped__=original)  # so that help shows it
+        recorded = by_numpy.or_numpy(name, original, function)
+        recorded.__name__ = recorded.__qualname__ = original.__name__
+        recorded.__doc__ = original.__doc__
+        recorded.__module__ = function.__module__
+        vars(recorded).update(__wrapped__=original)  # so that help shows it
+        public = immediate.function(name, original, recorded, kind != "native")
         KINDS[name] = kind
         FUNCTIONS[original] = public
         return public

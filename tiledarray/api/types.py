@@ -54,7 +54,7 @@ class _UFuncType(type):
     """Makes ``isinstance(f, ufunc)`` true for both kinds of ufunc."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, (np.ufunc, UFunc))
+        return isinstance(getattr(instance, "fallback", instance), (np.ufunc, UFunc))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return issubclass(subclass, (np.ufunc, UFunc))

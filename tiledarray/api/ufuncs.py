@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import device_of, node_of
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.handle import SCALARS, Handle, wrap
 from tiledarray.arrays.protocols import array_ufunc
 from tiledarray.errors import LeaveToNumPy
@@ -215,21 +215,21 @@ def _make(original: np.ufunc) -> UFunc:
     return UFunc(original)
 
 
-def _all_ufuncs() -> dict[str, UFunc]:
+def _all_ufuncs() -> dict[str, Any]:
     """Return every ufunc of NumPy's namespace by its names there; aliases are one object."""
-    made: dict[np.ufunc, UFunc] = {}
+    made: dict[np.ufunc, Any] = {}
     names = {}
     for name, original in vars(np).items():
         if isinstance(original, np.ufunc) and not name.startswith("_"):
             if original not in made:
-                made[original] = _make(original)
+                made[original] = immediate.ufunc(original, _make(original))
             names[name] = made[original]
     return names
 
 
-BY_NAME: dict[str, UFunc] = _all_ufuncs()
+BY_NAME: dict[str, Any] = _all_ufuncs()
 
 
-def ufunc_of(original: np.ufunc) -> UFunc:
+def ufunc_of(original: np.ufunc) -> Any:
     """Return ours for one of NumPy's ufuncs."""
     return BY_NAME[original.__name__]

@@ -1,7 +1,8 @@
 """Handles: which node is an array's value now.
 
 A handle owns a node, or it is a view: a base handle and the steps that lead from there.  Writing
-gives the base a new node; every view reads through its base and so sees it.
+gives the base a new node; every view reads through its base and so sees it.  What is settled (see
+`tiledarray.core`) gets its node when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from weakref import ref
 
 import numpy as np
 
-from tiledarray import config
 from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
+from tiledarray.core import Base
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.movement import full
-from tiledarray.recording import at_once, record
+from tiledarray.recording import record
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
-_new = object.__new__
+_new = Base.__new__
 
 
-class Handle:
+class Handle(Base):
     """The part of `TiledArray` that the operators and the protocols build on."""
 
     # _base is None for what owns its _node.  A view has in _seen the node that it last read, after
     # the root's that it was read from: one pair, since threads may read a view at the same time.
-    __slots__ = ("_node", "_base", "_steps", "_seen", "__weakref__")
+    # _recorded is the node if there is one, and _array the settled value if there is one.
+    __slots__ = ()
 
     _node: Node
+    _recorded: Node | None
     _base: Handle | None
     _steps: tuple[Step, ...]
     _seen: tuple[Node, Node] | None
@@ -48,8 +51,6 @@ class Handle:
         if seen is None or seen[0] is not root:
             seen = self._seen = root, views.read(root, self._steps)
             local.recorder.readers.append(ref(self))
-            if root.buffer is not None:
-                root.buffer.private = None  # what was read is kept, and must not change
         return seen[1]
 
     def forget(self) -> None:
@@ -85,25 +86,12 @@ class Handle:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
         root = self.origin()
         self._seen = None  # what it last read would be a reader of the old value
-        if not _write_at_once(root, self.steps, value):
-            rebind(root, views.write(root._node, self.steps, value))
+        rebind(root, views.write(root._node, self.steps, value))
 
     def store(self, value: Any) -> None:
         """Give the array a new value as ``a[...] = value`` does."""
         node = self.node
         self.assign(fitting(value, node.shape, node.dtype, node.device))
-
-
-def _write_at_once(root: Handle, steps: tuple[Step, ...], value: Node) -> bool:
-    """Overwrite a few elements of an evaluated array that nothing else refers to."""
-    shape = root._node.form.kind.shape
-    if value.form.kind.size > config.at_once or not views.is_part(steps, shape):
-        return False
-    array, written = at_once.own_array(root), at_once.array_of(value)
-    if array is None or written is None:
-        return False
-    views.on_array(array, steps)[...] = written
-    return True
 
 
 _handle_class: type[Handle] = Handle
@@ -123,14 +111,11 @@ def wrap(node: Node) -> Any:
             recorder.consider(node)
         handle = _new(_handle_class)
         handle._node = node
-        handle._base = None
         recorder.sites.append(node.site)
         recorder.handles.append(ref(handle))
         return handle
-    node.buffer.private = None  # another handle may have it
     handle = _new(_handle_class)
     handle._node = node
-    handle._base = None
     return handle
 
 
@@ -144,8 +129,7 @@ def rebind(root: Handle, node: Node) -> None:
         recorder.sites.append(node.site)
         recorder.handles.append(ref(root))
     else:
-        node.buffer.private = None  # another handle may have it
-        root._node = node
+            root._node = node
 
 
 def view_of(handle: Handle, step: Step) -> Any:
@@ -157,7 +141,6 @@ def view_of(handle: Handle, step: Step) -> Any:
     else:
         result._base = handle.origin()
         result._steps = views.extend(handle._steps, step)
-    result._seen = None
     return result
 
 
@@ -170,6 +153,9 @@ def follow(handle: Handle, steps: Sequence[Step]) -> Any:
 
 def host_array(handle: Handle) -> np.ndarray[Any, Any]:
     """Return the evaluated value as a NumPy array; on the host it shares the buffer."""
+    array = handle._array
+    if array is not None:
+        return array if type(array) is np.ndarray else np.asarray(array)
     found = handle.evaluated()
     array = found if handle._base is not None else found.array
     return array if isinstance(array, np.ndarray) else np.asarray(array.get())
@@ -207,12 +193,19 @@ def as_node(value: Any, device: Any) -> Node:
 
 def stands_for_scalar(handle: Handle) -> bool:
     """Whether NumPy would have a scalar where this array is: an element, a full reduction."""
-    return handle._base is None and not handle._node.shape and handle._node.op is not full
+    if handle._base is not None:
+        return False
+    array = handle._array
+    if array is not None:
+        return isinstance(array, np.generic)
+    return not handle._node.shape and handle._node.op is not full
 
 
 def _known_scalar(value: Any) -> Any:
     """Return the value of what stands for a scalar, if it is there; else what was given."""
     if isinstance(value, Handle) and stands_for_scalar(value):
+        if value._array is not None:
+            return value._array
         array = getattr(value._node.buffer, "array", None)
         if isinstance(array, np.ndarray):
             return array[()]

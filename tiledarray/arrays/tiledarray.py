@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -10,34 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.arrays import (
-    by_numpy,
     copying,
-    index,
     looking,
     operators,
     protocols,
+    recorded,
     reducing,
+    settled,
     shaping,
     views,
 )
-from tiledarray.arrays.handle import (
-    SCALARS,
-    Handle,
-    as_node,
-    fitting,
-    host_array,
-    use_class,
-    view_of,
-    wrap,
-)
+from tiledarray.arrays.handle import Handle, as_node, host_array, use_class, view_of, wrap
+from tiledarray.arrays.immediate import method
 from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
+from tiledarray.core import LIBRARY, READS, WRITES
 from tiledarray.devices.device import resolve
-from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import is_numeric
-from tiledarray.ops.selection import where as where_op
-from tiledarray.recording import at_once, record
+from tiledarray.recording import record
 
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
@@ -69,40 +60,6 @@ class TiledArray(Handle):
     __array_priority__ = 1000.0
 
     # What it is --------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes.  Assigning reshapes in place where that needs no copy."""
-        return self._node.shape if self._base is None else self.node.shape
-
-    @shape.setter
-    def shape(self, shape: Any) -> None:
-        wanted = views.new_shape(self.shape, _lengths(shape))
-        check_own(self)
-        if self._base is None:
-            self._become_view()
-        elif views.reshaped_strides(self.shape, self.view_strides, self.itemsize, wanted) is None:
-            raise AttributeError(
-                "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
-                "with the desired shape."
-            )
-        self._steps = views.extend(self._steps, views.Reshaped(wanted))
-        self._seen = None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return self._node.dtype if self._base is None else self.node.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -192,7 +149,7 @@ class TiledArray(Handle):
         """
         check_own(self)
         if not writable and self._base is None:
-            self._become_view()
+            self.become_view()
         if not writable:
             self._steps = views.extend(self._steps, views.Frozen())
         elif views.is_frozen(self.steps[:-1]):
@@ -200,13 +157,12 @@ class TiledArray(Handle):
         elif views.is_frozen(self.steps):
             self._steps = self._steps[:-1]
 
-    def _become_view(self) -> None:
+    def become_view(self) -> None:
         """Make the array a view of what it was: its own views find that by `origin`."""
         base = wrap(self._node)
         self._seen = None
-        self._steps = ()
         self._base = base
-        del self._node
+        self._steps = ()
 
     @property
     def data(self) -> memoryview:
@@ -228,11 +184,6 @@ class TiledArray(Handle):
         )
 
     # Parts of it -------------------------------------------------------------------------------
-
-    @property
-    def T(self) -> TiledArray:  # noqa: N802  NumPy's name
-        """View with the axes in reverse order."""
-        return self.transpose()
 
     @property
     def mT(self) -> TiledArray:  # noqa: N802  NumPy's name
@@ -281,35 +232,6 @@ class TiledArray(Handle):
     def flat(self, value: Any) -> None:
         FlatIterator(self)[:] = value
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the views along the first axis; of an array with one axis, NumPy's scalars.
-
-        Raises
-        ------
-        TypeError
-            If the array has no axes.
-        """
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        if self.ndim == 1:
-            return self._elements()
-        return (self[place] for place in range(self.shape[0]))
-
-    def _elements(self) -> Iterator[Any]:
-        """Yield NumPy's scalars; each is what it is by then, as in NumPy."""
-        root, node = self.origin(), None
-        for place in range(self.shape[0]):
-            if root._node is not node:
-                array = host_array(self)
-                root = self.origin()
-                node = root._node
-            yield array[place]
-
     def __reversed__(self) -> Iterator[Any]:
         """Yield what iteration yields, from the end."""
         return iter(self[::-1])
@@ -317,169 +239,70 @@ class TiledArray(Handle):
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    # Reading and writing -----------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> Any:
-        node = self._node if self._base is None else self.node
-        if node.buffer is not None and (element := at_once.element(node, key)) is not None:
-            return wrap(element)
-        if not isinstance(key, tuple):
-            key = (key,)
-        shape = node.form.kind.shape
-        step = index.step_of(key, shape)
-        if step is None:
-            return self._take(key)
-        if not step.shape and index.is_full_integer(key, len(shape)):
-            return wrap(record.view(node, *step))
-        return view_of(self, step)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if self._base is None and self._node.buffer is not None:
-            plain = type(value) in SCALARS
-            if (plain or isinstance(value, Handle)) and at_once.set_element(
-                self, key, value if plain else value.node
-            ):
-                return
-        if not isinstance(key, tuple):
-            key = (key,)
-        # The kind only: who holds the value itself while it is written makes it a copy.
-        kind = (self._node if self._base is None else self.node).form.kind
-        step = index.step_of(key, kind.shape)
-        if step is None:
-            self._put(key, value)
-            return
-        if not step.shape and type(value) not in SCALARS:
-            index.check_element(key, kind, value)
-        root = self.origin()
-        steps = views.extend(self.steps, step)
-        if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
-            return  # the second half of `a[key] += b`: written already
-        try:
-            new = fitting(value, step.shape, kind.dtype, kind.device)
-        except LeaveToNumPy as error:
-            self._put_by_numpy(key, value, error.reason)
-            return
-        view_of(self, step).assign(new)
-
-    def __delitem__(self, key: Any) -> None:
-        raise ValueError("cannot delete array elements")
-
-    def _take(self, key: tuple[Any, ...]) -> Any:
-        node = self.node
-        try:
-            found = index.places(
-                key, node.shape, lambda array: as_node(array, node.device), _nonzero
-            )
-        except LeaveToNumPy as error:
-            reason = error.reason
-            return by_numpy.call("getitem", np.ndarray.__getitem__, (self, key), reason=reason)
-        return wrap(index.take(record.view(node, *found.before), found))
-
-    def _put(self, key: tuple[Any, ...], value: Any) -> None:
-        node = self.node
-        try:
-            if self._put_by_mask(key, value):
-                return
-            found = index.places(
-                key, node.shape, lambda array: as_node(array, node.device), _nonzero
-            )
-            if type(value) not in SCALARS:
-                index.check_values(key, found.shape, node.shape, np.shape(value))
-            new = fitting(value, found.shape, node.dtype, node.device, checked=False)
-        except LeaveToNumPy as error:
-            self._put_by_numpy(key, value, error.reason)
-            return
-        part = view_of(self, found.before)
-        part.assign(index.put(part.node, found, new))
-
-    def _put_by_mask(self, key: tuple[Any, ...], value: Any) -> bool:
-        """Write one value where a mask over the leading axes holds, as a `where`."""
-        if len(key) != 1 or not index.is_mask(key[0]):
-            return False
-        if type(value) not in SCALARS and np.ndim(value) != 0:
-            return False
-        node, mask = self.node, key[0]
-        if mask.ndim > self.ndim:
-            raise index.too_many(self.ndim, mask.ndim)
-        index.check_mask(mask.shape, node.shape, 0)
-        new = fitting(value, (), node.dtype, node.device, checked=False)
-        if 0 in mask.shape:
-            return True
-        condition = as_node(mask, node.device)
-        condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
-        self.assign(record.elementwise(where_op, condition, new, node))
-        return True
-
-    def _put_by_numpy(self, key: tuple[Any, ...], value: Any, reason: str) -> None:
-        by_numpy.call("setitem", np.ndarray.__setitem__, (self, key, value), reason=reason)
-
     # Methods: their functions say what they do ------------------------------------------------
 
-    reshape = shaping.reshape
-    ravel = shaping.ravel
-    flatten = shaping.flatten
-    transpose = shaping.transpose
-    swapaxes = shaping.swapaxes
-    squeeze = shaping.squeeze
-    diagonal = shaping.diagonal
-    trace = shaping.trace
-    view = shaping.view
+    reshape = method("reshape", shaping.reshape)
+    ravel = method("ravel", shaping.ravel)
+    flatten = method("flatten", shaping.flatten)
+    transpose = method("transpose", shaping.transpose)
+    swapaxes = method("swapaxes", shaping.swapaxes)
+    squeeze = method("squeeze", shaping.squeeze)
+    diagonal = method("diagonal", shaping.diagonal)
+    trace = method("trace", shaping.trace)
+    view = method("view", shaping.view)
 
-    copy = __copy__ = copying.copy
+    copy = method("copy", copying.copy)
+    __copy__ = copying.copy
     __deepcopy__ = copying.deep_copy
-    astype = copying.astype
-    fill = copying.fill
-    sort = copying.sort
-    argsort = copying.argsort
-    partition = copying.partition
-    conj = conjugate = copying.conj
-    clip = copying.clip
-    dot = copying.dot
+    astype = method("astype", copying.astype)
+    fill = method("fill", copying.fill, WRITES)
+    sort = method("sort", copying.sort, WRITES)
+    argsort = method("argsort", copying.argsort, LIBRARY)
+    partition = method("partition", copying.partition, WRITES)
+    conj = conjugate = method("conj", copying.conj)
+    clip = method("clip", copying.clip)
+    dot = method("dot", copying.dot, LIBRARY)
     resize = copying.resize
-    put = copying.put
+    put = method("put", copying.put, WRITES)
     setflags = copying.setflags
     byteswap = copying.byteswap
     getfield = copying.getfield
     setfield = copying.setfield
     to = copying.to
     to_device = copying.to_device
-    take = copying.as_function("take")
-    repeat = copying.as_function("repeat")
-    nonzero = copying.as_function("nonzero")
-    round = copying.as_function("round")
-    searchsorted = copying.as_function("searchsorted")
-    compress = copying.compress
-    choose = copying.as_function("choose")
-    argpartition = copying.as_function("argpartition")
+    take = method("take", copying.as_function("take"))
+    repeat = method("repeat", copying.as_function("repeat"))
+    nonzero = method("nonzero", copying.as_function("nonzero"), LIBRARY)
+    round = method("round", copying.as_function("round"))
+    searchsorted = method("searchsorted", copying.as_function("searchsorted"), LIBRARY)
+    compress = method("compress", copying.compress)
+    choose = method("choose", copying.as_function("choose"))
+    argpartition = method("argpartition", copying.as_function("argpartition"), LIBRARY)
 
-    sum = reducing.method("sum", reducing.sum)
-    prod = reducing.method("prod", reducing.prod)
-    min = reducing.method("min", reducing.min)
-    max = reducing.method("max", reducing.max)
-    all = reducing.method("all", reducing.all)
-    any = reducing.method("any", reducing.any)
-    mean = reducing.method("mean", reducing.mean)
-    var = reducing.method("var", reducing.var)
-    std = reducing.method("std", reducing.std)
-    argmin = reducing.method("argmin", reducing.argmin)
-    argmax = reducing.method("argmax", reducing.argmax)
-    cumsum = reducing.method("cumsum", reducing.cumsum)
-    cumprod = reducing.method("cumprod", reducing.cumprod)
+    sum = method("sum", reducing.method("sum", reducing.sum))
+    prod = method("prod", reducing.method("prod", reducing.prod))
+    min = method("min", reducing.method("min", reducing.min))
+    max = method("max", reducing.method("max", reducing.max))
+    all = method("all", reducing.method("all", reducing.all))
+    any = method("any", reducing.method("any", reducing.any))
+    mean = method("mean", reducing.method("mean", reducing.mean))
+    var = method("var", reducing.method("var", reducing.var))
+    std = method("std", reducing.method("std", reducing.std))
+    argmin = method("argmin", reducing.method("argmin", reducing.argmin))
+    argmax = method("argmax", reducing.method("argmax", reducing.argmax))
+    cumsum = method("cumsum", reducing.method("cumsum", reducing.cumsum))
+    cumprod = method("cumprod", reducing.method("cumprod", reducing.cumprod))
 
     numpy = looking.numpy
     cupy = looking.cupy
-    item = looking.item
-    tolist = looking.tolist
-    tobytes = looking.tobytes
+    item = method("item", looking.item, READS)
+    tolist = method("tolist", looking.tolist, READS)
+    tobytes = method("tobytes", looking.tobytes, READS)
     tofile = looking.tofile
     dump = looking.dump
     dumps = looking.dumps
-    __float__ = looking.to_float
-    __int__ = looking.to_int
     __trunc__ = looking.to_truncated
     __complex__ = looking.to_complex
-    __index__ = looking.to_index
-    __bool__ = looking.to_bool
     __round__ = looking.to_rounded
     __repr__ = looking.to_repr
     __str__ = looking.to_str
@@ -488,37 +311,10 @@ class TiledArray(Handle):
     __dlpack__ = looking.to_dlpack
     __dlpack_device__ = looking.dlpack_device
 
-    # Operators ---------------------------------------------------------------------------------
-
-    __add__, __radd__, __iadd__ = operators.arithmetic("add", "add")
-    __sub__, __rsub__, __isub__ = operators.arithmetic("sub", "subtract")
-    __mul__, __rmul__, __imul__ = operators.arithmetic("mul", "multiply")
-    __truediv__, __rtruediv__, __itruediv__ = operators.arithmetic("truediv", "divide")
-    __floordiv__, __rfloordiv__, __ifloordiv__ = operators.arithmetic("floordiv", "floor_divide")
-    __mod__, __rmod__, __imod__ = operators.arithmetic("mod", "remainder")
-    __pow__, __rpow__, __ipow__ = operators.powers()
-    __and__, __rand__, __iand__ = operators.arithmetic("and", "bitwise_and")
-    __or__, __ror__, __ior__ = operators.arithmetic("or", "bitwise_or")
-    __xor__, __rxor__, __ixor__ = operators.arithmetic("xor", "bitwise_xor")
-    __lshift__, __rlshift__, __ilshift__ = operators.arithmetic("lshift", "left_shift")
-    __rshift__, __rrshift__, __irshift__ = operators.arithmetic("rshift", "right_shift")
     __divmod__, __rdivmod__ = operators.divmod_pair()
-    __matmul__, __rmatmul__, __imatmul__ = operators.matrix_products()
-    __lt__ = operators.comparison("lt", "less")
-    __le__ = operators.comparison("le", "less_equal")
-    __gt__ = operators.comparison("gt", "greater")
-    __ge__ = operators.comparison("ge", "greater_equal")
-    __eq__ = operators.comparison("eq", "equal")
-    __ne__ = operators.comparison("ne", "not_equal")
-    __hash__ = looking.to_hash  # of one element; others have none
-    __neg__ = operators.unary_operator("neg", "negative")
-    __pos__ = operators.unary_operator("pos", "positive")
-    __abs__ = operators.unary_operator("abs", "absolute")
-    __invert__ = operators.unary_operator("invert", "invert")
 
     # NumPy's protocols -------------------------------------------------------------------------
 
-    __array_ufunc__ = protocols.array_ufunc
     __array_function__ = protocols.array_function
 
     @property
@@ -558,22 +354,6 @@ class TiledArray(Handle):
         return np.array(host_array(self), dtype=dtype, copy=True, order="C")
 
 
-def _nonzero(mask: Any) -> tuple[Any, ...]:
-    """Return the places where a mask holds; it is evaluated."""
-    if not isinstance(mask, Handle):
-        return np.nonzero(mask)
-    found = mask.evaluated()
-    array = found if mask._base is not None else found.array
-    device = mask.node.device
-    return tuple(
-        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
-    )
-
-
-def _lengths(shape: Any) -> tuple[int, ...]:
-    return tuple(map(int, shape)) if np.ndim(shape) else (int(shape),)
-
-
 def from_host(array: Any, device: Any = None) -> TiledArray:
     """Return a copy of a NumPy array, on the device that is current or the one given."""
     device = resolve() if device is None else device
@@ -584,3 +364,5 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 
 
 use_class(TiledArray)
+core.install(
+    TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS}, (shaping.transpose, ()))

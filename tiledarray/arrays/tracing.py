@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tiledarray.arrays.handle import Handle
+from tiledarray.core import Base, hold
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.ops.movement import placeholder
 from tiledarray.recording.stretch import local, tracing
 
-_slot: Any = vars(Handle)["_node"]
+_slot: Any = vars(Base)["_node"]
 _lock = threading.Lock()
 _under_way = 0
 
@@ -126,7 +127,11 @@ def _count(change: int) -> None:
     global _under_way
     with _lock:
         _under_way += change
-        type.__setattr__(Handle, "_node", _Virtual() if _under_way else _slot)
+        hold(change)  # everything is recorded
+        if _under_way:
+            type.__setattr__(Handle, "_node", _Virtual())
+        else:
+            type.__delattr__(Handle, "_node")
 
 
 def is_tracing() -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
@@ -34,6 +34,7 @@ _backends: dict[str, str] = {}
 _interned: dict[str, Device] = {}
 _lock = threading.Lock()
 hold_at_fork(_lock)
+_blocks = 0
 _chosen: ContextVar[Device | None] = ContextVar("tiledarray_device", default=None)
 
 
@@ -174,7 +175,11 @@ def resolve(spec: str | Device | None = None) -> Device:
 def current() -> Device:
     """Device of new arrays: of the innermost ``with device(...)``, else ``config.device``."""
     chosen = _chosen.get()
-    return chosen if chosen is not None else resolve(config.device)
+    if chosen is not None:
+        return chosen
+    found = resolve(config.device)
+    core.set_births(found.kind == "cpu" and not _blocks)
+    return found
 
 
 @contextmanager
@@ -205,10 +210,20 @@ def device(spec: str | Device) -> Iterator[Device]:
     'cpu'
     """
     token = _chosen.set(resolve(spec))
+    _count_blocks(1)
     try:
         yield current()
     finally:
         _chosen.reset(token)
+        _count_blocks(-1)
+
+
+def _count_blocks(change: int) -> None:
+    """While a block says where arrays are made, the core leaves that to `current`."""
+    global _blocks
+    with _lock:
+        _blocks += change
+        core.set_births(False)
 
 
 def cuda_problem() -> DeviceNotFound | None:

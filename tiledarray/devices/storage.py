@@ -80,11 +80,9 @@ class Buffer:
         Made when it is first asked for; until then nobody else was ever given the memory.
     plan : object or None
         How the value was computed.
-    private : object or None
-        Until when one handle alone is known to have the value (see `recording.at_once`).
     """
 
-    __slots__ = ("array", "pointer", "device", "_storage", "plan", "private", "__weakref__")
+    __slots__ = ("array", "pointer", "device", "_storage", "plan", "__weakref__")
 
     def __init__(self, array: Any, pointer: int, device: Any) -> None:
         self.array = array
@@ -92,7 +90,6 @@ class Buffer:
         self.device = device
         self._storage: Storage | None = None
         self.plan: Any = None
-        self.private: Any = None
         if _watched is not None:
             _watched.add(self)
 
@@ -165,7 +162,6 @@ class HostValue(Buffer):
         self.device = device
         self._storage = None
         self.plan = None
-        self.private = None
 
     @property
     def pointer(self) -> int:  # type: ignore[override]

@@ -73,7 +73,7 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
             if x.form.kind.size > limit:
                 return None
             if buffer is None:
-                buffer = _constant(x)
+                buffer = constant(x)
                 if buffer is None:
                     recorder.note_small()
                     return None
@@ -99,11 +99,11 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
 
 def array_of(node: Node) -> np.ndarray[Any, Any] | None:
     """Return the value of a small node if it is there, or is a constant."""
-    buffer = node.buffer if node.buffer is not None else _constant(node)
+    buffer = node.buffer if node.buffer is not None else constant(node)
     return None if buffer is None else buffer.array
 
 
-def _constant(node: Node) -> Any:
+def constant(node: Node) -> Any:
     """Return the value of a small pending constant, which keeps it; ``None`` of another node."""
     form = node.form
     if type(form.op) is not Source or form.kind.size > config.at_once:
@@ -158,92 +158,6 @@ def _of_reference(reference: Callable[..., Any], form: Form) -> _Call:
         return array if own and array.flags.c_contiguous else array.copy()
 
     return call
-
-
-# Elements ---------------------------------------------------------------------------------------
-
-
-def element(node: Node, key: Any) -> Node | None:
-    """Return the element of an evaluated array that an int, or an int for each axis, names.
-
-    ``None`` if the index is another one, or the array is not on the host.
-
-    Raises
-    ------
-    IndexError
-        NumPy's.
-    """
-    kind = node.form.kind
-    if not (
-        _is_element(key, len(kind.shape)) and kind.size < sys.maxsize
-        and config.at_once and local.recorder.immediate
-    ):
-        return None
-    array: Any = node.buffer.array
-    value = array[key, ...] if type(key) is int else array[(*key, ...)]
-    form = kind.element
-    if form is None:
-        form = kind.element = form_of(leaf, None, kind_of((), kind.dtype, kind.device), 0)
-    return Node(form, (), None, HostValue(value.copy(), kind.device))
-
-
-def set_element(holder: Any, key: Any, value: Any) -> bool:
-    """Write the element that ints name, if nothing else refers to the array's value.
-
-    Parameters
-    ----------
-    holder : Handle
-        It is no view.
-    key : int or tuple
-    value : Node or Python scalar
-
-    Raises
-    ------
-    IndexError, OverflowError, TypeError, ValueError
-        NumPy's.
-    """
-    kind = holder._node.form.kind
-    if not _is_element(key, len(kind.shape)):
-        return False
-    if type(value) is Node:
-        if value.form.kind.shape or value.form.kind.dtype is not kind.dtype:
-            return False
-        value = array_of(value)
-    array = own_array(holder)
-    if array is None or value is None:
-        return False
-    array[key] = value
-    return True
-
-
-def _is_element(key: Any, ndim: int) -> bool:
-    if type(key) is int:
-        return ndim == 1
-    return type(key) is tuple and len(key) == ndim and {*map(type, key)} == _INTS
-
-
-def own_array(holder: Any) -> np.ndarray[Any, Any] | None:
-    """Return the evaluated host array of a handle if nothing else looks at its value."""
-    node = holder._node
-    buffer, recorder = node.buffer, local.recorder
-    if (
-        buffer is None or node.form.kind.size == sys.maxsize
-        or not config.at_once or not recorder.immediate
-    ):
-        return None
-    if not recorder.still(buffer.private):
-        # The handle gets a node of its own over the memory.  If the one it had dies, nobody else
-        # held that; nor does anybody until something is recorded, or the node is given away.
-        holder._node = own = Node(node.form, (), None, buffer.another())
-        del node, buffer
-        buffer = own.buffer
-        if not buffer.alone():
-            return None
-        buffer.private = recorder.now()
-    elif not buffer.alone():
-        return None
-    array: np.ndarray = buffer.array
-    return array
 
 
 # Joining ----------------------------------------------------------------------------------------

@@ -90,15 +90,6 @@ class Recorder:
         self.state = state
         self.limit = self.cut if state in (State.GATHERING, State.DUE) else 0
 
-    def now(self) -> Any:
-        """Return what `still` knows as long as nothing more is recorded, by any thread."""
-        return self.sites, self.count
-
-    def still(self, moment: Any) -> bool:
-        """Whether nothing has been recorded since a moment that `now` returned."""
-        return moment is not None and moment[0] is self.sites and moment[1] == self.count and (
-            len(_recorders) == 1)
-
     def note_small(self) -> None:
         """Count a small operation that had to be recorded, for what it reads is pending.
 
@@ -152,8 +143,9 @@ class Recorder:
         found: dict[Node, None] = {}
         for reference in self.handles:
             handle = reference()
-            if handle is not None and handle._base is None and handle._node.buffer is None:
-                found[handle._node] = None
+            node = None if handle is None or handle._base is not None else handle._recorded
+            if node is not None and node.buffer is None:
+                found[node] = None
         return list(found)
 
 

@@ -1,0 +1,89 @@
+"""Which functions and methods NumPy computes at once where their arguments are small and settled.
+
+`tiledarray.core.AtOnce` calls NumPy's or ours; here is what it has to know of NumPy's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiledarray import core
+
+Function = Callable[..., Any]
+
+_SIZES = {
+    "zeros": core.OF_SHAPE, "ones": core.OF_SHAPE, "empty": core.OF_SHAPE, "full": core.OF_SHAPE,
+    "arange": core.OF_RANGE, "linspace": core.OF_COUNT, "logspace": core.OF_COUNT,
+    "geomspace": core.OF_COUNT, "eye": core.OF_SQUARE, "identity": core.OF_SQUARE,
+    "tri": core.OF_SQUARE, "array": core.OF_DATA, "asarray": core.OF_DATA,
+    "asanyarray": core.OF_DATA, "ascontiguousarray": core.OF_DATA,
+}
+_WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
+_MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
+# There is no uninitialized array, on any way.
+_STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
+# What NumPy's own functions do with an array of ours is not what they do with one of its own.
+_NEVER = frozenset((
+    "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",
+    "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
+    "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
+))
+_NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
+
+
+def function(name: str, original: Any, ours: Function, library: bool) -> Any:
+    """Return a function that is NumPy's where that can compute at once, else ours.
+
+    Parameters
+    ----------
+    name : str
+        Its public name below ``numpy.``.
+    original, ours : callable
+    library : bool
+        Whether it fuses with nothing, so that larger arrays too are as quick at once.
+    """
+    if name in _NEVER or name.startswith(_NEVER_IN) or isinstance(original, type):
+        return ours
+    kind = core.LIBRARY if library else 0
+    if name in _WRITE:
+        kind |= core.WRITES
+    if name in _MULTIPLY:
+        kind = core.OUTER
+    target = _STAND_INS.get(original, original)
+    return core.AtOnce(target, ours, kind, _SIZES.get(name, core.ANY_SIZE), _before_out(original))
+
+
+def ufunc(original: np.ufunc, ours: Any) -> Any:
+    """Return the ufunc that is NumPy's where that can compute at once, else ours."""
+    methods: dict[str, Any] = {}
+    if original.signature is None:
+        methods["at"] = core.AtOnce(original.at, ours.at, core.WRITES)
+    if original.signature is None and original.nin == 2 and original.nout == 1:
+        for name, kind, most in (("reduce", 0, 3), ("accumulate", 0, 3), ("outer", core.OUTER, 2)):
+            methods[name] = core.AtOnce(
+                getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
+    kind = core.UFUNC if original.signature is None else core.UFUNC | core.LIBRARY
+    return core.AtOnce(original, ours, kind, core.ANY_SIZE, original.nin, methods)
+
+
+def method(name: str, ours: Function, kind: int = 0) -> Any:
+    """Return a method of arrays that is NumPy's where that can compute at once, else ours."""
+    original = getattr(np, name, None)
+    most = None if original is None else _before_out(original)
+    return core.AtOnce(name, ours, core.METHOD | kind, core.ANY_SIZE, 12 if most is None else most)
+
+
+def _before_out(original: Any) -> int:
+    """Return how many arguments may be given by position before one that is written to."""
+    try:
+        parameters = [*inspect.signature(original).parameters.values()]
+    except (TypeError, ValueError):
+        return 2
+    for place, parameter in enumerate(parameters):
+        if parameter.name == "out" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return place
+    return 12

@@ -1,0 +1,257 @@
+"""What arrays do that cannot be done at once: operators, indices and attributes, recorded.
+
+The core (`tiledarray.core`) calls these by the names in `FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
+from tiledarray.arrays.handle import SCALARS, Handle, as_node, fitting, host_array, view_of, wrap
+from tiledarray.arrays.tracing import check_own
+from tiledarray.errors import LeaveToNumPy
+from tiledarray.ops.selection import where as where_op
+from tiledarray.recording import record
+
+# Attributes --------------------------------------------------------------------------------------
+
+
+def shape(self: Any) -> tuple[int, ...]:
+    """Lengths of the axes."""
+    node = self._node if self._base is None else self.node
+    found: tuple[int, ...] = node.form.kind.shape
+    return found
+
+
+def assign_shape(self: Any, shape: Any) -> None:
+    """Reshape in place.
+
+    Raises
+    ------
+    AttributeError
+        If that needs a copy.
+    """
+    wanted = views.new_shape(self.shape, _lengths(shape))
+    check_own(self)
+    if self._base is None:
+        self.become_view()
+    elif views.reshaped_strides(self.shape, self.view_strides, self.itemsize, wanted) is None:
+        raise AttributeError(
+            "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
+            "with the desired shape."
+        )
+    self._steps = views.extend(self._steps, views.Reshaped(wanted))
+    self._seen = None
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    return tuple(map(int, shape)) if np.ndim(shape) else (int(shape),)
+
+
+def dtype(self: Any) -> np.dtype[Any]:
+    """Data type of the elements."""
+    node = self._node if self._base is None else self.node
+    found: np.dtype[Any] = node.form.kind.dtype
+    return found
+
+
+def ndim(self: Any) -> int:
+    """Number of axes."""
+    return len(self.shape)
+
+
+def size(self: Any) -> int:
+    """Number of elements."""
+    return math.prod(self.shape)
+
+
+def transposed(self: Any) -> Any:
+    """View with the axes in reverse order."""
+    return self.transpose()
+
+
+# Elements ----------------------------------------------------------------------------------------
+
+
+def length(self: Any) -> int:
+    """Return the length of the first axis."""
+    if not self.shape:
+        raise TypeError("len() of unsized object")
+    found: int = self.shape[0]
+    return found
+
+
+def elements(self: Any) -> Iterator[Any]:
+    """Yield the views along the first axis; of an array with one axis, NumPy's scalars.
+
+    Raises
+    ------
+    TypeError
+        If the array has no axes.
+    """
+    if not self.shape:
+        raise TypeError("iteration over a 0-d array")
+    if self.ndim == 1:
+        return _scalars(self)
+    return (self[place] for place in range(self.shape[0]))
+
+
+def _scalars(self: Any) -> Iterator[Any]:
+    """Yield NumPy's scalars; each is what it is by then, as in NumPy."""
+    root, node = self.origin(), None
+    for place in range(self.shape[0]):
+        if root._recorded is None or root._recorded is not node:
+            array = host_array(self)
+            root = self.origin()
+            node = root._recorded
+        yield array[place]
+
+
+def getitem(self: Any, key: Any) -> Any:
+    """`x[key]`."""
+    node = self._node if self._base is None else self.node
+    if not isinstance(key, tuple):
+        key = (key,)
+    shape = node.form.kind.shape
+    step = index.step_of(key, shape)
+    if step is None:
+        return _take(self, key)
+    if not step.shape and index.is_full_integer(key, len(shape)):
+        return wrap(record.view(node, *step))
+    return view_of(self, step)
+
+
+def setitem(self: Any, key: Any, value: Any) -> None:
+    """`x[key] = value`."""
+    if not isinstance(key, tuple):
+        key = (key,)
+    # The kind only: who holds the value itself while it is written makes it a copy.
+    kind = (self._node if self._base is None else self.node).form.kind
+    step = index.step_of(key, kind.shape)
+    if step is None:
+        _put(self, key, value)
+        return
+    if not step.shape and type(value) not in SCALARS:
+        index.check_element(key, kind, value)
+    root = self.origin()
+    steps = views.extend(self.steps, step)
+    if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
+        return  # the second half of `a[key] += b`: written already
+    try:
+        new = fitting(value, step.shape, kind.dtype, kind.device)
+    except LeaveToNumPy as error:
+        _put_by_numpy(self, key, value, error.reason)
+        return
+    view_of(self, step).assign(new)
+
+
+def _take(self: Any, key: tuple[Any, ...]) -> Any:
+    node = self.node
+    try:
+        found = index.places(
+            key, node.shape, lambda array: as_node(array, node.device), _nonzero
+        )
+    except LeaveToNumPy as error:
+        reason = error.reason
+        return by_numpy.call("getitem", np.ndarray.__getitem__, (self, key), reason=reason)
+    return wrap(index.take(record.view(node, *found.before), found))
+
+
+def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
+    node = self.node
+    try:
+        if _put_by_mask(self, key, value):
+            return
+        found = index.places(
+            key, node.shape, lambda array: as_node(array, node.device), _nonzero
+        )
+        if type(value) not in SCALARS:
+            index.check_values(key, found.shape, node.shape, np.shape(value))
+        new = fitting(value, found.shape, node.dtype, node.device, checked=False)
+    except LeaveToNumPy as error:
+        _put_by_numpy(self, key, value, error.reason)
+        return
+    part = view_of(self, found.before)
+    part.assign(index.put(part.node, found, new))
+
+
+def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
+    """Write one value where a mask over the leading axes holds, as a `where`."""
+    if len(key) != 1 or not index.is_mask(key[0]):
+        return False
+    if type(value) not in SCALARS and np.ndim(value) != 0:
+        return False
+    node, mask = self.node, key[0]
+    if mask.ndim > self.ndim:
+        raise index.too_many(self.ndim, mask.ndim)
+    index.check_mask(mask.shape, node.shape, 0)
+    new = fitting(value, (), node.dtype, node.device, checked=False)
+    if 0 in mask.shape:
+        return True
+    condition = as_node(mask, node.device)
+    condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
+    self.assign(record.elementwise(where_op, condition, new, node))
+    return True
+
+
+def _put_by_numpy(self: Any, key: tuple[Any, ...], value: Any, reason: str) -> None:
+    by_numpy.call("setitem", np.ndarray.__setitem__, (self, key, value), reason=reason)
+
+
+def _nonzero(mask: Any) -> tuple[Any, ...]:
+    """Return the places where a mask holds; it is evaluated."""
+    if not isinstance(mask, Handle):
+        return np.nonzero(mask)
+    found = mask.evaluated()
+    array = found if mask._base is not None else found.array
+    device = mask.node.device
+    return tuple(
+        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
+    )
+
+
+# The table --------------------------------------------------------------------------------------
+
+
+def _operators() -> dict[str, Any]:
+    """Return what each operator does once recorded, by its method's name."""
+    found: dict[str, Any] = {}
+    for short, name in (
+        ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"),
+        ("floordiv", "floor_divide"), ("mod", "remainder"), ("and", "bitwise_and"),
+        ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "left_shift"),
+        ("rshift", "right_shift"),
+    ):
+        found |= _three(short, operators.arithmetic(short, name))
+    found |= _three("pow", operators.powers())
+    found |= _three("matmul", operators.matrix_products())
+    for short, name in (
+        ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+        ("eq", "equal"), ("ne", "not_equal"),
+    ):
+        found[f"__{short}__"] = operators.comparison(short, name)
+    for short, name in (
+        ("neg", "negative"), ("pos", "positive"), ("abs", "absolute"), ("invert", "invert"),
+    ):
+        found[f"__{short}__"] = operators.unary_operator(short, name)
+    return found
+
+
+def _three(short: str, methods: tuple[Any, ...]) -> dict[str, Any]:
+    names = (f"__{short}__", f"__r{short}__", f"__i{short}__")
+    return dict(zip(names, methods, strict=True))
+
+
+FUNCTIONS: dict[str, Any] = {
+    **_operators(),
+    "__float__": looking.to_float, "__int__": looking.to_int, "__index__": looking.to_index,
+    "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
+    "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,
+    "assign_shape": assign_shape, "shape": shape, "ndim": ndim, "size": size, "dtype": dtype,
+    "T": transposed, "__array_ufunc__": protocols.array_ufunc,
+}

@@ -1,0 +1,91 @@
+"""Between the two states of a handle: what the core asks when a settled value is recorded, or back.
+
+A handle is settled while its value is a NumPy array on the host that nobody else has; see
+`tiledarray.core`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import index, views
+from tiledarray.arrays.handle import Handle
+from tiledarray.devices.device import Device
+from tiledarray.devices.storage import HostValue, memory_of
+from tiledarray.graph.node import Node, form_of, kind_of
+from tiledarray.ops.movement import full
+from tiledarray.ops.movement import leaf as leaf_op
+from tiledarray.recording import at_once, record
+
+# What kernels and NumPy's own arrays both have.
+_DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
+_host = Device("cpu")
+
+
+def leaf(array: Any, small: bool) -> Node:
+    """Return the node of a settled value: of a copy if it is small, else over the same memory."""
+    if not small:
+        return record.leaf(_host.wrap(array, copy=False, given=True))
+    if type(array) is np.ndarray:
+        if not array.ndim:  # an array, where a scalar of NumPy's would be one of ours too
+            return record.full((), array.item(), array.dtype, _host)
+        array = array.copy()
+    else:
+        array = np.asarray(array)
+    form = form_of(leaf_op, None, kind_of(array.shape, array.dtype, _host), 0)
+    return Node(form, (), None, HostValue(array, _host))
+
+
+def value(node: Node) -> Any:
+    """Return the array of a node that has its value on the host; ``None`` of another node."""
+    buffer = node.buffer if node.buffer is not None else at_once.constant(node)
+    array = getattr(buffer, "array", None)
+    if type(array) is not np.ndarray or array.dtype not in _DTYPES:
+        return None
+    return array if array.ndim or node.op is full else array[()]
+
+
+def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:
+    """Return the steps to a view from its base, by what it was taken of and how."""
+    if by_index:
+        key = how if type(how) is tuple else (how,)
+        step = index.step_of(key, parent.shape)
+        assert step is not None, "the core takes basic indices alone"
+        return views.extend(parent.steps, step)
+    function, arguments = how
+    found = function(parent, *arguments)
+    assert found.origin() is parent.origin(), "what is a view to NumPy is one here"
+    steps: tuple[Any, ...] = found.steps
+    return steps
+
+
+def view_on(array: Any, steps: tuple[Any, ...]) -> Any:
+    """Return the view of a base's settled value; ``None`` if it takes a copy to make it."""
+    if type(array) is not np.ndarray:
+        return None
+    found = views.on_array(array, steps)
+    if found is not array and found.size and memory_of(found) != memory_of(array):
+        return None
+    if views.is_frozen(steps):
+        found = found.view()
+        found.flags.writeable = False
+    return found
+
+
+def hold_of(node: Node) -> Node:
+    """Return another node of the same value, with a hold of its own on the memory."""
+    return Node(node.form, (), None, node.buffer.another())
+
+
+def alone(node: Node) -> bool:
+    """Whether nobody but the node looks at the memory, so that it may be written in place."""
+    found: bool = node.buffer.alone()
+    return found
+
+
+CALLBACKS = {
+    "leaf": leaf, "value": value, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
+    "alone": alone,
+}
