@@ -73,7 +73,8 @@ class Tier:
 TIERS = {
     "op_by_op": Tier(0.26, {"compile": "never", "at_once": 1, "threads": 1}),
     "recorded": Tier(0.15, {"compile": "never", "at_once": 0, "threads": 1}),
-    "at_once": Tier(0.25, {"compile": "never", "at_once": 30, "threads": 1}),
+    "at_once": Tier(0.20, {"compile": "never", "at_once": 30, "threads": 1}),
+    "settled": Tier(0.05, {"compile": "never", "at_once": 8192, "threads": 1}),
     "blocks": Tier(0.20, {"compile": "never", "at_once": 0, "threads": 2}, block=24),
     "kernels": Tier(0.05, {"compile": "wait", "at_once": 0, "threads": 2}, few=True),
     "kernels_and_elements": Tier(0.04, {"compile": "wait", "at_once": 1, "threads": 1}, few=True),

@@ -30,7 +30,7 @@ _STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 _NEVER = frozenset((
     "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
-    "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
+    "unique_values", "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
 ))
 _NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
 

@@ -444,7 +444,7 @@ static PyObject *get_steps(Handle *handle, void *unused)
 
 static int set_steps(Handle *handle, PyObject *steps, void *unused)
 {
-    if (handle->base) {
+    if (handle->array && handle->base) { /* other views may be of this one */
         if (settle_steps(root_of(handle)))
             return -1;
         unlink_view(handle);
