@@ -27,6 +27,7 @@ from tiledarray.arrays.handle import (
     as_node,
     fitting,
     host_array,
+    part_of,
     use_class,
     view_of,
     wrap,
@@ -256,7 +257,7 @@ class TiledArray(Handle):
 
     @real.setter
     def real(self, value: Any) -> None:
-        self.real.store(value)
+        (self if self.dtype.kind != "c" else part_of(self, views.Part(0))).store(value)
 
     @property
     def imag(self) -> TiledArray:
@@ -270,7 +271,7 @@ class TiledArray(Handle):
     def imag(self, value: Any) -> None:
         if self.dtype.kind != "c":
             raise TypeError("array does not have imaginary part to set")
-        self.imag.store(value)
+        part_of(self, views.Part(1)).store(value)
 
     @property
     def flat(self) -> FlatIterator:
@@ -359,7 +360,7 @@ class TiledArray(Handle):
         except LeaveToNumPy as error:
             self._put_by_numpy(key, value, error.reason)
             return
-        view_of(self, step).assign(new)
+        part_of(self, step).assign(new)
 
     def __delitem__(self, key: Any) -> None:
         raise ValueError("cannot delete array elements")
@@ -389,7 +390,7 @@ class TiledArray(Handle):
         except LeaveToNumPy as error:
             self._put_by_numpy(key, value, error.reason)
             return
-        part = view_of(self, found.before)
+        part = part_of(self, found.before)
         part.assign(index.put(part.node, found, new))
 
     def _put_by_mask(self, key: tuple[Any, ...], value: Any) -> bool:
