@@ -369,3 +369,20 @@ def test_windows_onto_memory_are_read_only_copies() -> None:
     assert isinstance(window, tiledarray.TiledArray)
     with pytest.raises(ValueError, match="read-only"):
         window[0] = 7
+
+
+@pytest.mark.parametrize("make", [
+    lambda np, s: np.ascontiguousarray(s), lambda np, s: np.atleast_1d(s), lambda np, s: s[None],
+    lambda np, s: s.reshape(1), lambda np, s: s.T.reshape(1, 1), lambda np, s: s[...],
+    lambda np, s: np.expand_dims(s, 0), lambda np, s: s.ravel(),
+])
+def test_what_is_made_of_a_scalar_is_new(make: Any) -> None:
+    for compile in ("never", "wait"):
+        for at_once in (0, 1):
+            with config.override(compile=compile, at_once=at_once):
+                x = tiledarray.arange(6.0)
+                total = x.sum() + 1
+                made = make(tiledarray, total)
+                made[...] = 77
+                assert float(total) == 16.0
+                assert numpy.asarray(made).ravel().tolist() == [77.0]

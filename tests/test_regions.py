@@ -136,3 +136,12 @@ def test_only_what_is_covered_begins_uninitialised(target):
     halves[0] = x * 2
     halves[1] = x + 1
     assert planned(halves, target=TARGETS[target]).fired["filled_for_nothing"] == 1
+
+
+def test_an_array_written_through_a_view_with_more_axes_is_read():
+    with config.override(compile="never", at_once=1):
+        values = np.zeros(16, "b1")
+        values[:, None][...] = 1.5
+        for _ in range(40):
+            values = values % 5 + 1
+        assert values.tolist() == [1] * 16

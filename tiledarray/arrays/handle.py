@@ -133,7 +133,16 @@ def rebind(root: Handle, node: Node) -> None:
 
 
 def view_of(handle: Handle, step: Step) -> Any:
-    """Return the view of an array that one more step leads to."""
+    """Return the view of an array that one more step leads to.
+
+    NumPy's scalars cannot be written, and what NumPy makes of one is new: so is what is made here
+    of an array that stands for one.
+    """
+    return part_of(wrap(handle.node) if stands_for_scalar(handle) else handle, step)
+
+
+def part_of(handle: Handle, step: Step) -> Any:
+    """Return the view of an array that one more step leads to, to be written."""
     result = _new(_handle_class)
     if handle._base is None:
         result._base = handle

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, views
-from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.handle import Handle, part_of, wrap
 
 
 class Flags:
@@ -85,7 +85,7 @@ class FlatIterator:
         self._elements: Any = None
 
     def _line(self) -> Any:
-        return view_of(self.base, views.Reshaped((self.base.size,)))
+        return part_of(self.base, views.Reshaped((self.base.size,)))
 
     def __len__(self) -> int:
         return int(self.base.size)

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
-from tiledarray.arrays.handle import SCALARS, Handle, as_node, fitting, host_array, view_of, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    as_node,
+    fitting,
+    host_array,
+    part_of,
+    view_of,
+    wrap,
+)
 from tiledarray.arrays.tracing import check_own
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.ops.selection import where as where_op
@@ -147,7 +156,7 @@ def setitem(self: Any, key: Any, value: Any) -> None:
     except LeaveToNumPy as error:
         _put_by_numpy(self, key, value, error.reason)
         return
-    view_of(self, step).assign(new)
+    part_of(self, step).assign(new)
 
 
 def _take(self: Any, key: tuple[Any, ...]) -> Any:
@@ -176,7 +185,7 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
     except LeaveToNumPy as error:
         _put_by_numpy(self, key, value, error.reason)
         return
-    part = view_of(self, found.before)
+    part = part_of(self, found.before)
     part.assign(index.put(part.node, found, new))
 
 

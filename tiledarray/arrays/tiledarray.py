@@ -21,7 +21,15 @@ from tiledarray.arrays import (
     shaping,
     views,
 )
-from tiledarray.arrays.handle import Handle, as_node, host_array, use_class, view_of, wrap
+from tiledarray.arrays.handle import (
+    Handle,
+    as_node,
+    host_array,
+    part_of,
+    use_class,
+    view_of,
+    wrap,
+)
 from tiledarray.arrays.immediate import method
 from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
@@ -207,7 +215,7 @@ class TiledArray(Handle):
 
     @real.setter
     def real(self, value: Any) -> None:
-        self.real.store(value)
+        (self if self.dtype.kind != "c" else part_of(self, views.Part(0))).store(value)
 
     @property
     def imag(self) -> TiledArray:
@@ -221,7 +229,7 @@ class TiledArray(Handle):
     def imag(self, value: Any) -> None:
         if self.dtype.kind != "c":
             raise TypeError("array does not have imaginary part to set")
-        self.imag.store(value)
+        part_of(self, views.Part(1)).store(value)
 
     @property
     def flat(self) -> FlatIterator:

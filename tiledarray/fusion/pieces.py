@@ -104,7 +104,8 @@ class _Cutter:
         value = top
         while isinstance(value.op, Update):
             axes, steps, shape = value.attrs
-            if axes != tuple(range(len(value.shape))) or any(step != 1 for step in steps):
+            whole = axes == tuple(range(len(value.shape))) and len(shape) == len(axes)
+            if not whole or any(step != 1 for step in steps):
                 return
             places = [add_terms((), 1, start) for start in value.args[2:]]
             starts = tuple(self.regions.value(terms) for terms in places)
