@@ -1,5 +1,6 @@
 """Settings: types, environment, overrides."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -49,6 +50,13 @@ def test_environment_is_parsed_to_the_settings_type():
     assert settings["pool_bytes"] == 2 * 2**30
     assert settings["cache_dir"] == Path("/x/y")
     assert settings["device"] == "cuda:1"
+
+
+def test_variable_that_chooses_the_core_is_known():
+    variable = importlib.import_module("tiledarray.core").VARIABLE
+    assert "core" not in config._read_environment({variable: "c"})
+    with pytest.raises(UnknownSetting, match=variable + "S"):
+        config._read_environment({variable + "S": "c"})
 
 
 def test_environment_in_a_real_process():

@@ -286,7 +286,8 @@ def _assign(name: str, value: Any) -> None:
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """Every setting's value: from the environment where it is given there."""
     names = {PREFIX + name.upper(): name for name in SETTINGS}
-    unknown = sorted(key for key in environment if key.startswith(PREFIX) and key not in names)
+    known = {*names, core.VARIABLE}
+    unknown = sorted(key for key in environment if key.startswith(PREFIX) and key not in known)
     if unknown:
         raise UnknownSetting(
             f"unknown environment variable {', '.join(unknown)}",

@@ -35,6 +35,7 @@ import numpy
 
 import tiledarray
 from tiledarray import config
+from tiledarray.command import doctor
 from tiledarray.devices.device import resolve
 from tiledarray.errors import TiledArrayError
 from tiledarray.insight.facts import INSTALLED, time_text
@@ -280,6 +281,9 @@ def replaced(replacement: Replacement) -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     options = _parse(sys.argv[1:] if arguments is None else list(arguments))
+    if options.doctor:
+        print(doctor.report())
+        return 0
     program = Program(options.target, options.arguments, module=options.module)
     missing = program.missing()
     if missing is not None:
@@ -361,6 +365,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--compare", action="store_true",
                         help="run it once more with NumPy, and tell both times (files that it "
                         "writes are written again)")
+    parser.add_argument("--doctor", action="store_true",
+                        help="run nothing: tell what was found of all that tiledarray makes use of")
     parser.add_argument("--plain", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("-m", dest="module", metavar="module", help="run a module")
     ahead = _options_ahead(arguments)
@@ -371,7 +377,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     elif rest:
         options.target, *rest = rest
         options.module = False
-    else:
+    elif not options.doctor:
         parser.error("name a script, or a module with -m")
     options.arguments = rest
     return options

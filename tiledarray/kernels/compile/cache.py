@@ -153,6 +153,12 @@ def clear() -> None:
     _sizes.pop(folder(), None)
 
 
+def content() -> tuple[int, int]:
+    """Return the number of entries, and the bytes that they take."""
+    sizes = _in_root(lambda root: [status.st_size for _, _, status in _all_entries(root)])
+    return len(sizes), sum(sizes)
+
+
 def keep_failed(name: str, source: str) -> Path | None:
     """Write the source of a failed compile where it can be looked at."""
     def write(root: Folder) -> Path:

@@ -122,7 +122,7 @@ _under_way = _UnderWay()
 def available() -> str | None:
     """Why NVRTC cannot be used, or ``None`` where it can."""
     try:
-        _nvrtc_version()
+        nvrtc_version()
     except ImportError:
         return "the Python package cuda-bindings is missing"
     except Exception as error:  # cuda.bindings raises its loader's own types
@@ -165,7 +165,7 @@ def compile_source(
     headers = _headers()
     key = cache.key("cuda", name, source, *headers.values(), *options,
                     str((_FEWER_BLOCKS, *_MORE_REGISTERS)),
-                    _nvrtc_version())
+                    nvrtc_version())
 
     def build() -> bytes:
         with _under_way:
@@ -345,7 +345,14 @@ def _nvrtc() -> ModuleType:
 
 
 @functools.cache
-def _nvrtc_version() -> str:
+def nvrtc_version() -> str:
+    """Return NVRTC's version, such as ``"nvrtc 13.0"``.
+
+    Raises
+    ------
+    ImportError
+        There is no package that has it; `available` tells why it cannot be used.
+    """
     nvrtc = _nvrtc()
     return "nvrtc " + ".".join(str(n) for n in _checked(nvrtc, nvrtc.nvrtcVersion()))
 
