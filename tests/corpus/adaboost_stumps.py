@@ -6,7 +6,7 @@ SIZES = {
     "test": {"n": 16, "features": 2, "thresholds": 4, "rounds": 2},
     "tiny": {"n": 80, "features": 3, "thresholds": 10, "rounds": 12},
     "middle": {"n": 10_000, "features": 5, "thresholds": 12, "rounds": 6},
-    "large": {"n": 300_000, "features": 4, "thresholds": 10, "rounds": 2},
+    "large": {"n": 150_000, "features": 4, "thresholds": 10, "rounds": 2},
 }
 
 
@@ -50,5 +50,5 @@ def run(X, y, thresholds, rounds):
         w /= np.sum(w)
         stumps.append(stump)
         alphas.append(alpha)
-    votes = sum(a * stump_predict(X, *s) for a, s in zip(alphas, stumps, strict=True))
+    votes = sum(a * stump_predict(X, *s) for a, s in zip(alphas, stumps))
     return stumps, np.array(alphas), w, np.mean(np.sign(votes) == y)

@@ -6,7 +6,7 @@ SIZES = {
     "test": {"rows": 12, "columns": 4},
     "tiny": {"rows": 100, "columns": 40},
     "middle": {"rows": 2000, "columns": 50},
-    "large": {"rows": 70000, "columns": 14},
+    "large": {"rows": 80_000, "columns": 12},
 }
 
 

@@ -4,15 +4,15 @@ import numpy as np
 
 SIZES = {
     "test": {"n": 40, "k": 3, "most": 3},
-    "tiny": {"n": 150, "k": 4, "most": 40},
+    "tiny": {"n": 200, "k": 9, "most": 40},
     "middle": {"n": 8000, "k": 6, "most": 30},
-    "large": {"n": 300_000, "k": 6, "most": 8},
+    "large": {"n": 150_000, "k": 6, "most": 8},
 }
 
 
 def make(n, k, most):
     rng = np.random.RandomState(0)
-    centers = rng.uniform(-10, 10, (k, 2))
+    centers = rng.uniform(-4, 4, (k, 2))
     X = centers[rng.randint(0, k, n)] + rng.randn(n, 2)
     return X, k, most
 

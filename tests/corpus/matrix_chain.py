@@ -5,7 +5,7 @@ import numpy as np
 SIZES = {
     "test": {"count": 6},
     "tiny": {"count": 28},
-    "middle": {"count": 130},
+    "middle": {"count": 100},
     "large": {"count": 260},
 }
 

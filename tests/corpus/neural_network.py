@@ -6,7 +6,7 @@ SIZES = {
     "test": {"n": 16, "hidden": 4, "batch": 8, "epochs": 2},
     "tiny": {"n": 128, "hidden": 16, "batch": 16, "epochs": 12},
     "middle": {"n": 2048, "hidden": 64, "batch": 256, "epochs": 8},
-    "large": {"n": 16384, "hidden": 256, "batch": 4096, "epochs": 2},
+    "large": {"n": 8192, "hidden": 256, "batch": 4096, "epochs": 2},
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 SIZES = {
     "test": {"n": 20, "features": 2, "epochs": 2},
-    "tiny": {"n": 100, "features": 4, "epochs": 15},
+    "tiny": {"n": 100, "features": 4, "epochs": 6},
     "middle": {"n": 400, "features": 100, "epochs": 15},
     "large": {"n": 1000, "features": 1500, "epochs": 20},
 }
@@ -22,7 +22,7 @@ def perceptron(X, y, eta, epochs):
     errors_ = []
     for _ in range(epochs):
         errors = 0
-        for xi, target in zip(X, y):  # noqa: B905
+        for xi, target in zip(X, y):
             output = np.where(np.dot(xi, w_[1:]) + w_[0] >= 0.0, 1, -1)
             update = eta * (target - output)
             w_[1:] += update * xi

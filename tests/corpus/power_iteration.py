@@ -6,13 +6,13 @@ SIZES = {
     "test": {"n": 8, "pairs": 2, "most": 10},
     "tiny": {"n": 50, "pairs": 6, "most": 300},
     "middle": {"n": 300, "pairs": 5, "most": 200},
-    "large": {"n": 1000, "pairs": 3, "most": 100},
+    "large": {"n": 1000, "pairs": 3, "most": 50},
 }
 
 
 def make(n, pairs, most):
     rng = np.random.default_rng(4)
-    A = np.diag(10.0 * 0.7 ** np.arange(n))
+    A = np.diag(10.0 * 0.9 ** np.arange(n))
     for w in rng.normal(size=(4, n)):  # reflections keep the eigenvalues
         w = w / np.linalg.norm(w)
         A -= 2 * np.outer(w, w @ A)

@@ -6,7 +6,7 @@ SIZES = {
     "test": {"hidden": 5, "length": 4, "steps": 2, "symbols": 4},
     "tiny": {"hidden": 24, "length": 15, "steps": 20, "symbols": 9},
     "middle": {"hidden": 200, "length": 25, "steps": 12, "symbols": 60},
-    "large": {"hidden": 900, "length": 25, "steps": 2, "symbols": 100},
+    "large": {"hidden": 600, "length": 25, "steps": 2, "symbols": 100},
 }
 
 
@@ -59,7 +59,7 @@ def run(data, weights, length, steps):
         targets = data[k * length + 1 : (k + 1) * length + 1]
         loss, gradients, hprev = loss_and_gradients(weights, inputs, targets, hprev)
         losses.append(float(loss))
-        for param, dparam, mem in zip(weights, gradients, memory, strict=True):
+        for param, dparam, mem in zip(weights, gradients, memory):
             mem += dparam * dparam
             param += -0.1 * dparam / np.sqrt(mem + 1e-8)
     return losses, hprev
