@@ -1,5 +1,4 @@
-"""Lid-driven cavity flow: pressure Poisson equation and momentum steps (12 steps to Navier-Stokes).
-"""
+"""Lid-driven cavity flow: pressure Poisson equation and momentum steps (12 steps to Navier-Stokes)."""
 
 import numpy as np
 

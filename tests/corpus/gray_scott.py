@@ -24,9 +24,7 @@ def make(n, steps):
 
 
 def laplacian(Z):
-    return (
-        np.roll(Z, 1, 0) + np.roll(Z, -1, 0) + np.roll(Z, 1, 1) + np.roll(Z, -1, 1) - 4 * Z
-    )
+    return np.roll(Z, 1, 0) + np.roll(Z, -1, 0) + np.roll(Z, 1, 1) + np.roll(Z, -1, 1) - 4 * Z
 
 
 def run(U, V, steps):

@@ -23,9 +23,7 @@ def metropolis(spins, flips, beta, rng):
     accepted = 0
     for i, j, u in zip(rows, cols, chances):
         s = spins[i, j]
-        near = (
-            spins[(i + 1) % n, j] + spins[i, (j + 1) % n] + spins[i - 1, j] + spins[i, j - 1]
-        )
+        near = spins[(i + 1) % n, j] + spins[i, (j + 1) % n] + spins[i - 1, j] + spins[i, j - 1]
         cost = 2 * s * near
         if cost <= 0 or u < np.exp(-cost * beta):
             spins[i, j] = -s

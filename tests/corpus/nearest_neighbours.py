@@ -27,9 +27,7 @@ def predict_one(X, y, query, k):
 
 
 def predict_all(X, y, queries, k):
-    squared = (
-        (queries**2).sum(axis=1)[:, None] - 2 * queries @ X.T + (X**2).sum(axis=1)[None, :]
-    )
+    squared = (queries**2).sum(axis=1)[:, None] - 2 * queries @ X.T + (X**2).sum(axis=1)[None, :]
     nearest = np.argpartition(squared, k, axis=1)[:, :k]
     weights = 1.0 / (np.sqrt(np.take_along_axis(squared, nearest, axis=1).clip(0)) + 1e-9)
     scores = np.zeros((len(queries), 3))
