@@ -1,4 +1,4 @@
-"""Lid-driven cavity flow: pressure Poisson equation and momentum steps (12 steps to Navier-Stokes)."""
+"""Lid-driven cavity flow: pressure Poisson equation and momentum, after Barba's 12 steps."""
 
 import numpy as np
 

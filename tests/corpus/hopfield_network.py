@@ -1,4 +1,4 @@
-"""Hopfield memory: Hebb's rule, recall unit by unit and all at once; a Boltzmann machine with CD-1."""
+"""Hopfield memory: Hebb's rule, recall unit by unit or all at once; a restricted Boltzmann machine."""
 
 import numpy as np
 

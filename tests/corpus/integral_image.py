@@ -1,4 +1,4 @@
-"""Integral images: box means, adaptive threshold, Haar features and normalized template matching."""
+"""Integral images: box means, adaptive threshold, Haar features, template matching."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Markov chain: simulation, stationary distribution three ways, absorption times of gambler's ruin."""
+"""Markov chain: simulation, stationary distribution in three ways, gambler's ruin."""
 
 import numpy as np
 
