@@ -1,4 +1,4 @@
-"""Hopfield memory: Hebb's rule, recall unit by unit or all at once; a restricted Boltzmann machine."""
+"""Hopfield memory: Hebb's rule, recall by units or all at once; a restricted Boltzmann machine."""
 
 import numpy as np
 
