@@ -34,15 +34,20 @@ def segmented(low, high, primes):
 
 def totients(limit, primes):
     phi = np.arange(limit + 1)
-    for p in primes[primes <= 100]:
+    for p in primes[primes <= limit]:
         phi[p::p] -= phi[p::p] // p
-    rest = np.arange(limit + 1)
-    for p in primes[primes <= 100]:
-        while not np.all(rest[p::p] % p):
-            multiples = rest[p::p]
-            rest[p::p] = np.where((multiples % p == 0) & (multiples > 0), multiples // p, multiples)
-    smooth = np.flatnonzero(rest == 1)
-    return phi, smooth
+    return phi
+
+
+def smooth_numbers(limit):
+    """Products of 2, 3, 5 and 7."""
+    rest = np.arange(1, limit + 1)
+    for p in (2, 3, 5, 7):
+        divisible = rest % p == 0
+        while divisible.any():
+            rest[divisible] //= p
+            divisible = rest % p == 0
+    return np.flatnonzero(rest == 1) + 1
 
 
 def collatz(limit):
@@ -60,7 +65,10 @@ def collatz(limit):
 def run(limit, small):
     primes = sieve(limit)
     assert np.array_equal(segmented(limit // 2, limit, primes), primes[primes >= limit // 2])
-    phi, smooth = totients(small, primes)
+    phi, smooth = totients(small, primes), smooth_numbers(small)
+    few = np.arange(1, 13)
+    coprime = (np.gcd.outer(few, few) == 1) & (few <= few[:, None])
+    assert np.array_equal(phi[1:13], coprime.sum(axis=1))
     lengths = collatz(small)
     gaps = np.diff(primes)
     counts = np.bincount(gaps)
