@@ -1,0 +1,103 @@
+"""Times one program in a process of its own: ``python -m benchmarks.corpus.child``.
+
+``warm NAME SIZE DEVICE ROUNDS``: NumPy and tiledarray in turn, results checked first.
+``first NAME SIZE DEVICE LIBRARY``: arguments and first run in this process, after the import.
+The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy
+
+from benchmarks.corpus.programs import Program, differences, leaves
+
+SECONDS = 2.0  # of both libraries' timed runs, where they are shorter than that
+FEWEST_ROUNDS = 3
+LOADED_AT_FIRST_USE = ("fft", "linalg", "ma", "polynomial", "random")
+
+
+def finish(library: Any, values: Any) -> None:
+    """Wait until all arrays among the values are there."""
+    if library is numpy:
+        return
+    pending = [item for _, item in leaves("", values) if isinstance(item, library.ndarray)]
+    library.evaluate(*pending)
+    if "cupy" in sys.modules:
+        sys.modules["cupy"].cuda.get_current_stream().synchronize()
+
+
+def seconds_of_run(program: Program, library: Any, size: str) -> float:
+    """Return the seconds of one run with new arguments."""
+    arguments = program.arguments(size)
+    finish(library, arguments)
+    start = time.perf_counter()
+    returned = program.module.run(*arguments)
+    finish(library, (returned, arguments))
+    return time.perf_counter() - start
+
+
+def warm(name: str, size: str, device: str, rounds: int) -> dict[str, Any]:
+    """Check one program, then time it; tiledarray has compiled what it will."""
+    import tiledarray
+
+    tiledarray.config.device = device
+    reference, ours = Program(name, numpy), Program(name, tiledarray)
+    expected = reference.results(reference.arguments(size))
+    wrong = differences(expected, ours.results(ours.arguments(size)))
+    with tiledarray.config.override(compile="wait"):
+        for _ in range(2):
+            wrong = wrong or differences(expected, ours.results(ours.arguments(size)))
+    if wrong:
+        return {"failure": f"wrong: {'; '.join(wrong)}"[:400]}
+    both = seconds_of_run(ours, tiledarray, size) + seconds_of_run(reference, numpy, size)
+    rounds = max(FEWEST_ROUNDS, min(rounds, int(SECONDS / both)))
+    found: dict[str, list[float]] = {"numpy": [], "tiledarray": []}
+    for _ in range(rounds):
+        gc.collect()
+        found["numpy"].append(seconds_of_run(reference, numpy, size))
+        found["tiledarray"].append(seconds_of_run(ours, tiledarray, size))
+    return {
+        "numpy": statistics.median(found["numpy"]),
+        "tiledarray": statistics.median(found["tiledarray"]),
+        "runs": found,
+    }
+
+
+def first(name: str, size: str, device: str, library_name: str) -> dict[str, Any]:
+    """Time everything after the import of the library: arguments and one run."""
+    start = time.perf_counter()
+    library = importlib.import_module(library_name)
+    for part in LOADED_AT_FIRST_USE:  # by NumPy; tiledarray's import has them
+        importlib.import_module(f"numpy.{part}")
+    imported = time.perf_counter()
+    if library is not numpy:
+        library.config.device = device
+    program = Program(name, library)
+    arguments = program.arguments(size)
+    returned = program.module.run(*arguments)
+    finish(library, (returned, arguments))
+    return {"seconds": time.perf_counter() - imported, "import": imported - start}
+
+
+def main(arguments: list[str]) -> None:
+    """Do as the command says."""
+    kind, name, size, device, last = arguments
+    if kind == "warm":
+        found = warm(name, size, device, int(last))
+    else:
+        found = first(name, size, device, last)
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    os._exit(0)  # background compilers need not be waited for
