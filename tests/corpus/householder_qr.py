@@ -4,7 +4,7 @@ import numpy as np
 
 SIZES = {
     "test": {"m": 9, "n": 5},
-    "tiny": {"m": 120, "n": 80},
+    "tiny": {"m": 120, "n": 40},
     "middle": {"m": 300, "n": 100},
     "large": {"m": 1500, "n": 200},
 }

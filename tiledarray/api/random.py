@@ -11,7 +11,7 @@ import numpy as np
 from tiledarray.api.arguments import default_device
 from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import KINDS
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.tracing import is_tracing
 
 # What returns no values drawn, or returns something other than arrays.
@@ -43,7 +43,9 @@ def _with_arrays_of_ours(base: type) -> Callable[[type], type]:
     def decorate(made: type) -> type:
         for name in dir(base):
             if not name.startswith("_") and name not in _AS_THEY_ARE:
-                setattr(made, name, _drawing(name, getattr(base, name)))
+                original = getattr(base, name)
+                ours = _drawing(name, original)
+                setattr(made, name, immediate.drawing(name, original, ours, bound=True))
         return made
 
     return decorate
@@ -82,7 +84,8 @@ def _legacy() -> dict[str, Callable[..., Any]]:
         if name not in _AS_THEY_ARE and name not in ("default_rng", "test") and not name.endswith(
             "bit_generator"
         ):
-            found[name] = _drawing(name, function)
+            found[name] = immediate.drawing(
+                name, function, _drawing(name, function), bound=False)
     return found
 
 

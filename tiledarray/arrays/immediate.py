@@ -32,6 +32,10 @@ _NEVER = frozenset((
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
     "unique_values", "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
 ))
+# Drawing functions that take an array to be filled, and how many arguments come before it.
+_DRAWN_INTO = {
+    "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
+}
 _NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
 
 
@@ -61,13 +65,23 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
     """Return the ufunc that is NumPy's where that can compute at once, else ours."""
     methods: dict[str, Any] = {}
     if original.signature is None:
-        methods["at"] = core.AtOnce(original.at, ours.at, core.WRITES)
+        methods["at"] = core.AtOnce(original.at, ours.at, core.WRITES | core.LIBRARY)
     if original.signature is None and original.nin == 2 and original.nout == 1:
         for name, kind, most in (("reduce", 0, 3), ("accumulate", 0, 3), ("outer", core.OUTER, 2)):
             methods[name] = core.AtOnce(
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
     kind = core.UFUNC if original.signature is None else core.UFUNC | core.LIBRARY
     return core.AtOnce(original, ours, kind, core.ANY_SIZE, original.nin, methods)
+
+
+def drawing(name: str, original: Any, ours: Function, *, bound: bool) -> Any:
+    """Return a function that draws random numbers, for arrays that are born on the host NumPy's."""
+    kind = core.DRAWS | core.UFUNC | core.LIBRARY
+    if bound:
+        kind |= core.BOUND
+    if name == "shuffle":
+        kind |= core.WRITES
+    return core.AtOnce(original, ours, kind, core.ANY_SIZE, _DRAWN_INTO.get(name, 12))
 
 
 def method(name: str, ours: Function, kind: int = 0) -> Any:

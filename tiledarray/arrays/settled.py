@@ -22,6 +22,7 @@ from tiledarray.recording import at_once, record
 # What kernels and NumPy's own arrays both have.
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
 _host = Device("cpu")
+MOST_FILLED = 1 << 20  # elements of a constant that is made when something is written into it
 
 
 def leaf(array: Any, small: bool) -> Node:
@@ -45,6 +46,18 @@ def value(node: Node) -> Any:
     if type(array) is not np.ndarray or array.dtype not in _DTYPES:
         return None
     return array if array.ndim or node.op is full else array[()]
+
+
+def made(node: Node) -> Any:
+    """Return a constant that has not been computed as a new array; ``None`` of another node."""
+    if node.buffer is not None or node.op is not full or node.dtype not in _DTYPES:
+        return None
+    (constant,) = node.inputs
+    if node.device is not _host or not node.shape:
+        return None
+    if repr(constant) in ("0", "0.0", "False", "0j"):
+        return np.zeros(node.shape, node.dtype)  # the system does it, when it is touched
+    return None if node.form.kind.size > MOST_FILLED else np.full(node.shape, constant, node.dtype)
 
 
 def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:
@@ -86,6 +99,6 @@ def alone(node: Node) -> bool:
 
 
 CALLBACKS = {
-    "leaf": leaf, "value": value, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
+    "leaf": leaf, "value": value, "made": made, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
     "alone": alone,
 }

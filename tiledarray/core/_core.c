@@ -39,6 +39,7 @@ typedef struct Handle {
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
 #define MOST_LISTS 4
+#define WRITE_FACTOR 16       /* parts of settled arrays are written at once if no larger by this */
 #define LIBRARY_FACTOR 512    /* library calls are at once for arrays larger by this than others */
 
 static PyTypeObject HandleType, IteratorType, AtOnceType;
@@ -68,9 +69,9 @@ static const char *const other_names[OTHERS] = {
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static PyObject *recorded[OTHERS];
-enum { LEAF, VALUE, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
+enum { LEAF, VALUE, MADE, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {
-    "leaf", "value", "steps_of", "view_on", "hold_of", "alone"};
+    "leaf", "value", "made", "steps_of", "view_on", "hold_of", "alone"};
 static PyObject *callbacks[CALLBACKS];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
@@ -969,10 +970,30 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
     return view->how == key || PyObject_RichCompareBool(view->how, key, Py_EQ) == 1;
 }
 
+/* Make what is recorded as a constant (`zeros`), for something is written into it; as `settled`. */
+static PyObject *make_constant(Handle *handle)
+{
+    Handle *root = root_of(handle);
+    if (held || !limit || root->array || !root->node)
+        return NULL;
+    PyObject *node = Py_NewRef(root->node);
+    PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
+    if (array && is_array(array) && root->node == node && !root->array) {
+        root->array = Py_NewRef(array);
+        root->copied = 0;
+        Py_CLEAR(root->node);
+    }
+    Py_DECREF(node);
+    Py_XDECREF(array);
+    return array ? settled(handle) : NULL;
+}
+
 /* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
 static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
 {
     PyObject *array = settled(handle);
+    if (!array && !PyErr_Occurred() && (is_plain(value) || (is_handle(value) && settled((Handle *)value))))
+        array = make_constant(handle);
     if (!array || !is_array(array))
         return PyErr_Occurred() ? -1 : 0;
     int basic = basic_index(key), done = 0;
@@ -997,7 +1018,7 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
         plain = plain_index(key);
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */
         part = PyArray_Type.tp_as_mapping->mp_subscript(array, plain);
-        if (part && size_of(part) > limit)
+        if (part && size_of(part) > limit * WRITE_FACTOR)
             Py_CLEAR(plain);
         Py_XDECREF(part);
     }
@@ -1142,7 +1163,9 @@ enum {
     READS = 4,                /* returns no array: at once whatever the size */
     LIBRARY = 8,              /* fuses with nothing: at once for larger arrays too */
     UFUNC = 16,               /* of scalars alone it returns NumPy's scalar */
-    OUTER = 32                /* the result's size is the product of those of the arguments */
+    OUTER = 32,               /* the result's size is the product of those of the arguments */
+    DRAWS = 64,               /* draws random numbers: what it makes is born like any array */
+    BOUND = 128               /* the first argument is an object of NumPy's own */
 };
 enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */
 
@@ -1205,28 +1228,36 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most)
     return 1;
 }
 
-/* A list or a tuple with arrays of ours in it, with NumPy's in their place. */
-static PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most)
+/* A list or a tuple with arrays of ours in it, with NumPy's in their place; NULL without an error
+   for the recorded way. */
+static PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth)
 {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
-    PyObject *list = PyList_New(n);
-    for (Py_ssize_t k = 0; list && k < n; k++) {
+    int is_tuple = PyTuple_CheckExact(x); /* an index, perhaps: a list would mean another */
+    PyObject *made = is_tuple ? PyTuple_New(n) : PyList_New(n);
+    for (Py_ssize_t k = 0; made && k < n; k++) {
         PyObject *part = PySequence_Fast_GET_ITEM(x, k), *value = NULL;
         if (is_handle(part)) {
-            value = settled((Handle *)part);
+            value = Py_XNewRef(settled((Handle *)part));
             arguments->handles = 1;
         } else if (is_plain(part) || PyArray_IsScalar(part, Number) || is_array(part))
-            value = part;
-        if (value)
+            value = Py_NewRef(part);
+        else if (depth && (PyList_CheckExact(part) || PyTuple_CheckExact(part)))
+            value = plain_sequence(arguments, part, most, depth - 1);
+        if (value && !PyList_CheckExact(value) && !PyTuple_CheckExact(value))
             arguments->total += size_of(value);
         if (!value || arguments->total > most) {
-            Py_DECREF(list);
+            Py_XDECREF(value);
+            Py_DECREF(made);
             return NULL;
         }
-        PyList_SET_ITEM(list, k, Py_NewRef(value));
+        if (is_tuple)
+            PyTuple_SET_ITEM(made, k, value);
+        else
+            PyList_SET_ITEM(made, k, value);
     }
     arguments->arrays = 1;
-    return list;
+    return made;
 }
 
 /* Add one argument; 0 if the call has to go the recorded way (perhaps with an error set). */
@@ -1256,7 +1287,7 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
             arguments->arrays |= PyList_CheckExact(x);
             value = Py_NewRef(x);
         } else
-            value = plain_sequence(arguments, x, most);
+            value = plain_sequence(arguments, x, most, 3);
     }
     if (!value)
         return 0;
@@ -1358,27 +1389,28 @@ static int overlap(PyObject *x, PyObject *y)
     return low < other_high && other_low < high;
 }
 
+/* Whether an argument, or one in it, is the result or shares memory with it. */
+static int shares(PyObject *value, PyObject *result)
+{
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); k++)
+            if (shares(PySequence_Fast_GET_ITEM(value, k), result))
+                return 1;
+        return 0;
+    }
+    return value == result || (PyArray_BASE((PyArrayObject *)result) && overlap(value, result));
+}
+
 static int is_related(PyObject *result, const Arguments *arguments)
 {
     PyArrayObject *array = (PyArrayObject *)result;
     if (!PyArray_SIZE(array))
         return 0; /* there are no elements to share */
-    if (!PyArray_BASE(array)) {
-        for (Py_ssize_t k = 1; k <= arguments->count; k++)
-            if (arguments->values[k] == result)
-                return 1;
-        return 0;
-    }
-    if (!PyArray_ISWRITEABLE(array))
+    if (PyArray_BASE(array) && !PyArray_ISWRITEABLE(array))
         return 1;
-    for (Py_ssize_t k = 1; k <= arguments->count; k++) {
-        PyObject *value = arguments->values[k];
-        if (overlap(result, value))
+    for (Py_ssize_t k = 1; k <= arguments->count; k++)
+        if (shares(arguments->values[k], result))
             return 1;
-        for (Py_ssize_t j = 0; PyList_CheckExact(value) && j < PyList_GET_SIZE(value); j++)
-            if (overlap(result, PyList_GET_ITEM(value, j)))
-                return 1;
-    }
     return 0;
 }
 
@@ -1427,7 +1459,7 @@ static int give(PyObject *result, const Arguments *arguments, PyObject **given)
 static PyObject *given_view(const AtOnce *function, PyObject *result, const Arguments *arguments,
                             PyObject *const *args, Py_ssize_t positional, PyObject *names)
 {
-    if (!is_array(result) || !positional || !is_handle(args[0]) || function->kind & WRITES)
+    if (!is_array(result) || !positional || !is_handle(args[0]) || function->kind & (WRITES | BOUND))
         return NULL;
     if (result == arguments->values[1])
         return Py_NewRef(args[0]);
@@ -1463,9 +1495,12 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     *given = NULL;
     if (held || !limit || total > MOST_ARGUMENTS || positional > function->most || (names && has_name_of_ours(names)))
         return 0;
-    if (function->size != ANY_SIZE && !births)
+    if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
         return 0;
-    for (Py_ssize_t k = 0; k < total; k++)
+    Py_ssize_t k = function->kind & BOUND && positional;
+    if (k)
+        arguments.values[++arguments.count] = Py_NewRef(args[0]);
+    for (; k < total; k++)
         if (!take_argument(&arguments, args[k], function))
             goto leave;
     if (created_size(function, args, positional, names) > limit)
@@ -1476,9 +1511,10 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     if (function->kind & OUTER && arguments.product > limit)
         goto leave;
     if (function->kind & WRITES) {
-        if (!positional || !is_handle(args[0]) || !is_array(arguments.values[1]))
+        Py_ssize_t at = (function->kind & BOUND) != 0;
+        if (positional <= at || !is_handle(args[at]) || !is_array(arguments.values[at + 1]))
             goto leave;
-        int may = writable((Handle *)args[0], arguments.values[1]);
+        int may = writable((Handle *)args[at], arguments.values[at + 1]);
         if (may != 1) {
             done = may < 0;
             goto leave;
@@ -1491,9 +1527,9 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     done = 1;
     if (!result)
         goto leave;
+    int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
     if (function->kind & READS ||
-        (function->kind & UFUNC && !arguments.arrays && !PyArray_Check(result) &&
-         !PyTuple_Check(result)))
+        (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments.arrays))))
         *given = result;
     else if ((*given = given_view(function, result, &arguments, args, positional, names)))
         Py_DECREF(result);
@@ -1580,7 +1616,7 @@ static PyObject *at_once_attribute(PyObject *self, PyObject *name)
 
 static PyObject *at_once_bind(PyObject *self, PyObject *object, PyObject *type)
 {
-    if (!object || object == Py_None || ((AtOnce *)self)->kind & UFUNC)
+    if (!object || object == Py_None || (((AtOnce *)self)->kind & (UFUNC | BOUND)) == UFUNC)
         return Py_NewRef(self);
     return PyMethod_New(self, object);
 }
@@ -1804,6 +1840,7 @@ PyMODINIT_FUNC PyInit__core(void)
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
         PyModule_AddIntMacro(module, UFUNC) < 0 || PyModule_AddIntMacro(module, OUTER) < 0 ||
+        PyModule_AddIntMacro(module, DRAWS) < 0 || PyModule_AddIntMacro(module, BOUND) < 0 ||
         PyModule_AddIntMacro(module, ANY_SIZE) < 0 || PyModule_AddIntMacro(module, OF_SHAPE) < 0 ||
         PyModule_AddIntMacro(module, OF_RANGE) < 0 || PyModule_AddIntMacro(module, OF_COUNT) < 0 ||
         PyModule_AddIntMacro(module, OF_SQUARE) < 0 || PyModule_AddIntMacro(module, OF_DATA) < 0) {
