@@ -183,7 +183,7 @@ SETTINGS: Mapping[str, Setting] = {
                 "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
-        Setting("at_once", _whole(0), lambda: 8192,
+        Setting("at_once", _whole(0), lambda: 16384,
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated; with 0 everything is recorded."),
         Setting("cut", _whole(1), lambda: 400,

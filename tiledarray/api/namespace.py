@@ -47,7 +47,7 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
     def ours(*args: Any, **kwargs: Any) -> Any:
         return by_numpy.call(name, function, args, kwargs)
 
-    return immediate.function(name, function, ours, library=True)
+    return immediate.function(name, function, ours, "fallback")
 
 
 def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:

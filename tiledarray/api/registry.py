@@ -46,7 +46,7 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
         recorded.__doc__ = original.__doc__
         recorded.__module__ = function.__module__
         vars(recorded).update(__wrapped__=original)  # so that help shows it
-        public = immediate.function(name, original, recorded, kind != "native")
+        public = immediate.function(name, original, recorded, kind)
         KINDS[name] = kind
         FUNCTIONS[original] = public
         return public

@@ -39,7 +39,7 @@ _DRAWN_INTO = {
 _NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
 
 
-def function(name: str, original: Any, ours: Function, library: bool) -> Any:
+def function(name: str, original: Any, ours: Function, how: str) -> Any:
     """Return a function that is NumPy's where that can compute at once, else ours.
 
     Parameters
@@ -47,12 +47,15 @@ def function(name: str, original: Any, ours: Function, library: bool) -> Any:
     name : str
         Its public name below ``numpy.``.
     original, ours : callable
-    library : bool
-        Whether it fuses with nothing, so that larger arrays too are as quick at once.
+    how : {"native", "library", "host", "fallback"}
+        How ours works.  But for the first it fuses with nothing, so that larger arrays too are as
+        quick at once; the last two compute what is recorded, since NumPy's does the work.
     """
     if name in _NEVER or name.startswith(_NEVER_IN) or isinstance(original, type):
         return ours
-    kind = core.LIBRARY if library else 0
+    kind = 0 if how == "native" else core.LIBRARY
+    if how in ("host", "fallback"):
+        kind |= core.LOOKS
     if name in _WRITE:
         kind |= core.WRITES
     if name in _MULTIPLY:
@@ -65,9 +68,13 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
     """Return the ufunc that is NumPy's where that can compute at once, else ours."""
     methods: dict[str, Any] = {}
     if original.signature is None:
-        methods["at"] = core.AtOnce(original.at, ours.at, core.WRITES | core.LIBRARY)
+        methods["at"] = core.AtOnce(
+            original.at, ours.at, core.WRITES | core.LIBRARY | core.LOOKS)
     if original.signature is None and original.nin == 2 and original.nout == 1:
-        for name, kind, most in (("reduce", 0, 3), ("accumulate", 0, 3), ("outer", core.OUTER, 2)):
+        for name, kind, most in (
+            ("reduce", 0, 3), ("accumulate", 0, 3), ("outer", core.OUTER, 2),
+            ("reduceat", core.LIBRARY | core.LOOKS, 4),
+        ):
             methods[name] = core.AtOnce(
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
     kind = core.UFUNC if original.signature is None else core.UFUNC | core.LIBRARY

@@ -17,7 +17,7 @@ from tiledarray.devices.storage import HostValue, memory_of
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.ops.movement import full
 from tiledarray.ops.movement import leaf as leaf_op
-from tiledarray.recording import at_once, record
+from tiledarray.recording import at_once, record, stretch
 
 # What kernels and NumPy's own arrays both have.
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
@@ -60,6 +60,13 @@ def made(node: Node) -> Any:
     return None if node.form.kind.size > MOST_FILLED else np.full(node.shape, constant, node.dtype)
 
 
+def look(handle: Handle) -> None:
+    """Compute what is recorded."""
+    node = handle.origin()._recorded
+    if node is not None and node.buffer is None:
+        stretch.look([node])
+
+
 def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:
     """Return the steps to a view from its base, by what it was taken of and how."""
     if by_index:
@@ -99,6 +106,6 @@ def alone(node: Node) -> bool:
 
 
 CALLBACKS = {
-    "leaf": leaf, "value": value, "made": made, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
+    "leaf": leaf, "value": value, "made": made, "look": look, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
     "alone": alone,
 }

@@ -42,8 +42,8 @@ install = _core.install
 set_limit = _core.set_limit
 hold = _core.hold
 set_births = _core.set_births
-METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, BOUND = (
+METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
     _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS,
-    _core.BOUND)
+    _core.LOOKS, _core.BOUND)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)

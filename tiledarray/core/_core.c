@@ -69,9 +69,9 @@ static const char *const other_names[OTHERS] = {
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static PyObject *recorded[OTHERS];
-enum { LEAF, VALUE, MADE, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
+enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {
-    "leaf", "value", "made", "steps_of", "view_on", "hold_of", "alone"};
+    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone"};
 static PyObject *callbacks[CALLBACKS];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
@@ -628,6 +628,47 @@ static inline int operands(PyObject *x, PyObject *y, PyObject **left, PyObject *
     return 0;
 }
 
+/* Arguments as NumPy takes them. */
+typedef struct {
+    PyObject *values[MOST_ARGUMENTS + 1]; /* the first stays free, as vectorcall wants it */
+    Py_ssize_t count;
+    PyObject *first;          /* the first array; borrowed */
+    npy_intp product, total;
+    int handles, arrays;      /* whether there are handles, and anything that makes an array */
+} Arguments;
+
+/* A list or a tuple with arrays of ours in it, with NumPy's in their place; NULL without an error
+   for the recorded way. */
+static PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth)
+{
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+    int is_tuple = PyTuple_CheckExact(x); /* an index, perhaps: a list would mean another */
+    PyObject *made = is_tuple ? PyTuple_New(n) : PyList_New(n);
+    for (Py_ssize_t k = 0; made && k < n; k++) {
+        PyObject *part = PySequence_Fast_GET_ITEM(x, k), *value = NULL;
+        if (is_handle(part)) {
+            value = Py_XNewRef(settled((Handle *)part));
+            arguments->handles = 1;
+        } else if (is_plain(part) || PyArray_IsScalar(part, Number) || is_array(part))
+            value = Py_NewRef(part);
+        else if (depth && (PyList_CheckExact(part) || PyTuple_CheckExact(part)))
+            value = plain_sequence(arguments, part, most, depth - 1);
+        if (value && !PyList_CheckExact(value) && !PyTuple_CheckExact(value))
+            arguments->total += size_of(value);
+        if (!value || arguments->total > most) {
+            Py_XDECREF(value);
+            Py_DECREF(made);
+            return NULL;
+        }
+        if (is_tuple)
+            PyTuple_SET_ITEM(made, k, value);
+        else
+            PyList_SET_ITEM(made, k, value);
+    }
+    arguments->arrays = 1;
+    return made;
+}
+
 /* ---- operators ----------------------------------------------------------------------------- */
 
 static PyObject *power(PyObject *x, PyObject *y) { return PyNumber_Power(x, y, Py_None); }
@@ -826,7 +867,10 @@ static Py_hash_t handle_hash(PyObject *x)
 
 /* ---- indexing ------------------------------------------------------------------------------ */
 
-static inline int is_bound(PyObject *x) { return x == Py_None || PyLong_CheckExact(x); }
+static inline int is_bound(PyObject *x)
+{
+    return x == Py_None || PyLong_CheckExact(x) || PyArray_IsScalar(x, Integer);
+}
 
 /* Part of a basic index: 1 an int, 2 what leaves an axis, 0 something else. */
 static inline int basic_part(PyObject *key)
@@ -856,6 +900,45 @@ static inline int basic_index(PyObject *key)
     return all;
 }
 
+/* A bound of a slice, or an index in a list, as NumPy takes it; NULL without an error if it is not
+   there. */
+static PyObject *plain_bound(PyObject *x)
+{
+    if (is_bound(x) || PyBool_Check(x))
+        return Py_NewRef(x);
+    if (!is_handle(x))
+        return NULL;
+    PyObject *value = settled((Handle *)x);
+    return value && PyArray_IsScalar(value, Integer) ? Py_NewRef(value) : NULL;
+}
+
+static PyObject *plain_slice(PySliceObject *slice)
+{
+    PyObject *start = plain_bound(slice->start), *stop = start ? plain_bound(slice->stop) : NULL;
+    PyObject *step = stop ? plain_bound(slice->step) : NULL, *plain = NULL;
+    if (step) /* as ints: the index may be kept, and is compared */
+        plain = PySlice_New(start, stop, step);
+    Py_XDECREF(start);
+    Py_XDECREF(stop);
+    Py_XDECREF(step);
+    return plain;
+}
+
+static PyObject *plain_list(PyObject *list)
+{
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    PyObject *plain = PyList_New(n);
+    for (Py_ssize_t k = 0; plain && k < n; k++) {
+        PyObject *part = plain_bound(PyList_GET_ITEM(list, k));
+        if (!part || part == Py_None) {
+            Py_XDECREF(part);
+            Py_CLEAR(plain);
+        } else
+            PyList_SET_ITEM(plain, k, part);
+    }
+    return plain;
+}
+
 /* An item of an index as NumPy takes it; a new reference, NULL without an error if that needs the
    recorded way. */
 static PyObject *plain_item(PyObject *item)
@@ -864,23 +947,17 @@ static PyObject *plain_item(PyObject *item)
         PyObject *value = settled((Handle *)item);
         if (!value || size_of(value) > limit)
             return NULL;
-        /* Without axes an array of ours may stand for a scalar, by which indices are basic. */
+        /* An array without axes is no scalar: by it an index is not basic. */
         if (PyArray_Check(value) && !PyArray_NDIM((PyArrayObject *)value))
             return NULL;
         return Py_NewRef(value);
     }
-    if (basic_part(item))
+    if (basic_part(item) || (is_array(item) && PyArray_SIZE((PyArrayObject *)item) <= limit))
         return Py_NewRef(item);
-    if (is_array(item) && PyArray_SIZE((PyArrayObject *)item) <= limit)
-        return Py_NewRef(item);
-    if (PyList_CheckExact(item) && PyList_GET_SIZE(item) <= limit) {
-        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(item); k++) {
-            PyObject *part = PyList_GET_ITEM(item, k);
-            if (!PyLong_CheckExact(part) && !PyBool_Check(part) && !PyArray_IsScalar(part, Integer))
-                return NULL;
-        }
-        return Py_NewRef(item);
-    }
+    if (PySlice_Check(item))
+        return plain_slice((PySliceObject *)item);
+    if (PyList_CheckExact(item) && PyList_GET_SIZE(item) <= limit)
+        return plain_list(item);
     return NULL;
 }
 
@@ -912,15 +989,20 @@ static int is_mask(PyObject *x)
 static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
 {
     PyObject *plain = NULL, *result;
-    if (size_of(array) <= limit)
-        plain = plain_index(key);
-    else if (is_handle(key)) { /* by a mask: the result's shape depends on it, so it is read */
+    if (is_handle(key) && size_of(array) > limit) {
+        /* By a mask: the result's shape depends on it, so it is read. */
         PyObject *mask = settled((Handle *)key);
         plain = mask && is_mask(mask) ? Py_NewRef(mask) : NULL;
     }
+    if (!plain && !PyErr_Occurred())
+        plain = plain_index(key);
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
+    if (!basic && size_of(array) > limit * WRITE_FACTOR && !is_mask(plain)) {
+        Py_DECREF(plain);
+        return NULL;
+    }
     result = PyObject_GetItem(array, plain);
     if (result && is_array(result)) {
         if (basic) {
@@ -988,6 +1070,16 @@ static PyObject *make_constant(Handle *handle)
     return array ? settled(handle) : NULL;
 }
 
+/* Compute what is recorded; as `settled`. */
+static PyObject *looked_at(Handle *handle)
+{
+    if (held || !limit)
+        return NULL;
+    PyObject *done = PyObject_CallOneArg(callbacks[LOOK], (PyObject *)handle);
+    Py_XDECREF(done);
+    return done ? settled(handle) : NULL;
+}
+
 /* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
 static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
 {
@@ -1002,11 +1094,9 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     if (PyErr_Occurred())
         return -1;
     PyObject *new = operand(value);
-    if (!new && PyList_CheckExact(value) && !PyErr_Occurred()) {
-        new = Py_NewRef(value);
-        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(value); k++)
-            if (!is_plain(PyList_GET_ITEM(value, k)))
-                Py_CLEAR(new);
+    if (!new && !PyErr_Occurred() && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
+        Arguments numbers = {.product = 1};
+        new = plain_sequence(&numbers, value, limit, 3);
     }
     if (!new)
         return PyErr_Occurred() ? -1 : 0;
@@ -1014,8 +1104,12 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     PyObject *plain = NULL, *part = NULL;
     if (basic)
         plain = Py_NewRef(key);
-    else if (size_of(array) <= limit)
+    else {
         plain = plain_index(key);
+        basic = plain ? basic_index(plain) : 0;
+        if (plain && !basic && size_of(array) > limit * WRITE_FACTOR)
+            Py_CLEAR(plain);
+    }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */
         part = PyArray_Type.tp_as_mapping->mp_subscript(array, plain);
         if (part && size_of(part) > limit * WRITE_FACTOR)
@@ -1165,6 +1259,7 @@ enum {
     UFUNC = 16,               /* of scalars alone it returns NumPy's scalar */
     OUTER = 32,               /* the result's size is the product of those of the arguments */
     DRAWS = 64,               /* draws random numbers: what it makes is born like any array */
+    LOOKS = 256,              /* computes what is recorded, for only NumPy does it */
     BOUND = 128               /* the first argument is an object of NumPy's own */
 };
 enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */
@@ -1178,15 +1273,6 @@ typedef struct {
     int kind, size;
     int most;                 /* arguments by position; one more may be what NumPy writes to */
 } AtOnce;
-
-/* Arguments as NumPy takes them. */
-typedef struct {
-    PyObject *values[MOST_ARGUMENTS + 1]; /* the first stays free, as vectorcall wants it */
-    Py_ssize_t count;
-    PyObject *first;          /* the first array; borrowed */
-    npy_intp product, total;
-    int handles, arrays;      /* whether there are handles, and anything that makes an array */
-} Arguments;
 
 static void release(Arguments *arguments)
 {
@@ -1211,7 +1297,7 @@ static int is_bare(PyObject *x, int depth)
     return 0;
 }
 
-static int take_array(Arguments *arguments, PyObject *array, npy_intp most)
+static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int broadcasts)
 {
     npy_intp size = size_of(array);
     arguments->arrays = 1;
@@ -1222,42 +1308,10 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most)
     if (PyArray_Check(array)) {
         if (!arguments->first)
             arguments->first = array;
-        else if (!fit(arguments->first, array))
+        else if (broadcasts && !fit(arguments->first, array))
             return 0;
     }
     return 1;
-}
-
-/* A list or a tuple with arrays of ours in it, with NumPy's in their place; NULL without an error
-   for the recorded way. */
-static PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth)
-{
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
-    int is_tuple = PyTuple_CheckExact(x); /* an index, perhaps: a list would mean another */
-    PyObject *made = is_tuple ? PyTuple_New(n) : PyList_New(n);
-    for (Py_ssize_t k = 0; made && k < n; k++) {
-        PyObject *part = PySequence_Fast_GET_ITEM(x, k), *value = NULL;
-        if (is_handle(part)) {
-            value = Py_XNewRef(settled((Handle *)part));
-            arguments->handles = 1;
-        } else if (is_plain(part) || PyArray_IsScalar(part, Number) || is_array(part))
-            value = Py_NewRef(part);
-        else if (depth && (PyList_CheckExact(part) || PyTuple_CheckExact(part)))
-            value = plain_sequence(arguments, part, most, depth - 1);
-        if (value && !PyList_CheckExact(value) && !PyTuple_CheckExact(value))
-            arguments->total += size_of(value);
-        if (!value || arguments->total > most) {
-            Py_XDECREF(value);
-            Py_DECREF(made);
-            return NULL;
-        }
-        if (is_tuple)
-            PyTuple_SET_ITEM(made, k, value);
-        else
-            PyList_SET_ITEM(made, k, value);
-    }
-    arguments->arrays = 1;
-    return made;
 }
 
 /* Add one argument; 0 if the call has to go the recorded way (perhaps with an error set). */
@@ -1268,14 +1322,18 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
     PyObject *value = NULL;
     if (is_handle(x)) {
         PyObject *array = settled((Handle *)x);
+        if (!array && !PyErr_Occurred() && function->kind & WRITES && !arguments->count)
+            array = make_constant((Handle *)x);
+        if (!array && !PyErr_Occurred() && function->kind & LOOKS)
+            array = looked_at((Handle *)x);
         if (!array)
             return 0;
         arguments->handles = 1;
-        if (!take_array(arguments, array, most))
+        if (!take_array(arguments, array, most, !(function->kind & LIBRARY)))
             return 0;
         value = Py_NewRef(array);
     } else if (is_array(x)) {
-        if (!take_array(arguments, x, most))
+        if (!take_array(arguments, x, most, !(function->kind & LIBRARY)))
             return 0;
         value = Py_NewRef(x);
     } else if (is_bare(x, 0)) {
@@ -1841,7 +1899,7 @@ PyMODINIT_FUNC PyInit__core(void)
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
         PyModule_AddIntMacro(module, UFUNC) < 0 || PyModule_AddIntMacro(module, OUTER) < 0 ||
         PyModule_AddIntMacro(module, DRAWS) < 0 || PyModule_AddIntMacro(module, BOUND) < 0 ||
-        PyModule_AddIntMacro(module, ANY_SIZE) < 0 || PyModule_AddIntMacro(module, OF_SHAPE) < 0 ||
+        PyModule_AddIntMacro(module, LOOKS) < 0 || PyModule_AddIntMacro(module, ANY_SIZE) < 0 || PyModule_AddIntMacro(module, OF_SHAPE) < 0 ||
         PyModule_AddIntMacro(module, OF_RANGE) < 0 || PyModule_AddIntMacro(module, OF_COUNT) < 0 ||
         PyModule_AddIntMacro(module, OF_SQUARE) < 0 || PyModule_AddIntMacro(module, OF_DATA) < 0) {
         Py_DECREF(module);

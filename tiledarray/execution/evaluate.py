@@ -45,11 +45,13 @@ PLANS_REMEMBERED = 1024
 PLANS_THAT_ASSUME = 3  # of one signature; the next assumes nothing of the parameters
 COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
+NEW_SECONDS = 0.02  # what is met for the first time is planned if it takes longer op by op
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
 hold_at_fork(lock)
 _executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
+_met_once: OrderedDict[Any, None] = OrderedDict()
 _NONE: frozenset[int] = frozenset()
 _NOTHING = contextlib.nullcontext()
 _warned: set[str] = set()
@@ -113,10 +115,10 @@ def _evaluate_taken(
     taken: Taken, targets: list[Node], device: Device, small: bool
 ) -> Executable | None:
     traced = taken.traced
-    if small and config.compile != "wait":
+    if config.compile != "wait" and device.kind == "cpu" and (small or _is_new(taken)):
         taken.restore()
         parts = parts_of(traced.nodes, targets)
-        if cost(parts, host_threads())[0] < SMALL_SECONDS:
+        if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else NEW_SECONDS):
             _op_by_op(parts, targets, taken.given_nodes())
             return None
     try:
@@ -138,6 +140,17 @@ def _evaluate_taken(
     for node in targets:
         node.buffer.plan = executable
     return None
+
+
+def _is_new(taken: Taken) -> bool:
+    """Whether this is met for the first time: to plan what may not come again takes longer."""
+    key = (taken.traced.key, taken.given, config.contract)
+    if key in _executables or key in _met_once:
+        return False
+    _met_once[key] = None
+    while len(_met_once) > PLANS_REMEMBERED:
+        _met_once.popitem(last=False)
+    return True
 
 
 # ---- plans ---------------------------------------------------------------------------------
