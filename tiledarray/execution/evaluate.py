@@ -13,7 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tiledarray import config
 from tiledarray.devices import storage
@@ -34,6 +34,7 @@ from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import Trace, trace
+from tiledarray.graph.scalars import told_apart
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import placeholder
@@ -49,7 +50,7 @@ AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
 hold_at_fork(lock)
-_executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
+_executables: OrderedDict[Any, Executable | Bound | UnsupportedDtypeError] = OrderedDict()
 _NONE: frozenset[int] = frozenset()
 _NOTHING = contextlib.nullcontext()
 _warned: set[str] = set()
@@ -120,13 +121,13 @@ def _evaluate_taken(
             _op_by_op(parts, targets, taken.given_nodes())
             return None
     try:
-        executable = executable_for(traced, device, taken)
+        executable, params = bound_to(traced, device, taken)
     except UnsupportedDtypeError:
         taken.restore()
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     if executable.ready:
-        _run(executable, taken, targets)
+        _run(executable, params, taken, targets)
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)
@@ -143,8 +144,35 @@ def _evaluate_taken(
 # ---- plans ---------------------------------------------------------------------------------
 
 
+class Bound(NamedTuple):
+    """A plan for a trace in which scalars are equal by chance.
+
+    Attributes
+    ----------
+    executable : Executable
+    picks : tuple of int
+        For each parameter of the plan, the one of the trace that it is.
+    key : tuple
+        By which others of its signature are found, that assume something else.
+    """
+
+    executable: Executable
+    picks: tuple[int, ...]
+    key: Any
+
+    def params(self, of_trace: Sequence[Any]) -> list[Any]:
+        """Return the plan's parameters, given those of the trace."""
+        return [of_trace[number] for number in self.picks]
+
+
 def executable_for(traced: Trace, device: Device, taken: Taken | None = None) -> Executable:
-    """Return the executable of a trace, planning if it is new.
+    """Return the executable of a trace, planning if it is new; see `bound_to`."""
+    return bound_to(traced, device, taken)[0]
+
+
+def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
+        tuple[Executable, Sequence[Any]]):
+    """Return the executable of a trace, planning if it is new, and the parameters to run it with.
 
     Parameters
     ----------
@@ -161,7 +189,30 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
     donatable = _NONE if taken is None else taken.given
     contract = config.contract
     key: Any = (traced.key, donatable, contract)
+    params: Sequence[Any] = traced.params
     found = _executables.get(key)
+    if type(found) is Executable and not found.plan.assumed:
+        return found, params
+    if found is None:
+        sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
+        apart, picks = told_apart(traced, sites)
+        if len(picks) > len(params):
+            params, plain = apart.params, (apart.key, donatable, contract)
+            made = _suiting(apart, plain, _executables.get(plain), device, taken)
+            _remember(key, Bound(made, picks, plain))
+            return made, params
+    elif type(found) is Bound:
+        key, params = found.key, found.params(params)
+        if found.executable.plan.suits(params):
+            return found.executable, params
+        traced, found = traced._replace(key=key[0], params=params), _executables.get(key)
+    return _suiting(traced, key, found, device, taken), params
+
+
+def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken | None) -> (
+        Executable):
+    """Return the plan found for a key or the next that suits the parameters; else plan."""
+    _, donatable, contract = key
     others = 0
     while type(found) is Executable and found.plan.assumed and not found.plan.suits(traced.params):
         key, others = (key, found.plan.assumed), others + 1
@@ -170,14 +221,21 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
         if taken is not None:
             taken.restore()
         params = traced.params if others < PLANS_THAT_ASSUME else None
-        found = _executables[key] = _planned(traced, donatable, device, params, contract)
-        while len(_executables) > PLANS_REMEMBERED:
-            _, dropped = _executables.popitem(last=False)
-            if isinstance(dropped, Executable):
-                dropped.let_go()
+        found = _planned(traced, donatable, device, params, contract)
+        _remember(key, found)
     if isinstance(found, UnsupportedDtypeError):
         raise found.with_traceback(None)
+    assert type(found) is Executable
     return found
+
+
+def _remember(key: Any, made: Executable | Bound | UnsupportedDtypeError) -> None:
+    """Keep what was made for a key, and let go what was made first."""
+    _executables[key] = made
+    while len(_executables) > PLANS_REMEMBERED:
+        _, dropped = _executables.popitem(last=False)
+        if isinstance(dropped, Executable):
+            dropped.let_go()
 
 
 def _planned(
@@ -294,7 +352,9 @@ def _warn(message: str, once: str = "") -> None:
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
 
 
-def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
+def _run(
+    executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
+) -> None:
     entry = executable.plan.entry
     nodes = taken.traced.nodes
     if taken.apart:
@@ -318,7 +378,7 @@ def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
             node.buffer = buffer
 
     try:
-        executable.run(leaves, taken.traced.params, marks, settle)
+        executable.run(leaves, params, marks, settle)
     except BaseException as error:
         persist(taken.restore)
         if isinstance(error, Exception):
