@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
+from tiledarray.execution import kept
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, spent
@@ -30,6 +32,7 @@ from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, location
@@ -213,20 +216,21 @@ def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken |
         Executable):
     """Return the plan found for a key or the next that suits the parameters; else plan."""
     _, donatable, contract = key
-    others = 0
-    while type(found) is Executable and found.plan.assumed and not found.plan.suits(traced.params):
-        key, others = (key, found.plan.assumed), others + 1
+    assumed: list[tuple[Assumption, ...]] = []  # by plans that do not suit
+    while True:
+        if found is None:
+            if taken is not None:
+                taken.restore()
+            found = _planned(traced, donatable, device, contract, assumed)
+            _remember(key, found)
+        if isinstance(found, UnsupportedDtypeError):
+            raise found.with_traceback(None)
+        assert type(found) is Executable
+        if found.plan.suits(traced.params):
+            return found
+        assumed.append(found.plan.assumed)
+        key = key, found.plan.assumed
         found = _executables.get(key)
-    if found is None:
-        if taken is not None:
-            taken.restore()
-        params = traced.params if others < PLANS_THAT_ASSUME else None
-        found = _planned(traced, donatable, device, params, contract)
-        _remember(key, found)
-    if isinstance(found, UnsupportedDtypeError):
-        raise found.with_traceback(None)
-    assert type(found) is Executable
-    return found
 
 
 def _remember(key: Any, made: Executable | Bound | UnsupportedDtypeError) -> None:
@@ -239,25 +243,51 @@ def _remember(key: Any, made: Executable | Bound | UnsupportedDtypeError) -> Non
 
 
 def _planned(
-    traced: Trace, donatable: frozenset[int], device: Device, params: Sequence[Any] | None,
-    contract: bool | str,
+    traced: Trace, donatable: frozenset[int], device: Device, contract: bool | str,
+    assumed: Sequence[tuple[Assumption, ...]],
 ) -> Executable | UnsupportedDtypeError:
+    """Return the plan that another process kept, which need not suit the parameters; else plan."""
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
-    counters["plans made"] += 1
     started = perf_counter()
-    plan = passes.plan(traced.signature, donatable, target_of(device, contract), params=params,
-                       check=config.verify)
-    for value, number in zip(plan.outputs, traced.outputs, strict=True):
-        if number not in plan.entry.setdefault(value, []):
-            plan.entry[value].append(number)
-    if donatable and _loses_on_failure(plan):
-        return _planned(traced, _NONE, device, params, contract)
-    made = Executable(plan, device, contract is True)
+    target = target_of(device, contract)
+    params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
+    name = kept.name(traced.key, donatable, target, assumed) if _keeps_plans() else None
+    found = kept.find(name) if name is not None else None
+    if found is not None:
+        plan, programs, names, params = found
+        made = Executable(plan, device, contract is True, programs, names)
+        made.again = partial(_made, traced.signature, traced.outputs, donatable, device, target,
+                             params, contract=contract is True)
+        counters["plans read"] += 1
+    else:
+        counters["plans made"] += 1
+        made = _made(traced.signature, traced.outputs, donatable, device, target, params,
+                     contract=contract is True)
+        if name is not None:
+            kept.keep(name, made.plan, made.programs, made.names, params)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
     return made
+
+
+def _keeps_plans() -> bool:
+    """Whether plans are kept on disk: with the kernels, and unless each is to be verified."""
+    return config.compile != "never" and not config.verify
+
+
+def _made(
+    signature: tuple[Any, ...], outputs: Sequence[int], donatable: frozenset[int], device: Device,
+    target: Target, params: Sequence[Any] | None, *, contract: bool,
+) -> Executable:
+    plan = passes.plan(signature, donatable, target, params=params, check=config.verify)
+    for value, number in zip(plan.outputs, outputs, strict=True):
+        if number not in plan.entry.setdefault(value, []):
+            plan.entry[value].append(number)
+    if donatable and _loses_on_failure(plan):
+        return _made(signature, outputs, _NONE, device, target, params, contract=contract)
+    return Executable(plan, device, contract)
 
 
 def _loses_on_failure(plan: Plan) -> bool:

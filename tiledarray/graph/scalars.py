@@ -8,7 +8,6 @@ very many of them and one line records both.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
@@ -17,8 +16,9 @@ from tiledarray.graph.node import Form, Site
 from tiledarray.graph.program import Trace, kinds_of
 
 FEW = 16  # uses of scalars that are all told apart; each takes a kernel's argument
+REMEMBERED = 1 << 10  # pieces of code
 
-_constants: weakref.WeakKeyDictionary[CodeType, frozenset[Any]] = weakref.WeakKeyDictionary()
+_constants: dict[int, tuple[CodeType, frozenset[Any]]] = {}  # by identity: comparing code is slow
 
 
 class Use(NamedTuple):
@@ -115,12 +115,14 @@ def _family(scalar: Any, reference: int, site: Site | str | None, use: Any) -> A
 
 def _constants_of(code: CodeType) -> frozenset[Any]:
     """The numbers that are written in a piece of code, signs apart."""
-    found = _constants.get(code)
-    if found is None:
+    known = _constants.get(id(code))
+    if known is None:
+        if len(_constants) >= REMEMBERED:
+            _constants.clear()
         numbers = [x for x in code.co_consts if type(x) in (bool, int, float, complex)]
-        found = _constants[code] = frozenset(
+        known = _constants[id(code)] = code, frozenset(
             (type(x), repr(x)) for number in numbers for x in (number, -number))
-    return found
+    return known[1]
 
 
 def _families(entries: Iterable[tuple[Any, list[Any]]]) -> _Families:

@@ -176,6 +176,7 @@ def _of_pending(
         executable, params = evaluate.bound_to(traced, device)
     except UnsupportedDtypeError as error:
         return Explanation(title, None, [f"  {error}: computed op by op"])
+    executable = executable.whole()
     notes, times = _measured(executable, traced, params) if measure else ([], {})
     sites = [node.site for node in traced.nodes]
     if others:
@@ -190,6 +191,7 @@ def _of_computed(title: str, node: Node, *, measure: bool) -> Explanation:
     executable = node.buffer.plan
     if executable is None:
         return Explanation(title, None, ["  it holds data: nothing was computed by a plan"])
+    executable = executable.whole()
     notes, times = _measured(executable, None, executable.params) if measure else ([], {})
     return Explanation(title, Reporter(executable, executable.sites, measured=times).run(), notes)
 
