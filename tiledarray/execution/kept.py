@@ -51,8 +51,7 @@ class _Unkept(Exception):
 # ---- names -------------------------------------------------------------------------------------
 
 
-@functools.cache
-def version() -> str:
+def _version() -> str:
     """What tells this library from one that might plan otherwise: its files, as last written."""
     root = Path(__file__).parents[1]
     files = [f"{sys.version} {np.__version__}"]
@@ -63,6 +62,9 @@ def version() -> str:
                     status = file.stat()
                     files.append(f"{part} {file.name} {status.st_size} {status.st_mtime_ns}")
     return cache.key(*files)
+
+
+VERSION = _version()  # of what has been imported: the files may change while this process runs
 
 
 def name(key: Sequence[Any], donatable: Collection[int], target: Target,
@@ -81,9 +83,9 @@ def name(key: Sequence[Any], donatable: Collection[int], target: Target,
     total = hashlib.sha256()
     try:
         total.update("\n".join([
-            version(), str(target), str(sorted(donatable)), str(assumed), *map(_told, key),
+            VERSION, str(target), str(sorted(donatable)), str(assumed), *map(_told, key),
         ]).encode())
-    except (_Unkept, OSError):  # no file can be opened
+    except _Unkept:
         return None
     return total.hexdigest()
 

@@ -7,6 +7,7 @@ import sys
 
 from tiledarray.ops.op import Op
 
+TABLE = "BY_NAME"  # of those ops that are no variables of their own
 _PACKAGE = f"{__name__.rpartition('.')[0]}."
 
 
@@ -15,10 +16,12 @@ def _named() -> dict[str, Op]:
     """Every op that a module of this package has, alone or in a table."""
     found: dict[str, Op] = {}
     for module in sorted(name for name in sys.modules if name.startswith(_PACKAGE)):
+        place = module.removeprefix(_PACKAGE)
         for name, held in vars(sys.modules[module]).items():
-            table = held if isinstance(held, dict) else {name: held}
-            found.update({f"{module.removeprefix(_PACKAGE)}:{key}": op
-                          for key, op in table.items() if isinstance(op, Op)})
+            if isinstance(held, Op):
+                found[f"{place}:{name}"] = held
+            elif name == TABLE:
+                found.update({f"{place}:{key}": op for key, op in held.items()})
     return found
 
 
