@@ -392,8 +392,18 @@ def test_plans_go_with_the_kernels_when_the_folder_is_full(folder, forget):
     assert not entries(folder)
 
 
+def test_a_full_folder_is_looked_at_now_and_then(folder, monkeypatch):
+    looks = []
+    monkeypatch.setattr(cache, "_evict", lambda root, name, size: looks.append(size))
+    for k in range(1000):
+        cache.put(cache.key(str(k)), ".plan", bytes(4096), small=True)
+    assert 1 <= len(looks) < 40  # 8 are expected
+    cache.put(cache.key("kernel"), ".so", bytes(10))
+    assert looks[-1] == 10
+
+
 def test_no_room_is_no_error(folder, forget, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache, "_stored", full)

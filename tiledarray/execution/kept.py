@@ -152,7 +152,7 @@ def keep(name: str, plan: Plan, programs: dict[Kernel, Program], names: dict[Ker
     _written[0] += 1
     try:
         data = pickle.dumps((params and [*params], packed(plan, programs, names)), 5)
-        cache.put(name, SUFFIX, data)
+        cache.put(name, SUFFIX, data, small=True)
     except (OSError, LookupError, pickle.PicklingError):
         return
 
