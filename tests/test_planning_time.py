@@ -15,7 +15,7 @@ from tiledarray.recording.stretch import local
 
 @pytest.fixture(autouse=True)
 def clean():
-    with config.override(cut=10**9):
+    with config.override(cut=10**9, at_once=0):
         local.recorder.reset()
         yield
     local.recorder.reset()
@@ -62,9 +62,65 @@ def independent(n):
     return [np.evaluate(filled(3 + k % 7, 5, seed=k)) * 2 for k in range(n)]
 
 
+def sums_of_all(n):
+    x = filled(50, 40)
+    return [np.sqrt(np.abs(x - k * 1.1)).sum() for k in range(n)]
+
+
+def one_group_joined_by_many(n):
+    x = filled(50, 40)
+    y = np.sin(x)
+    for k in range(n // 4):
+        y = np.cos(y) + (x * (k + 0.5)).sum(axis=1, keepdims=True)
+    return y
+
+
+def elements_written(n):
+    u, total = np.evaluate(filled(3 * n), filled(7).sum())
+    for k in range(n):
+        u[k] = total * (k + 0.5)
+    return u
+
+
+def rows_written(n):
+    u = np.evaluate(filled(2 * n, 5))
+    for k in range(n):
+        u[k] = u[k] * 2.0
+    return u
+
+
+def columns_from_one_another(n):
+    u = np.evaluate(filled(5, 2 * n))
+    for k in range(1, n):
+        u[:, k] = u[:, k - 1] * 2.0 + 1
+    return u
+
+
+def inner_points_again_and_again(n):
+    u = np.evaluate(filled(20, 30))
+    for _ in range(n // 9):
+        u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return u
+
+
+def joined_in_pairs(n):
+    parts = [np.evaluate(filled(4, 5, seed=k)) for k in range(n)]
+    while len(parts) > 1:
+        parts = [np.concatenate(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def of_many_shapes(n):
+    total = filled(7).sum()
+    return [np.evaluate(filled(3 + k, seed=k)) * total for k in range(n)]
+
+
 # How long a program is, so that both need more kernels than one: grouping begins anew for that.
 PROGRAMS = {small_arrays: 128, sums_of_small_arrays: 128, sums_that_wait: 300, independent: 128,
-            normalised_again_and_again: 400, sums_of_one_array: 400}
+            normalised_again_and_again: 400, sums_of_one_array: 400, sums_of_all: 100,
+            one_group_joined_by_many: 1200, elements_written: 80, rows_written: 80,
+            columns_from_one_another: 80, inner_points_again_and_again: 180,
+            joined_in_pairs: 64, of_many_shapes: 64}
 
 
 def calls_to_plan(program, n, target):

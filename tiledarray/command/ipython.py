@@ -73,7 +73,8 @@ class TiledArrayMagics(Magics):
         executables = list(session.profile.executables.items())
         for executable, runs in executables[:PLANS_SHOWN]:
             times = "once" if runs == 1 else f"{runs} times"
-            report = Reporter(executable, executable.sites).run()
+            whole = executable.whole()
+            report = Reporter(whole, whole.sites).run()
             print(f"\n{Explanation(f'run {times}:', report)}")
         if len(executables) > PLANS_SHOWN:
             print(f"\n... and {len(executables) - PLANS_SHOWN} more plans")

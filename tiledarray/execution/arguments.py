@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any
@@ -97,7 +97,7 @@ class Binding:
     counters: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, slots: Sequence[Slot], memory: dict[Value, Value]) -> Binding:
+    def of(cls, slots: Iterable[Slot], memory: dict[Value, Value]) -> Binding:
         """Work out the binding of a program's slots; ``memory`` says where each value lies."""
         binding = cls()
         for slot in slots:

@@ -12,14 +12,16 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tiledarray import config
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
+from tiledarray.execution import kept
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, spent
@@ -30,10 +32,12 @@ from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import Trace, trace
+from tiledarray.graph.scalars import told_apart
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import placeholder
@@ -50,7 +54,7 @@ AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
 hold_at_fork(lock)
-_executables: OrderedDict[Any, Executable | UnsupportedDtypeError] = OrderedDict()
+_executables: OrderedDict[Any, Executable | Bound | UnsupportedDtypeError] = OrderedDict()
 _met_once: OrderedDict[Any, None] = OrderedDict()
 _NONE: frozenset[int] = frozenset()
 _NOTHING = contextlib.nullcontext()
@@ -122,13 +126,13 @@ def _evaluate_taken(
             _op_by_op(parts, targets, taken.given_nodes())
             return None
     try:
-        executable = executable_for(traced, device, taken)
+        executable, params = bound_to(traced, device, taken)
     except UnsupportedDtypeError:
         taken.restore()
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     if executable.ready:
-        _run(executable, taken, targets)
+        _run(executable, params, taken, targets)
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)
@@ -156,8 +160,35 @@ def _is_new(taken: Taken) -> bool:
 # ---- plans ---------------------------------------------------------------------------------
 
 
+class Bound(NamedTuple):
+    """A plan for a trace in which scalars are equal by chance.
+
+    Attributes
+    ----------
+    executable : Executable
+    picks : tuple of int
+        For each parameter of the plan, the one of the trace that it is.
+    key : tuple
+        By which others of its signature are found, that assume something else.
+    """
+
+    executable: Executable
+    picks: tuple[int, ...]
+    key: Any
+
+    def params(self, of_trace: Sequence[Any]) -> list[Any]:
+        """Return the plan's parameters, given those of the trace."""
+        return [of_trace[number] for number in self.picks]
+
+
 def executable_for(traced: Trace, device: Device, taken: Taken | None = None) -> Executable:
-    """Return the executable of a trace, planning if it is new.
+    """Return the executable of a trace, planning if it is new; see `bound_to`."""
+    return bound_to(traced, device, taken)[0]
+
+
+def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
+        tuple[Executable, Sequence[Any]]):
+    """Return the executable of a trace, planning if it is new, and the parameters to run it with.
 
     Parameters
     ----------
@@ -174,45 +205,102 @@ def executable_for(traced: Trace, device: Device, taken: Taken | None = None) ->
     donatable = _NONE if taken is None else taken.given
     contract = config.contract
     key: Any = (traced.key, donatable, contract)
+    params: Sequence[Any] = traced.params
     found = _executables.get(key)
-    others = 0
-    while type(found) is Executable and found.plan.assumed and not found.plan.suits(traced.params):
-        key, others = (key, found.plan.assumed), others + 1
-        found = _executables.get(key)
+    if type(found) is Executable and not found.plan.assumed:
+        return found, params
     if found is None:
-        if taken is not None:
-            taken.restore()
-        params = traced.params if others < PLANS_THAT_ASSUME else None
-        found = _executables[key] = _planned(traced, donatable, device, params, contract)
-        while len(_executables) > PLANS_REMEMBERED:
-            _, dropped = _executables.popitem(last=False)
-            if isinstance(dropped, Executable):
-                dropped.let_go()
-    if isinstance(found, UnsupportedDtypeError):
-        raise found.with_traceback(None)
-    return found
+        sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
+        apart, picks = told_apart(traced, sites)
+        if len(picks) > len(params):
+            params, plain = apart.params, (apart.key, donatable, contract)
+            made = _suiting(apart, plain, _executables.get(plain), device, taken)
+            _remember(key, Bound(made, picks, plain))
+            return made, params
+    elif type(found) is Bound:
+        key, params = found.key, found.params(params)
+        if found.executable.plan.suits(params):
+            return found.executable, params
+        traced, found = traced._replace(key=key[0], params=params), _executables.get(key)
+    return _suiting(traced, key, found, device, taken), params
+
+
+def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken | None) -> (
+        Executable):
+    """Return the plan found for a key or the next that suits the parameters; else plan."""
+    _, donatable, contract = key
+    assumed: list[tuple[Assumption, ...]] = []  # by plans that do not suit
+    while True:
+        if found is None:
+            if taken is not None:
+                taken.restore()
+            found = _planned(traced, donatable, device, contract, assumed)
+            _remember(key, found)
+        if isinstance(found, UnsupportedDtypeError):
+            raise found.with_traceback(None)
+        assert type(found) is Executable
+        if found.plan.suits(traced.params):
+            return found
+        assumed.append(found.plan.assumed)
+        key = key, found.plan.assumed
+        found = _executables.get(key)
+
+
+def _remember(key: Any, made: Executable | Bound | UnsupportedDtypeError) -> None:
+    """Keep what was made for a key, and let go what was made first."""
+    _executables[key] = made
+    while len(_executables) > PLANS_REMEMBERED:
+        _, dropped = _executables.popitem(last=False)
+        if isinstance(dropped, Executable):
+            dropped.let_go()
 
 
 def _planned(
-    traced: Trace, donatable: frozenset[int], device: Device, params: Sequence[Any] | None,
-    contract: bool | str,
+    traced: Trace, donatable: frozenset[int], device: Device, contract: bool | str,
+    assumed: Sequence[tuple[Assumption, ...]],
 ) -> Executable | UnsupportedDtypeError:
+    """Return the plan that another process kept, which need not suit the parameters; else plan."""
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
-    counters["plans made"] += 1
     started = perf_counter()
-    plan = passes.plan(traced.signature, donatable, target_of(device, contract), params=params,
-                       check=config.verify)
-    for value, number in zip(plan.outputs, traced.outputs, strict=True):
-        if number not in plan.entry.setdefault(value, []):
-            plan.entry[value].append(number)
-    if donatable and _loses_on_failure(plan):
-        return _planned(traced, _NONE, device, params, contract)
-    made = Executable(plan, device, contract is True)
+    target = target_of(device, contract)
+    params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
+    name = kept.name(traced.key, donatable, target, assumed) if _keeps_plans() else None
+    found = kept.find(name) if name is not None else None
+    if found is not None:
+        plan, programs, names, params = found
+        made = Executable(plan, device, contract is True, programs, names)
+        made.again = partial(_made, traced.signature, traced.outputs, donatable, device, target,
+                             params, contract=contract is True)
+        counters["plans read"] += 1
+    else:
+        counters["plans made"] += 1
+        made = _made(traced.signature, traced.outputs, donatable, device, target, params,
+                     contract=contract is True)
+        if name is not None:
+            kept.keep(name, made.plan, made.programs, made.names, params)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     spent["planning"] += perf_counter() - started
     return made
+
+
+def _keeps_plans() -> bool:
+    """Whether plans are kept on disk: with the kernels, and unless each is to be verified."""
+    return config.compile != "never" and not config.verify
+
+
+def _made(
+    signature: tuple[Any, ...], outputs: Sequence[int], donatable: frozenset[int], device: Device,
+    target: Target, params: Sequence[Any] | None, *, contract: bool,
+) -> Executable:
+    plan = passes.plan(signature, donatable, target, params=params, check=config.verify)
+    for value, number in zip(plan.outputs, outputs, strict=True):
+        if number not in plan.entry.setdefault(value, []):
+            plan.entry[value].append(number)
+    if donatable and _loses_on_failure(plan):
+        return _made(signature, outputs, _NONE, device, target, params, contract=contract)
+    return Executable(plan, device, contract)
 
 
 def _loses_on_failure(plan: Plan) -> bool:
@@ -307,7 +395,9 @@ def _warn(message: str, once: str = "") -> None:
         warnings.warn(message, TiledArrayWarning, stacklevel=2)
 
 
-def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
+def _run(
+    executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
+) -> None:
     entry = executable.plan.entry
     nodes = taken.traced.nodes
     if taken.apart:
@@ -331,7 +421,7 @@ def _run(executable: Executable, taken: Taken, targets: list[Node]) -> None:
             node.buffer = buffer
 
     try:
-        executable.run(leaves, taken.traced.params, marks, settle)
+        executable.run(leaves, params, marks, settle)
     except BaseException as error:
         persist(taken.restore)
         if isinstance(error, Exception):

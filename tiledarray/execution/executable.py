@@ -68,17 +68,25 @@ class Executable:
         Why it does not compile, and until when that stands.
     leaves : list
         Each leaf of the plan, with its number in the signature.
+    programs, names : dict
+        The text of each kernel with its arguments, and what it is called.
     sites, params : list
         Where the entries of the signature were recorded and the scalars, at the first evaluation.
+    again : callable or None
+        Plans the same once more, where ``plan`` came from disk and says only how to run it.
     """
 
-    def __init__(self, plan: Plan, device: Device, contract: bool | None = None) -> None:
+    def __init__(self, plan: Plan, device: Device, contract: bool | None = None,
+                 programs: dict[Kernel, Program] | None = None,
+                 names: dict[Kernel, str] | None = None) -> None:
         self.plan = plan
         self.device = device
         self.contract = config.contract is True if contract is None else contract
-        self.programs = {
+        self.programs = programs or {
             kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
         }
+        self.names = names or {kernel: program_name(kernel) for kernel in plan.kernels}
+        self.again: Callable[[], Executable] | None = None
         self.launches: dict[Kernel, Launch] = {}
         self.sites: list[Site | None] = []
         self.params: list[Any] = []
@@ -96,8 +104,20 @@ class Executable:
 
     def sources(self) -> list[tuple[str, str]]:
         """Source text and name of every kernel."""
-        return [(source_of(kernel, program), program_name(kernel))
-                for kernel, program in self.programs.items()]
+        return [(self._source(kernel), self.names[kernel]) for kernel in self.programs]
+
+    def _source(self, kernel: Kernel) -> str:
+        return self.programs[kernel].text.replace("NAME", self.names[kernel])
+
+    def whole(self) -> Executable:
+        """Return one that knows how its plan came about: itself, or the same planned again."""
+        if self.again is None:
+            return self
+        made = self.again()
+        made.sites, made.params, made.trouble = self.sites, self.params, self.trouble
+        if self.ready and made.plan.kernels:
+            made.compile()
+        return made
 
     @property
     def failure(self) -> Exception | None:
@@ -150,7 +170,7 @@ class Executable:
             counters["kernels compiled"] += len(missing)
             everywhere.clear()
         for kernel, program in self.programs.items():
-            compiled = kernels[source_of(kernel, program)]
+            compiled = kernels[self._source(kernel)]
             self.launches[kernel] = self._launch(kernel, program, compiled)
 
     def _compile(self, missing: list[tuple[str, str]]) -> Sequence[HostKernel | CudaKernel]:

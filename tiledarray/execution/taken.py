@@ -17,7 +17,7 @@ from operator import setitem
 from typing import Any
 
 from tiledarray.devices.storage import Buffer
-from tiledarray.graph.node import Form, Node
+from tiledarray.graph.node import Form, Node, Site
 from tiledarray.graph.program import Trace
 
 Mark = Callable[[], None]
@@ -64,6 +64,10 @@ class Taken:
         for number, node in (*self._leaves.items(), *self._targets.items()):
             nodes[number] = node
         self.given = frozenset(k for k, buffer in self._buffers.items() if buffer.alone())
+
+    def sites(self) -> list[Site | None]:
+        """Return where each node was recorded."""
+        return self._sites if self.apart else [node.site for node in self.traced.nodes]
 
     def buffer(self, number: int) -> Any:
         """Return the buffer of a leaf; ``None`` if it has no value."""

@@ -8,17 +8,18 @@ every refusal is kept with its reason.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection
+from itertools import islice
 from typing import NamedTuple
 
 from tiledarray.fusion.ir import Group, Sink, Value, storage, value_args
 from tiledarray.fusion.lower import Lowering, Refusal, place_in, refuse_loads
+from tiledarray.fusion.nearby import Nearby, bits_of
 from tiledarray.fusion.stored import (
     MustStore,
     cone,
     count_reads,
-    is_virtual,
     pieces_of,
     reachable,
     stored_values,
@@ -26,30 +27,29 @@ from tiledarray.fusion.stored import (
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Update
 
+TOLD = 8  # reasons why a sink did not join others
+
 
 class Needs(NamedTuple):
     """What a sink is computed from.
 
     Attributes
     ----------
-    sources : dict of Value
-        Stored values directly below it.
+    sources : int
+        A bit for every stored value directly below it.
     loads : int
         How many of them are computed with.
-    candidates : list of Group
-        Groups that produce or read some of them, latest first.
-    held : Counter
-        How many of them each group produces or reads, by number.
+    near : int
+        A bit for every group that produces or reads some of them.
     above : int
         A bit for every group that must be done before some of them are there.
     promotable : bool
         Whether an earlier group might store something above them.
     """
 
-    sources: dict[Value, None]
+    sources: int
     loads: int
-    candidates: list[Group]
-    held: Counter[int]
+    near: int
     above: int
     promotable: bool
 
@@ -82,9 +82,9 @@ class Grouper:
         self.group_of: dict[Value, Group] = {}
         self._before: list[int] = []  # for each group, a bit for every group that must be done
         self._after: defaultdict[int, set[int]] = defaultdict(set)
-        self._readers: defaultdict[Value, dict[int, Group]] = defaultdict(dict)
         self._homes: defaultdict[Value, dict[int, Group]] = defaultdict(dict)
         self._reads: dict[Value, int] = {}
+        self._nearby = Nearby(self.stored, self._reads)
 
     def run(self) -> list[Group]:
         """Assign every sink to a group."""
@@ -155,11 +155,12 @@ class Grouper:
             pieces of it.
         """
         while not self._join(value):
-            if self.may_restart and any(map(self._owner, self._needs(value).sources)):
+            sources = bits_of(self._needs(value).sources)
+            if self.may_restart and any(self._owner(self._nearby.sources[k]) for k in sources):
                 raise MustStore(pieces_of(
                     value, self.stored, self.target.limits, computed_beside=True))
             for piece in pieces_of(value, self.stored, self.target.limits):
-                self.stored.add(piece)
+                self._now_stored(piece)
                 home = self._holder(piece)
                 if home is not None:
                     self._store_in(piece, home)
@@ -168,13 +169,18 @@ class Grouper:
             count_reads(cone(value, self.stored), self.stored, self._reads)
 
     def _join(self, value: Value) -> bool:
-        refusals = []
+        refusals: list[str] = []
         needs = self._needs(value)
-        for group in needs.candidates:
+        tried = needs.near & self._nearby.fitting(value) & ~needs.above
+        for number in islice(bits_of(needs.near & ~tried), TOLD):  # certain to refuse: to tell why
+            tried |= 1 << number
+        for number in bits_of(tried):
+            group = self.groups[number]
             reason = self._try(value, group, needs)
             if reason is None:
                 return True
-            refusals.append(f"{value} not in kernel {group.number}: {reason}")
+            if len(refusals) < TOLD:
+                refusals.append(f"{value} not in kernel {number}: {reason}")
         shape = value.attrs[2] if isinstance(value.op, Update) else value.shape
         if isinstance(value.op, Reduction):
             shape = value.args[0].shape
@@ -194,36 +200,16 @@ class Grouper:
 
     def _needs(self, value: Value) -> Needs:
         """What a sink reads, and the groups that hold some of it or read it too."""
-        sources: dict[Value, None] = {}
-        seen: set[Value] = set()
-        stack = value_args(value)
-        promotable = False
-        while stack:
-            arg = stack.pop()
-            if arg in seen:
-                continue
-            seen.add(arg)
-            if is_virtual(arg, self.stored):
-                promotable = promotable or (
-                    arg in self._homes and self._reads[arg] >= 2 * arg.size)
-                stack += [below for below in arg.args if type(below) is Value]
-            else:
-                sources[storage(arg)] = None
-        found: dict[int, Group] = {}
-        held: Counter[int] = Counter()
-        above = 0
-        for source in sources:
-            near = dict(self._readers[source]) if source in self._readers else {}
-            owner = self.group_of.get(source)
-            if owner is not None and owner.library is None:
-                near[owner.number] = owner
-            found.update(near)
-            held.update(near.keys())
+        below = self._nearby.below(value)
+        near = above = 0
+        for number in bits_of(below.sources):
+            source = self._nearby.sources[number]
+            near |= self._nearby.near(source)
             group = self._owner(source)
             above |= self._before[group.number] if group is not None else 0
-        candidates = [found[number] for number in sorted(found, reverse=True)]
-        loads = len(sources) - isinstance(value.op, Update)  # the old value is not computed with
-        return Needs(sources, loads, candidates, held, above, promotable)
+        # The old value of an update is not computed with.
+        loads = below.sources.bit_count() - isinstance(value.op, Update)
+        return Needs(below.sources, loads, near, above, self._nearby.could_be_read_back(below))
 
     def _refuse_early(self, group: Group, needs: Needs) -> None:
         """Refuse what is certain to be refused once it is lowered.
@@ -234,13 +220,14 @@ class Grouper:
             If what the sink needs comes after the group, or is too much to read.
         """
         if needs.above >> group.number & 1:
-            later = next(owner.number for source in needs.sources
+            sources = (self._nearby.sources[number] for number in bits_of(needs.sources))
+            later = next(owner.number for source in sources
                          if (owner := self._owner(source)) is not None
                          and self.comes_before(group.number, owner.number))
             raise Refusal(f"kernel {later}, which it needs, needs this kernel")
         if not needs.promotable:
-            refuse_loads(len(group.loads) + needs.loads - needs.held[group.number],
-                         self.target.limits.loads)
+            held = self._nearby.held(group, needs.sources)
+            refuse_loads(len(group.loads) + needs.loads - held, self.target.limits.loads)
 
     def _try(self, value: Value, group: Group, needs: Needs) -> str | None:
         """Add the sink to the group; return the reason if that cannot be done."""
@@ -253,18 +240,20 @@ class Grouper:
         except Refusal as refusal:
             return str(refusal)
         for promoted, home in lowering.promoted.items():
-            self.stored.add(promoted)
+            self._now_stored(promoted)
             self._store_in(promoted, home)
         lowering.apply(sink)
         group.phases = phases
-        self.group_of[value] = group
+        self._nearby.shaped(group)
+        self._produces(group, value)
         for read in lowering.reads:
             self._wait_for(group, read)
         for cell in lowering.cells:
             if cell.access is not None:
-                self._readers[storage(cell.access.value)][group.number] = group
+                self._nearby.touched(storage(cell.access.value), group)
             elif cell.kind == "apply":
                 self._homes[cell.value][group.number] = group
+                self._nearby.computed(cell.value)
         return None
 
     def _passes(self, sink: Sink, lowering: Lowering) -> int:
@@ -308,7 +297,16 @@ class Grouper:
         sink = place_in(value, home)
         assert sink is not None
         home.add(sink)
-        self.group_of[value] = home
+        self._produces(home, value)
+
+    def _now_stored(self, value: Value) -> None:
+        """Have a value stored that has been virtual."""
+        self.stored.add(value)
+        self._nearby.forget()
+
+    def _produces(self, group: Group, value: Value) -> None:
+        self.group_of[value] = group
+        self._nearby.touched(value, group)
 
 
 def _last_phase(sink: Sink, reduced: frozenset[int]) -> int:

@@ -139,6 +139,8 @@ class Regions:
 
 def _reasons(a: Span, b: Span) -> Iterator[Assumption]:
     """What would keep two spans apart, the most lasting first; the same for them exchanged."""
+    if a.first == b.first:
+        return
     between = _sum((1, b.first), (-1, a.first))
     apart = between if between[:1] > _sum((-1, between))[:1] else _sum((-1, between))
     if a.count == b.count == 1:

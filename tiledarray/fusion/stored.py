@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiledarray.fusion.ir import Value, storage, value_args
 from tiledarray.fusion.limits import Limits
@@ -152,7 +152,7 @@ def pieces_of(value: Value, stored: set[Value], limits: Limits, *,
     """
     below = cone(value, stored)
     pieces: dict[Value, None] = {}
-    parts: dict[Value, frozenset[Any]] = {}
+    parts: dict[Value, Cells] = {}
     for each in (*below, value):
         if each is value or not isinstance(each.op, AxisView):
             operands = [_behind_views(arg, stored) for arg in value_args(each)]
@@ -166,21 +166,29 @@ def pieces_of(value: Value, stored: set[Value], limits: Limits, *,
     return [computed[len(computed) // 2]]
 
 
-def _cells_of(value: Value, operands: list[Value], parts: dict[Value, frozenset[Any]],
-              pieces: dict[Value, None], limits: Limits, *, computed_beside: bool) -> (
-                  frozenset[Any]):
-    """Values computed, parameters and values read for a value; its largest operands are cut off."""
+class Cells(NamedTuple):
+    """What a kernel would have for a value: values computed and parameters, and values read."""
+
+    computed: frozenset[Any]
+    read: frozenset[Value]
+
+
+def _cells_of(value: Value, operands: list[Value], parts: dict[Value, Cells],
+              pieces: dict[Value, None], limits: Limits, *, computed_beside: bool) -> Cells:
+    """What a value is computed from; its largest operands are cut off."""
     own = {value, *(arg for arg in value.args if not isinstance(arg, Value))}
     while True:
         inside = [arg for arg in operands if arg in parts and arg not in pieces]
-        loads = {arg if computed_beside and isinstance(arg.op, Reduction) else ("load", arg)
-                 for arg in operands if arg not in inside}
-        cells = frozenset[Any]().union(own, loads, *(parts[arg] for arg in inside))
-        reads = sum(isinstance(cell, tuple) for cell in cells)
+        outside = [arg for arg in operands if arg not in inside]
+        beside = [arg for arg in outside if computed_beside and isinstance(arg.op, Reduction)]
+        cells = Cells(
+            frozenset[Any]().union(own, beside, *(parts[arg].computed for arg in inside)),
+            frozenset(arg for arg in outside if arg not in beside).union(
+                *(parts[arg].read for arg in inside)))
         found = [arg for arg in inside if isinstance(arg.op, Elementwise)]
-        if not found or (len(cells) < limits.cells and reads <= limits.loads):
+        if not found or (sum(map(len, cells)) < limits.cells and len(cells.read) <= limits.loads):
             return cells
-        pieces[max(found, key=lambda arg: len(parts[arg]))] = None
+        pieces[max(found, key=lambda arg: sum(map(len, parts[arg])))] = None
 
 
 def _behind_views(value: Value, stored: set[Value]) -> Value:

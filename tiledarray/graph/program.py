@@ -98,7 +98,7 @@ def trace(targets: Sequence[Node]) -> Trace:
         if form.op is update and node.inputs[0].buffer is not None:
             updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])
-    key += _kinds(params, starts)
+    key += kinds_of(params, starts)
     key += outputs
     return Trace(tuple(key), list(numbers), params, outputs, updates, leaves)
 
@@ -138,7 +138,7 @@ def _param(x: Any, params: list[Any], known: dict[Any, int]) -> int:
     return reference
 
 
-def _kinds(params: list[Any], starts: set[int | None]) -> list[type | Start]:
+def kinds_of(params: list[Any], starts: set[int | None]) -> list[type | Start]:
     """Return the type of every parameter, or of a start near another where it lies."""
     kinds: list[type | Start] = [type(x) for x in params]
     if len(starts) < 2:

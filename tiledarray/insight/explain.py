@@ -173,10 +173,11 @@ def _of_pending(
     leaf_names = {number: names[node] for number, node in enumerate(traced.nodes) if node in names}
     names.clear()  # a reference more would keep an update from being planned in place
     try:
-        executable = evaluate.executable_for(traced, device)
+        executable, params = evaluate.bound_to(traced, device)
     except UnsupportedDtypeError as error:
         return Explanation(title, None, [f"  {error}: computed op by op"])
-    notes, times = _measured(executable, traced) if measure else ([], {})
+    executable = executable.whole()
+    notes, times = _measured(executable, traced, params) if measure else ([], {})
     sites = [node.site for node in traced.nodes]
     if others:
         lines = counted([place_text(node.site) or "?" for node in others])
@@ -190,17 +191,17 @@ def _of_computed(title: str, node: Node, *, measure: bool) -> Explanation:
     executable = node.buffer.plan
     if executable is None:
         return Explanation(title, None, ["  it holds data: nothing was computed by a plan"])
-    notes, times = _measured(executable, None) if measure else ([], {})
+    executable = executable.whole()
+    notes, times = _measured(executable, None, executable.params) if measure else ([], {})
     return Explanation(title, Reporter(executable, executable.sites, measured=times).run(), notes)
 
 
-def _measured(executable: Executable, traced: Trace | None) -> tuple[list[str], dict[Any, float]]:
+def _measured(executable: Executable, traced: Trace | None, params: Sequence[Any]) -> (
+        tuple[list[str], dict[Any, float]]):
     leaves: dict[Value, Any] | None = None
-    params = executable.params
     if traced is not None:
         leaves = {value: traced.nodes[value.attrs].buffer for value in executable.plan.values
                   if isinstance(value.op, Leaf)}
-        params = traced.params
     try:
         with evaluate.lock:
             times = measure(executable, leaves, params)

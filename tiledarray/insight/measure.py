@@ -17,7 +17,7 @@ from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution import executable as execution
-from tiledarray.execution.executable import Executable, program_name
+from tiledarray.execution.executable import Executable
 from tiledarray.fusion import limits
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Allocate, Call, Kernel, Step
@@ -130,7 +130,7 @@ class Profile:
 
 def _key(executable: Executable, step: Step) -> tuple[Any, ...]:
     if isinstance(step, Kernel):
-        return "kernel", program_name(step), executable.programs[step].text, executable.device
+        return "kernel", executable.names[step], executable.programs[step].text, executable.device
     if isinstance(step, Call):
         return "library call", step.value.op.name, executable.device
     return type(step).__name__.lower(), type(step).__name__.lower(), executable.device

@@ -75,9 +75,10 @@ class Session:
 
     def _overhead_lines(self) -> list[str]:
         lines = []
-        plans = self.counters["plans made"]
-        if plans:
-            lines.append(f"  planning: {plans} plans in {time_text(self.spent.get('planning', 0))}")
+        plans, read = self.counters["plans made"], self.counters["plans read"]
+        if plans or read:
+            lines.append(f"  planning: {plans} plans in {time_text(self.spent.get('planning', 0))}"
+                         + f", {read} more from disk" * bool(read))
         compiled = self.counters["kernels compiled"]
         if compiled:
             lines.append(f"  compiling or loading: {compiled} kernels in "
@@ -116,8 +117,9 @@ class Session:
 def _entry_lines(entry: StepTime) -> list[str]:
     rate = f"  {bytes_text(entry.nbytes / entry.seconds)}/s" if entry.nbytes else ""
     lines = [f"    {time_text(entry.seconds):>8} {entry.runs:>7,} x  {entry.name}{rate}"]
-    reporter = Reporter(entry.executable, entry.executable.sites)
-    for place, names in reporter.fused(entry.step)[:LISTED]:
+    whole = entry.executable.whole()
+    step = whole.plan.steps[entry.executable.plan.steps.index(entry.step)]
+    for place, names in Reporter(whole, whole.sites).fused(step)[:LISTED]:
         lines.append(f"{'':24}{place}  {textwrap.shorten(counted(names), OPS_SHOWN)}")
     return lines
 

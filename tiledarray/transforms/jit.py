@@ -234,7 +234,7 @@ class _Trace:
         device = self.targets[0].device
         try:
             with evaluate.lock:
-                executable = evaluate.executable_for(traced_nodes, device)
+                executable, params = evaluate.bound_to(traced_nodes, device)
                 executable.kept = True
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
@@ -246,10 +246,10 @@ class _Trace:
                 known = placeholders.index(node) if node in placeholders else node.buffer
                 self.leaves.append((value, known))
         self.executable = executable
-        self.step_by_step = lambda leaves: executable.run(leaves, traced_nodes.params)
+        self.step_by_step = lambda leaves: executable.run(leaves, params)
         self.run: Callable[[dict[Value, Buffer]], list[Buffer]] = self.step_by_step
         if can_replay(executable):
-            self.run = Replay(executable, traced_nodes.params)
+            self.run = Replay(executable, params)
 
     # ---- calling -------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ import errno
 import hashlib
 import hmac
 import os
+import random
 import secrets
 import shutil
 import stat
@@ -47,6 +48,7 @@ LOCK_POLL = 0.02  # seconds between two attempts
 KEPT_AFTER_EVICTION = 0.9
 SECRET_BYTES = 32
 ROOM = 1 << 20  # bytes that a usable folder has room for
+LOOKED_EVERY = 1 << 19  # bytes of small entries between two looks at how full the folder is
 FORGOTTEN = 3600.0  # seconds after which a compiler's folder is taken for left behind
 _FOLDERS = ("failed", "locks", "work")
 _NOT_ITS_FAULT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
@@ -106,9 +108,18 @@ def get(key: str, suffix: str) -> Entry | None:
     return _in_root(lambda root: _found(root, key, suffix))
 
 
-def put(key: str, suffix: str, data: bytes) -> Entry:
-    """Store an entry."""
-    return _in_root(lambda root: _stored(root, key, suffix, data))
+def put(key: str, suffix: str, data: bytes, *, small: bool = False) -> Entry:
+    """Store an entry.
+
+    Parameters
+    ----------
+    key, suffix : str
+    data : bytes
+    small : bool
+        It is one of many that take less time to make than it takes to see how full the folder is:
+        that is done once in so many bytes, as chance has it.
+    """
+    return _in_root(lambda root: _stored(root, key, suffix, data, small=small))
 
 
 def get_or_build(key: str, suffix: str, build: Callable[[], bytes]) -> Entry:
@@ -427,7 +438,7 @@ def _found(root: Folder, key: str, suffix: str) -> Entry | None:
     return None
 
 
-def _stored(root: Folder, key: str, suffix: str, data: bytes) -> Entry:
+def _stored(root: Folder, key: str, suffix: str, data: bytes, *, small: bool = False) -> Entry:
     name = _name(_secret(root), key, suffix, data)
     with root.folder(key[:2]) as shard:
         shard.write(name, data)
@@ -435,7 +446,8 @@ def _stored(root: Folder, key: str, suffix: str, data: bytes) -> Entry:
             if other != name and other.startswith(key) and other.endswith(suffix):
                 shard.remove(other)
         entry = Entry(key, suffix, shard.path / name, data)
-    _evict(root, name, len(data))
+    if not small or root.path in _sizes or random.random() * LOOKED_EVERY < len(data):
+        _evict(root, name, len(data))
     return entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +37,7 @@ class Program:
     """
 
     text: str
-    slots: list[Slot]
+    slots: Iterable[Slot]
     blocks: int
     threads: int
     scratch_bytes: int

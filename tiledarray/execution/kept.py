@@ -1,0 +1,169 @@
+"""Plans on disk, beside their kernels: what was planned is not planned again in another process.
+
+An entry's name is a digest of everything that a plan depends on: the signature with names in place
+of identities, which leaves may be overwritten, the device, how products are rounded, what others of
+the signature assume, and this library's own files.  Like a kernel's it is sealed, written whole or
+not at all, and goes when it has not been used for long (`kernels.compile.cache`).  It holds plain
+data, and reading it runs nothing; what is damaged or of another version is planned anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+import pickle
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tiledarray.errors import TiledArrayWarning
+from tiledarray.execution.packing import packed, unpacked
+from tiledarray.fusion.plan import Kernel, Plan
+from tiledarray.fusion.regions import Assumption
+from tiledarray.fusion.target import Target
+from tiledarray.graph.node import Form, Kind
+from tiledarray.kernels.compile import cache
+from tiledarray.kernels.text.program import Program
+from tiledarray.ops.names import name_of
+
+SUFFIX = ".plan"
+MOST = 512  # written by a process: a program whose shapes always differ would fill the folder
+REMEMBERED = 1 << 12
+# What plans and the texts of kernels are made by, beside the headers.
+_PARTS = ("execution", "fusion", "graph", "kernels", "kernels/text", "ops")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_TYPES = {("builtins", kind.__name__): kind for kind in (bool, int, float, complex)}
+
+_written = [0]
+
+Found = tuple[Plan, dict[Kernel, Program], dict[Kernel, str], list[Any] | None]
+
+
+class _Unkept(Exception):
+    """Something has no text that means the same in another process."""
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+def _version() -> str:
+    """What tells this library from one that might plan otherwise: its files, as last written."""
+    root = Path(__file__).parents[1]
+    files = [f"{sys.version} {np.__version__}"]
+    for part in _PARTS:
+        with os.scandir(root / part) as found:
+            for file in sorted(found, key=lambda file: file.name):
+                if file.name.endswith(".py"):
+                    status = file.stat()
+                    files.append(f"{part} {file.name} {status.st_size} {status.st_mtime_ns}")
+    return cache.key(*files)
+
+
+VERSION = _version()  # of what has been imported: the files may change while this process runs
+
+
+def name(key: Sequence[Any], donatable: Collection[int], target: Target,
+         assumed: Sequence[Sequence[Assumption]]) -> str | None:
+    """Return the name of a plan's entry; ``None`` if it cannot be told in words.
+
+    Parameters
+    ----------
+    key : tuple
+        See `Trace.key`.
+    donatable : frozenset of int
+    target : Target
+    assumed : sequence of tuple of Assumption
+        What each plan assumes that was found for the signature, and does not suit.
+    """
+    total = hashlib.sha256()
+    try:
+        total.update("\n".join([
+            VERSION, str(target), str(sorted(donatable)), str(assumed), *map(_told, key),
+        ]).encode())
+    except _Unkept:
+        return None
+    return total.hexdigest()
+
+
+def _told(part: Any) -> str:
+    """A part of a trace's key in words."""
+    if type(part) is int or part is None:
+        return str(part)
+    if isinstance(part, (Form, Kind)):
+        return _told_once(part)
+    return _text(part)
+
+
+@functools.lru_cache(REMEMBERED)
+def _told_once(part: Form | Kind) -> str:
+    if isinstance(part, Kind):
+        return f"kind {part.shape} {_text(part.dtype)} {part.device.kind}"
+    try:
+        op = name_of(part.op)
+    except LookupError as error:
+        raise _Unkept from error
+    return f"form {op} {_text(part.attrs)} {_told_once(part.kind)}"
+
+
+def _text(x: Any) -> str:
+    """A static argument of an op in words: equal ones alike, others not."""
+    if isinstance(x, tuple):
+        return f"({' '.join(map(_text, x))})"
+    if type(x) in _PLAIN:
+        return f"{type(x).__name__} {x!r}"
+    if isinstance(x, np.dtype) and x.fields is None and x.subdtype is None:
+        return f"dtype {x.str}"
+    if x in _TYPES.values():
+        return f"type {x.__name__}"
+    raise _Unkept
+
+
+# ---- entries -----------------------------------------------------------------------------------
+
+
+def find(name: str) -> Found | None:
+    """Return a plan that was kept: to be run, with programs and names of its kernels.
+
+    Last comes what its parameters were when it was made, if it assumes something of them.
+    """
+    try:
+        entry = cache.get(name, SUFFIX)
+    except (OSError, TiledArrayWarning):
+        return None
+    if entry is None:
+        return None
+    try:
+        params, data = _Reader(io.BytesIO(entry.data)).load()
+        return *unpacked(data), params
+    except (pickle.UnpicklingError, LookupError, TypeError, ValueError, AttributeError, EOFError):
+        return None  # of a version that wrote something else
+
+
+def keep(name: str, plan: Plan, programs: dict[Kernel, Program], names: dict[Kernel, str],
+         params: Sequence[Any] | None) -> None:
+    """Keep a plan, if there is room: without, it is made again."""
+    if _written[0] >= MOST:
+        return
+    _written[0] += 1
+    try:
+        data = pickle.dumps((params and [*params], packed(plan, programs, names)), 5)
+        cache.put(name, SUFFIX, data, small=True)
+    except (OSError, LookupError, pickle.PicklingError):
+        return
+
+
+class _Reader(pickle.Unpickler):
+    """Reads plain data: of all that a pickle might name, only dtypes and the types of scalars."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "dtype" and module == "numpy":
+            return np.dtype
+        kind = _TYPES.get((module, name))
+        if kind is None:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a plan")
+        return kind
