@@ -61,5 +61,5 @@ def run(data, weights, length, steps):
         losses.append(float(loss))
         for param, dparam, mem in zip(weights, gradients, memory):
             mem += dparam * dparam
-            param += -0.1 * dparam / np.sqrt(mem + 1e-8)
+            param += -0.01 * dparam / np.sqrt(mem + 1e-4)
     return losses, hprev
