@@ -7,6 +7,7 @@
 Each program has a process of its own, in which NumPy and tiledarray alternate; results and
 arguments written in place are compared first.  With ``--first`` each run has a new process and an
 empty cache folder, and what is timed is all that follows the import: arguments and one run.
+Rows go to the standard error as they are found, and sorted to the standard output.
 """
 
 from __future__ import annotations
@@ -82,10 +83,9 @@ def main(arguments: list[str] | None = None) -> int:
         target = target_of(size, options.first, options.device)
         of_size = []
         for name in options.only:
-            progress(f"{size}: {name}")
             measure = first if options.first else warm
             of_size.append(measure(name, size, options))
-        progress("")
+            print(line(of_size[-1], target[1]), file=sys.stderr, flush=True)
         print(table(size, of_size, target))
         rows += of_size
     if options.json:
@@ -148,10 +148,7 @@ def table(size: str, rows: list[Row], target: Target) -> str:
     """Return the rows, slowest first, and what they come to."""
     most_mean, most = target
     lines = [f"{size:28}{'NumPy':>11}{'tiledarray':>13}{'ratio':>8}"]
-    for row in sorted(rows, key=lambda row: -row.ratio):
-        times = f"{row.program:28}{duration(row.numpy):>11}{duration(row.tiledarray):>13}"
-        mark = "  OVER" if most and row.ratio > most else ""
-        lines.append(f"{times}{row.ratio:8.2f}{mark}  {row.failure or ''}".rstrip())
+    lines += [line(row, most) for row in sorted(rows, key=lambda row: -row.ratio)]
     mean = geometric_mean(rows)
     if mean is not None:
         verdict = "" if most_mean is None else f" (target {most_mean:g})"
@@ -161,6 +158,13 @@ def table(size: str, rows: list[Row], target: Target) -> str:
         lines.append(f"above {most:g}: {sum(row.ratio > most for row in rows)} of {len(rows)}")
     lines.append(f"failed: {sum(row.failure is not None for row in rows)}")
     return "\n".join(lines) + "\n"
+
+
+def line(row: Row, most: float | None) -> str:
+    """Return one row as text."""
+    times = f"{row.program:28}{duration(row.numpy):>11}{duration(row.tiledarray):>13}"
+    mark = "  OVER" if most and row.ratio > most else ""
+    return f"{times}{row.ratio:8.2f}{mark}  {row.failure or ''}".rstrip()
 
 
 def geometric_mean(rows: list[Row]) -> float | None:
@@ -190,12 +194,6 @@ def document(rows: list[Row], options: argparse.Namespace) -> dict[str, Any]:
         "summary": summary,
         "rows": [asdict(row) for row in rows],
     }
-
-
-def progress(text: str) -> None:
-    """Show what is being measured, where somebody looks on."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,6 @@ def run(keys, months, prices):
         parts.append(np.array([mean.mean(), std.max(), highest.sum(), lowest.sum(),
                                np.nansum(rate), found.mean(), price[best].mean()]))  # fmt: skip
         prices[keys == values[0]] *= 1.01
-    edges = np.quantile(price, [0.25, 0.5, 0.75])
+    edges = np.round(np.quantile(price, [0.25, 0.5, 0.75]), 2) + 0.005  # between cents
     band = np.digitize(price, edges)
     return np.vstack(parts), share, np.bincount(band), best, (values, counts)

@@ -52,4 +52,4 @@ def run(u, length, steps):
         v = E * v + Nv * f1 + 2 * (Na + Nb) * f2 + Nc * f3
         energy[step] = np.mean(np.fft.irfft(v, n) ** 2)
     u[:] = np.fft.irfft(v, n)
-    return energy, np.abs(v[:10]), u.max()
+    return energy, np.abs(v[:33]) / n, u.max()

@@ -53,6 +53,7 @@ def loss_and_gradients(weights, inputs, targets, hprev):
 def run(data, weights, length, steps):
     memory = [np.zeros_like(w) for w in weights]
     hprev = np.zeros((weights[1].shape[0], 1))
+    rate = 0.2 / len(hprev)
     losses = []
     for k in range(steps):
         inputs = data[k * length : (k + 1) * length]
@@ -61,5 +62,5 @@ def run(data, weights, length, steps):
         losses.append(float(loss))
         for param, dparam, mem in zip(weights, gradients, memory):
             mem += dparam * dparam
-            param += -0.1 * dparam / np.sqrt(mem + 1e-8)
+            param += -rate * dparam / np.sqrt(mem + 1e-4)
     return losses, hprev

@@ -40,8 +40,8 @@ def anneal(distance, tour, trials, random):
     current = tour_length(distance, tour)
     for k in range(trials):
         i, j = sorted((random.below(n), random.below(n)))
-        if i == j or j - i == n - 1:
-            continue
+        if i == j or j - i >= n - 2:
+            continue  # the same tour
         a, b = tour[i - 1], tour[i]
         c, d = tour[j], tour[(j + 1) % n]
         change = distance[a, c] + distance[b, d] - distance[a, b] - distance[c, d]
