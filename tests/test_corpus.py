@@ -11,7 +11,7 @@ import tiledarray
 
 main = importlib.import_module("benchmarks.corpus.__main__")
 programs = importlib.import_module("benchmarks.corpus.programs")
-SIZE = os.environ.get("TILEDARRAY_CORPUS_SIZE", "test")
+SIZE = os.environ.get("CORPUS_SIZE", "test")
 COMPILED = ("heat_equation", "kmeans", "logistic_regression", "gray_scott", "nbody")
 
 
@@ -22,9 +22,11 @@ def check(name):
     assert programs.differences(expected, found) == []
 
 
+@pytest.mark.parametrize("at_once", [1, 16, 16384])
 @pytest.mark.parametrize("name", programs.names())
-def test_results_and_arguments_are_numpys(name):
-    check(name)
+def test_results_and_arguments_are_numpys(name, at_once):
+    with tiledarray.config.override(at_once=at_once):
+        check(name)
 
 
 @pytest.mark.compiler

@@ -106,6 +106,6 @@ def alone(node: Node) -> bool:
 
 
 CALLBACKS = {
-    "leaf": leaf, "value": value, "made": made, "look": look, "steps_of": steps_of, "view_on": view_on, "hold_of": hold_of,
-    "alone": alone,
+    "leaf": leaf, "value": value, "made": made, "look": look, "steps_of": steps_of,
+    "view_on": view_on, "hold_of": hold_of, "alone": alone,
 }

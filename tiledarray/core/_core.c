@@ -83,6 +83,9 @@ static inline npy_intp size_of(PyObject *value)
     return PyArray_Check(value) ? PyArray_SIZE((PyArrayObject *)value) : 1;
 }
 
+/* Elements up to which something is done at once that pays for larger arrays too. */
+static inline npy_intp at_most(npy_intp factor) { return limit > 1 ? limit * factor : limit; }
+
 static inline Handle *root_of(Handle *handle)
 {
     while (handle->base)
@@ -736,7 +739,7 @@ static PyObject *factor(PyObject *x)
         array = settled((Handle *)x);
     else if (is_array(x) && limit && !held)
         array = x;
-    return array && is_array(array) && size_of(array) <= limit * LIBRARY_FACTOR ? Py_NewRef(array) : NULL;
+    return array && is_array(array) && size_of(array) <= at_most(LIBRARY_FACTOR) ? Py_NewRef(array) : NULL;
 }
 
 static PyObject *n_matmul(PyObject *x, PyObject *y)
@@ -999,7 +1002,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
-    if (!basic && size_of(array) > limit * WRITE_FACTOR && !is_mask(plain)) {
+    if (!basic && size_of(array) > at_most(WRITE_FACTOR) && !is_mask(plain)) {
         Py_DECREF(plain);
         return NULL;
     }
@@ -1056,7 +1059,7 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
 static PyObject *make_constant(Handle *handle)
 {
     Handle *root = root_of(handle);
-    if (held || !limit || root->array || !root->node)
+    if (held || limit <= 1 || root->array || !root->node)
         return NULL;
     PyObject *node = Py_NewRef(root->node);
     PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
@@ -1107,12 +1110,12 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     else {
         plain = plain_index(key);
         basic = plain ? basic_index(plain) : 0;
-        if (plain && !basic && size_of(array) > limit * WRITE_FACTOR)
+        if (plain && !basic && size_of(array) > at_most(WRITE_FACTOR))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */
         part = PyArray_Type.tp_as_mapping->mp_subscript(array, plain);
-        if (part && size_of(part) > limit * WRITE_FACTOR)
+        if (part && size_of(part) > at_most(WRITE_FACTOR))
             Py_CLEAR(plain);
         Py_XDECREF(part);
     }
@@ -1318,7 +1321,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
 static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *function)
 {
     npy_intp most = function->kind & READS ? NPY_MAX_INTP
-                    : function->kind & LIBRARY ? limit * LIBRARY_FACTOR : limit;
+                    : function->kind & LIBRARY ? at_most(LIBRARY_FACTOR) : limit;
     PyObject *value = NULL;
     if (is_handle(x)) {
         PyObject *array = settled((Handle *)x);
