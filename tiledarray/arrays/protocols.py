@@ -226,5 +226,5 @@ def array_function(
             return NotImplemented
     result = by_numpy.call(func.__name__, func, args, kwargs)
     if func is np.lib.stride_tricks.sliding_window_view and isinstance(result, Handle):
-        result.set_writable(False)  # type: ignore[attr-defined]  # it is a copy: no write is lost
+        result.set_writable(False)  # it is a copy: no write is lost
     return result

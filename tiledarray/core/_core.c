@@ -168,10 +168,13 @@ static PyObject *find_array(Handle *handle)
     if (!root->array) {
         if (!root->node)
             return NULL;
-        PyObject *array = PyObject_CallOneArg(callbacks[VALUE], root->node);
+        PyObject *node = Py_NewRef(root->node);
+        PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
+        int changed = root->node != node; /* by another thread, meanwhile */
+        Py_DECREF(node);
         if (!array)
             return NULL;
-        if (!(is_array(array) || PyArray_IsScalar(array, Generic)) || root->array || !root->node) {
+        if (!(is_array(array) || PyArray_IsScalar(array, Generic)) || root->array || changed) {
             Py_DECREF(array);
             if (!root->array)
                 return NULL;
@@ -187,6 +190,8 @@ static PyObject *find_array(Handle *handle)
         if (!steps)
             return NULL;
         PyObject *of = root->array;
+        if (!of) /* another thread has written meanwhile */
+            return NULL;
         Py_INCREF(of);
         PyObject *array = PyObject_CallFunctionObjArgs(callbacks[VIEW_ON], of, steps, NULL);
         Py_DECREF(of);
@@ -1670,6 +1675,7 @@ static PyObject *at_once_attribute(PyObject *self, PyObject *name)
     if (!PyUnicode_CompareWithASCIIString(name, "__class__") ||
         !PyUnicode_CompareWithASCIIString(name, "__call__") ||
         !PyUnicode_CompareWithASCIIString(name, "__get__") ||
+        !PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") ||
         !PyUnicode_CompareWithASCIIString(name, "fallback"))
         return PyObject_GenericGetAttr(self, name);
     return PyObject_GetAttr(function->fallback, name);
@@ -1697,6 +1703,23 @@ static PyObject *at_once_compare(PyObject *x, PyObject *y, int op)
 
 static Py_hash_t at_once_hash(PyObject *self) { return PyObject_Hash(((AtOnce *)self)->fallback); }
 
+/* What pickle finds it by: its place in the class of arrays, or in the module of `fallback`. */
+static PyObject *at_once_reduce(PyObject *self, PyObject *protocol)
+{
+    AtOnce *function = (AtOnce *)self;
+    if (function->kind & METHOD) {
+        PyObject *builtins = PyEval_GetBuiltins(); /* borrowed */
+        PyObject *get = builtins ? PyMapping_GetItemString(builtins, "getattr") : NULL;
+        return get ? Py_BuildValue("N(OO)", get, handle_class, function->target) : NULL;
+    }
+    if (PyFunction_Check(function->fallback))
+        return PyObject_GetAttrString(function->fallback, "__name__");
+    return PyObject_CallMethod(function->fallback, "__reduce_ex__", "O", protocol);
+}
+
+static PyMethodDef at_once_methods[] = {
+    {"__reduce_ex__", at_once_reduce, METH_O, "What pickle finds it by."}, {NULL}};
+
 static PyMemberDef at_once_members[] = {
     {"fallback", T_OBJECT, offsetof(AtOnce, fallback), READONLY, "What does the rest."}, {NULL}};
 
@@ -1715,6 +1738,7 @@ static PyTypeObject AtOnceType = {
     .tp_descr_get = at_once_bind,
     .tp_getattro = at_once_attribute,
     .tp_members = at_once_members,
+    .tp_methods = at_once_methods,
     .tp_repr = at_once_repr,
     .tp_richcompare = at_once_compare,
     .tp_hash = at_once_hash,

@@ -1,0 +1,401 @@
+"""Settled handles, on the core that is in use; some checks in a process of each core."""
+
+import copy
+import gc
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import tracemalloc
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import tiledarray as ta
+from tiledarray import config
+from tiledarray.arrays import settled
+from tiledarray.arrays.handle import Handle
+from tiledarray.core import AtOnce, kind
+
+
+@pytest.fixture(autouse=True)
+def at_once():
+    with config.override(at_once=8192, device="cpu", compile="never"):
+        ta.zeros(1)
+        yield
+
+
+def both(program):
+    """Run a program with us and with NumPy; what it returns is equal."""
+    found, expected = program(ta), program(np)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs), strict=True)
+
+
+# Aliasing ----------------------------------------------------------------------------------------
+
+
+def test_views_of_views_see_every_kind_of_write():
+    def program(lib):
+        x = lib.arange(24.0).reshape(4, 6)
+        rows = x[1:]
+        column = rows[:, 2]
+        turned = rows.T[::-1]
+        x[2, 2] = 50  # at once
+        column += 1
+        with config.override(at_once=4):
+            x[...] = x * 2  # recorded
+            rows[0] = -1
+        turned[0, 0] = 9  # back again
+        column[-1] = 7
+        return x, rows, column, turned, x[1:][:, 2]
+
+    both(program)
+
+
+def test_shape_is_assigned_while_views_are_out():
+    def program(lib):
+        x = lib.arange(12.0)
+        tail, pair = x[6:], x[2:4][::-1]
+        x.shape = 3, 4
+        x[1] = 100
+        tail.shape = 2, 3
+        tail[0, 0] = -5
+        inner = tail[1]
+        tail.shape = 6
+        inner += 1
+        return x, tail, pair, inner
+
+    both(program)
+
+
+@pytest.mark.parametrize("size", [5, 20_000])
+def test_what_is_pending_keeps_the_old_value(size):
+    def program(lib):
+        with config.override(at_once=size):
+            x = lib.zeros(size)
+            x[1] = 3.0
+        with config.override(at_once=1):
+            pending = x + 1
+            view = x[1:4]
+            also = view * 2
+        with config.override(at_once=size):
+            x[1] = 4.0
+            view[1] = 5.0
+            np.add.at(x, [0], 1.0)
+            x.fill(8.0)
+        return pending, also, x, view
+
+    both(program)
+
+
+@pytest.mark.parametrize("write", [
+    lambda lib, x: lib.copyto(x, 9.0), lambda lib, x: lib.put(x, [1], 9.0),
+    lambda lib, x: lib.place(x, np.arange(6) > 3, [9.0]),
+    lambda lib, x: lib.putmask(x, np.arange(6) > 3, 9.0),
+    lambda lib, x: lib.fill_diagonal(x.reshape(2, 3), 9.0), lambda lib, x: lib.add.at(x, [1], 9.0),
+    lambda lib, x: x.sort(), lambda lib, x: x.put([2], 9.0), lambda lib, x: x.partition(2),
+    lambda lib, x: lib.sum(lib.ones((6, 2)), 1, None, x), lambda lib, x: lib.add(x, x, x),
+    lambda lib, x: x.clip(1, 3, x), lambda lib, x: lib.negative(x, x),
+    lambda lib, x: x.cumsum(0, None, x),
+    lambda lib, x: lib.add.reduce(lib.ones((6, 2)), 1, None, x),
+])
+def test_functions_that_write(write):
+    def program(lib):
+        x = lib.arange(6.0)[::-1].copy()
+        view = x[1:4]
+        with config.override(at_once=0):
+            pending = x + view.sum()
+        write(lib, x)
+        return x, view, pending
+
+    both(program)
+
+
+def test_results_that_are_views_and_results_that_are_copies():
+    views = [
+        lambda lib, x: x.reshape(3, 2), lambda lib, x: lib.ravel(x), lambda lib, x: x.transpose(),
+        lambda lib, x: lib.squeeze(x[None]), lambda lib, x: lib.atleast_2d(x),
+        lambda lib, x: lib.expand_dims(x, 0), lambda lib, x: lib.swapaxes(x, 0, 1),
+        lambda lib, x: lib.split(x, 2)[1], lambda lib, x: x.T, lambda lib, x: x.view(),
+        lambda lib, x: lib.diagonal(x), lambda lib, x: lib.broadcast_to(x, (2, 2, 3)),
+        lambda lib, x: x.flatten(), lambda lib, x: x[[0, 1]], lambda lib, x: x + 0,
+        lambda lib, x: lib.copy(x), lambda lib, x: x.T.copy(), lambda lib, x: x[x > -1],
+        lambda lib, x: x.T.ravel(), lambda lib, x: lib.tile(x, 2),
+        lambda lib, x: lib.where(x, x, x),
+    ]
+    for take in views:
+        def program(lib, take=take):
+            x = lib.arange(6.0).reshape(2, 3)
+            part = take(lib, x)
+            x[0, 0] = 10
+            writeable = part.flags.writeable
+            if writeable:
+                part[...] = part * 2
+            else:
+                with pytest.raises(ValueError, match="read-only"):
+                    part[...] = 1
+            return x, part, [writeable]
+
+        both(program)
+
+
+def test_arrays_without_axes_and_scalars():
+    x = ta.array(5.0)
+    other = x
+    x += 1
+    assert other is x and float(other) == 6
+    total = ta.arange(3.0).sum()
+    before = total
+    total += 1
+    assert float(before) == 3 and float(total) == 4
+    assert hash(before) == hash(3.0) and {3.0: 1}[before] == 1
+    with pytest.raises(TypeError):
+        hash(ta.zeros(3))
+    with pytest.raises((TypeError, IndexError)):
+        before[0] = 1
+
+
+def test_views_of_views_without_end():
+    x = ta.zeros(20_000)
+    start = weakref.ref(x[1:])
+    for _ in range(10_000):
+        x = x[1:]
+    assert x.shape == (10_000,) and start() is None
+    x[0] = 3.0
+    x.base[...] = x.base + 1
+    assert float(x[0]) == 4.0
+
+
+def test_iterators_see_what_is_there_by_then():
+    def program(lib):
+        x = lib.arange(6.0)
+        found = []
+        for k, value in enumerate(x):
+            found.append(float(value))
+            if k == 0:
+                x[1] = 10
+            elif k == 1:
+                with config.override(at_once=0):
+                    x *= 2
+            elif k == 3:
+                float(x.sum())
+                x[4] = -1
+        rows = [row for row in lib.arange(6).reshape(3, 2)]
+        rows[0][0] = 5
+        return found, rows[0], [isinstance(value, np.float64) for value in lib.ones(2)]
+
+    both(program)
+    with pytest.raises(TypeError, match="0-d"):
+        iter(ta.array(1.0))
+
+
+# Warnings and errors -----------------------------------------------------------------------------
+
+
+def test_warnings_and_errstate():
+    x = ta.zeros(3)
+    with pytest.warns(RuntimeWarning, match="invalid value") as caught:
+        x / x
+    assert kind == "python" or caught[0].filename == __file__
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        1 / x
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        1 / x
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda x: x[9], lambda x: x + np.zeros(4), lambda x: x.reshape(7), lambda x: int(x),
+    lambda x: np.add(x, np.zeros(4)), lambda x: ta.concatenate([x, ta.zeros((2, 2))]),
+    lambda x: x.__setitem__(9, 1), lambda x: bool(x),
+    lambda x: x.__delitem__(0), lambda x: x.sum(axis=3), lambda x: x.__iadd__(np.zeros((2, 3))),
+])
+def test_errors_are_numpys_and_unchained(wrong):
+    with pytest.raises(Exception) as theirs:
+        wrong(np.zeros(3))
+    with pytest.raises(theirs.type) as ours:
+        wrong(ta.zeros(3))
+    chained = ours.value.__cause__ or ours.value.__context__
+    assert (chained is None) == (
+        (theirs.value.__cause__ or theirs.value.__context__) is None), chained
+    assert any(entry.path.name == "test_core.py" for entry in ours.traceback)
+
+
+# Functions ---------------------------------------------------------------------------------------
+
+
+def test_functions_are_like_numpys():
+    assert inspect.signature(ta.sum) == inspect.signature(np.sum)
+    assert ta.sum.__doc__ == np.sum.__doc__ and ta.sum.__name__ == "sum"
+    assert isinstance(ta.add, ta.ufunc) and ta.add.__name__ == "add"
+    assert ta.sum == ta.sum.fallback and hash(ta.sum) == hash(ta.sum.fallback)
+    assert ta.sum != ta.mean and repr(ta.add) == "<ufunc 'add'>"
+    x = ta.arange(3.0)
+    assert float(x.sum()) == 3 == float(ta.TiledArray.sum(x)) and x.sum.__self__ is x
+    assert ta.TiledArray.sum.__name__ == "sum"
+
+
+def test_functions_are_pickled_and_copied():
+    checked = 0
+    for name, function in vars(ta).items():
+        if type(function) is AtOnce:
+            assert pickle.loads(pickle.dumps(function)) is function, name
+            assert copy.deepcopy(function) is function is copy.copy(function)
+            checked += 1
+    assert checked > 100
+    for function in (ta.TiledArray.sum, ta.add.reduce, ta.linalg.solve):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_arrays_are_pickled_and_copied():
+    x = ta.arange(6.0).reshape(2, 3)
+    view = x[:, 1]
+    for make in (copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))):
+        twin, part = make(x), make(view)
+        twin[0, 1] = 9
+        part[0] = 8
+        assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and part.tolist() == [8, 4]
+
+
+@pytest.mark.compiler
+def test_under_jit_nothing_is_at_once():
+    x, seen = ta.arange(4.0), []
+
+    @ta.jit
+    def double(a):
+        seen.append(a._array)
+        return a * 2 + x[1]
+
+    with config.override(compile="wait"):
+        assert double(x).tolist() == [1, 3, 5, 7] == double(x).tolist()
+    assert seen == [None]
+    assert x._array is not None
+
+
+# Life and death ----------------------------------------------------------------------------------
+
+
+class Slotless(ta.TiledArray):
+    pass
+
+
+class Slotted(ta.TiledArray):
+    __slots__ = ("mark",)
+
+
+@pytest.mark.parametrize("subclass", [Slotless, Slotted])
+def test_a_users_subclass(subclass):
+    x = subclass.__new__(subclass)
+    x._node = ta.arange(4.0)._node
+    x.mark = 5
+    view = x[1:]
+    view[0] = 7
+    x += 1
+    assert type(x) is subclass and x.mark == 5 and x.tolist() == [1, 8, 3, 4]
+    assert (x + x).tolist() == [2, 16, 6, 8] and isinstance(view, ta.TiledArray)
+    gone = weakref.ref(x)
+    del x, view
+    gc.collect()
+    assert gone() is None
+
+
+OPERATIONS = {
+    "operators": lambda x, y: (x + y, x * 2.0, -x, x < y, x @ y),
+    "in place": lambda x, y: (x.__iadd__(y), x.__setitem__(slice(1, 3), 1.0), x.fill(0)),
+    "views": lambda x, y: (x[1:][2:].T, x[3], x[None], x[1:].reshape(1, -1), x[x > 5], iter(x)),
+    "functions": lambda x, y: (ta.exp(y), ta.where(x > 0, x, y), x.sum(), ta.concatenate([x, y])),
+    "snapshots": lambda x, y: (x._node, x.__setitem__(0, 1.0), x[1:]._steps, x.shape, len(x)),
+    "errors": lambda x, y: (refused(lambda: x[99]), refused(lambda: x + y[1:]),
+                            refused(lambda: ta.exp(x, 1, 2, 3))),
+}
+
+
+def refused(action):
+    try:
+        action()
+    except (IndexError, ValueError, TypeError):
+        return
+    raise AssertionError("not refused")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_nothing_is_left_behind(name):
+    operation = OPERATIONS[name]
+    x, y = ta.ones(10), ta.ones(10)
+    for _ in range(200):
+        operation(x, y)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            operation(x, y)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(3000):
+            operation(x, y)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 40_000  # 13 bytes each
+    finally:
+        tracemalloc.stop()
+
+
+def test_threads_with_arrays_of_their_own_and_one_that_is_shared():
+    shared, problems = ta.arange(50.0), []
+
+    def work(seed):
+        own, plain = ta.zeros(50), np.zeros(50)
+        for k in range(400):
+            place = (k * 7 + seed) % 50
+            own[place] = shared[place] + k
+            own[1:9] += shared[2:10]
+            plain[place] = place + k
+            plain[1:9] += np.arange(2.0, 10.0)
+        if own.tolist() != plain.tolist():
+            problems.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+
+
+def test_a_value_that_is_replaced_while_it_is_looked_up(monkeypatch):
+    """What another thread writes meanwhile is not lost."""
+    x = ta.zeros(3)
+    with config.override(at_once=0):
+        x += 1
+    assert isinstance(x, Handle)
+    newer, constant = ta.full(3, 7.0)._node, settled.at_once.constant
+
+    def replacing(node):
+        monkeypatch.setattr(settled.at_once, "constant", constant)
+        x._node = newer
+        return ta.zeros(3)._node.buffer
+
+    monkeypatch.setattr(settled.at_once, "constant", replacing)
+    assert x.shape == (3,)
+    assert x.tolist() == [7, 7, 7]
+
+
+# Both cores --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("core", ["c", "python"])
+def test_the_other_core_too(core):
+    if core == "c" and kind != "c":
+        pytest.skip("the extension may not be built")
+    chosen = ["see_every", "functions_that_write", "results_that_are",
+              "are_like_numpys", "pickled", "iterators", "looked_up"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k",
+         " or ".join(name for name in chosen)],
+        env={**os.environ, "TILEDARRAY_CORE": core}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
