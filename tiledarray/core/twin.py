@@ -34,6 +34,7 @@ Function = Callable[..., Any]
 
 DEEPEST = 16  # views without steps of views without steps; see `take_view`
 MOST_ARGUMENTS = 16
+WRITE_FACTOR = 16  # parts of settled arrays are written at once if no larger by this
 LIBRARY_FACTOR = 512  # library calls are at once for arrays larger by this than others
 
 limit = 0  # elements up to which a settled array is small
@@ -50,7 +51,8 @@ other_names = (
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__")
-callback_names = ("leaf", "value", "steps_of", "view_on", "hold_of", "alone")
+callback_names = (
+    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone")
 recorded: dict[str, Function] = {}
 callbacks: dict[str, Function] = {}
 how_transposed: tuple[Any, ...] = ()
@@ -421,6 +423,40 @@ def fit(x: Any, y: Any) -> bool:
     return size <= most
 
 
+class Arguments:
+    """Arguments as NumPy takes them."""
+
+    __slots__ = ("values", "first", "product", "total", "handles", "arrays")
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.first: Any = None  # the first array
+        self.product = 1
+        self.total = 0
+        self.handles = self.arrays = False  # whether there are any, and what makes an array
+
+
+def plain_sequence(arguments: Arguments, x: Any, bound: int, depth: int) -> Any:
+    """Return a list or a tuple with NumPy's arrays in place of ours; ``None`` if they are not."""
+    found = []
+    for part in x:
+        value = None
+        if isinstance(part, Base):
+            value = settled(part)
+            arguments.handles = True
+        elif type(part) in PLAIN or isinstance(part, np.number) or type(part) is ndarray:
+            value = part
+        elif depth and type(part) in (list, tuple):
+            value = plain_sequence(arguments, part, bound, depth - 1)
+        if value is not None and type(value) not in (list, tuple):
+            arguments.total += size_of(value)
+        if value is None or arguments.total > bound:
+            return None
+        found.append(value)
+    arguments.arrays = True
+    return tuple(found) if type(x) is tuple else found  # a tuple is an index, perhaps
+
+
 # ---- operators ----------------------------------------------------------------------------------
 
 numpys = {
@@ -579,7 +615,7 @@ def handle_hash(x: Any) -> int:
 
 def is_bound(x: Any) -> bool:
     """Whether it is an end or the step of a basic slice."""
-    return x is None or type(x) is int
+    return x is None or type(x) is int or isinstance(x, np.integer)
 
 
 def basic_part(key: Any) -> int:
@@ -607,11 +643,36 @@ def basic_index(key: Any) -> int:
     return whole
 
 
+def plain_bound(x: Any) -> tuple[Any, ...]:
+    """Return a bound of a slice, or an index in a list, in a tuple; an empty one if not there."""
+    if is_bound(x) or type(x) is bool:
+        return (x,)
+    value = settled(x) if isinstance(x, Base) else None
+    return (value,) if isinstance(value, np.integer) else ()
+
+
+def plain_slice(key: slice) -> Any:
+    """Return a slice as NumPy takes it, in a tuple; else ``None``."""
+    bounds = plain_bound(key.start) + plain_bound(key.stop) + plain_bound(key.step)
+    return (slice(*bounds),) if len(bounds) == 3 else None
+
+
+def plain_list(key: list[Any]) -> Any:
+    """Return a list of indices as NumPy takes it, in a tuple; else ``None``."""
+    found: list[Any] = []
+    for item in key:
+        plain = plain_bound(item)
+        if not plain or item is None:
+            return None
+        found += plain
+    return (found,)
+
+
 def plain_item(item: Any) -> Any:
     """Return an item of an index as NumPy takes it, in a tuple; else ``None``: the recorded way."""
     if isinstance(item, Base):
         value = settled(item)
-        # Without axes an array of ours may stand for a scalar, by which indices are basic.
+        # An array without axes is no scalar: by it an index is not basic.
         if value is None or size_of(value) > limit or (
             isinstance(value, ndarray) and not value.ndim
         ):
@@ -619,11 +680,9 @@ def plain_item(item: Any) -> Any:
         return (value,)
     if basic_part(item) or (type(item) is ndarray and item.size <= limit):
         return (item,)
-    if type(item) is list and len(item) <= limit and all(
-        type(part) in (int, bool) or isinstance(part, np.integer) for part in item
-    ):
-        return (item,)
-    return None
+    if type(item) is slice:
+        return plain_slice(item)
+    return plain_list(item) if type(item) is list and len(item) <= limit else None
 
 
 def plain_index(key: Any) -> Any:
@@ -660,15 +719,17 @@ def handle_getitem(handle: Any, key: Any) -> Any:
 def taken(handle: Any, array: Any, key: Any) -> Any:
     """Return the elements that an index other than a plain basic one names."""
     plain = None
-    if array.size <= limit:
-        plain = plain_index(key)
-    elif isinstance(key, Base):  # by a mask: the result's shape depends on it, so it is read
-        mask = settled(key)
+    if isinstance(key, Base) and array.size > limit:
+        mask = settled(key)  # the result's shape depends on it, so it is read
         plain = (mask,) if is_mask(mask) else None
+    plain = plain_index(key) if plain is None else plain
     if plain is None:
         return recorded["__getitem__"](handle, key)
+    basic = basic_index(plain[0])
+    if not basic and array.size > limit * WRITE_FACTOR and not is_mask(plain[0]):
+        return recorded["__getitem__"](handle, key)
     result = array[plain[0]]
-    if type(result) is ndarray and basic_index(plain[0]):
+    if type(result) is ndarray and basic:
         return take_view(handle, array, result, True, plain[0])
     return own(result)  # a new array, though NumPy may give it as a view of one that nobody has
 
@@ -680,27 +741,61 @@ def is_written_back(handle: Any, key: Any, value: Any) -> bool:
     return value._by_index_ and (value._how_ is key or bool(value._how_ == key))
 
 
+def make_constant(handle: Any) -> Any:
+    """Make what is recorded as a constant (`zeros`), for it is written into; as `settled`."""
+    root = root_of(handle)
+    node = root._node_
+    if most < 0 or root._array_ is not None or node is None:
+        return None
+    array = callbacks["made"](node)
+    if type(array) is ndarray and root._node_ is node and root._array_ is None:
+        root._array_, root._node_, root._copied_ = array, None, False
+    return None if array is None else settled(handle)
+
+
+def looked_at(handle: Any) -> Any:
+    """Compute what is recorded; as `settled`."""
+    if most < 0:
+        return None
+    callbacks["look"](handle)
+    return settled(handle)
+
+
+def new_values(value: Any) -> Any:
+    """Return what is written, as NumPy takes it; else ``None``."""
+    if type(value) in PLAIN:
+        return value
+    if type(value) in (list, tuple):
+        return plain_sequence(Arguments(), value, limit, 3)
+    return operand(value)
+
+
 def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     """Write at once; ``False`` for the recorded way."""
     array = handle._array_
     if array is None or most < 0:
         array = settled(handle)
+        if array is None and (
+            type(value) in PLAIN or (isinstance(value, Base) and settled(value) is not None)
+        ):
+            array = make_constant(handle)
     if type(array) is not ndarray:
         return False
     basic = basic_index(key)
     if basic and type(value) not in PLAIN and is_written_back(handle, key, value):
         return True
-    new = value if type(value) in PLAIN else operand(value)
-    if new is None and type(value) is list and all(type(part) in PLAIN for part in value):
-        new = value
+    new = new_values(value)
     if new is None:
         return False
     if not basic:
-        plain = plain_index(key) if array.size <= limit else None
+        plain = plain_index(key)
         if plain is None:
             return False
         key = plain[0]
-    elif basic == 2 and array.size > limit and size_of(array[key]) > limit:
+        basic = basic_index(key)
+        if not basic and array.size > limit * WRITE_FACTOR:
+            return False
+    if basic == 2 and array.size > limit and size_of(array[key]) > limit * WRITE_FACTOR:
         return False  # a small part alone of a large array
     root = root_of(handle)
     if root._node_ is not None and not writable(handle, array):
@@ -779,20 +874,10 @@ READS = 4  # returns no array: at once whatever the size
 LIBRARY = 8  # fuses with nothing: at once for larger arrays too
 UFUNC = 16  # of scalars alone it returns NumPy's scalar
 OUTER = 32  # the result's size is the product of those of the arguments
+DRAWS = 64  # draws random numbers: what it makes is born like any array
+LOOKS = 256  # computes what is recorded, for only NumPy does it
+BOUND = 128  # the first argument is an object of NumPy's own
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
-
-
-class Arguments:
-    """Arguments as NumPy takes them."""
-
-    __slots__ = ("values", "first", "product", "total", "handles", "arrays")
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self.first: Any = None  # the first array
-        self.product = 1
-        self.total = 0
-        self.handles = self.arrays = False  # whether there are any, and what makes an array
 
 
 def is_bare(x: Any, depth: int) -> bool:
@@ -805,7 +890,7 @@ def is_bare(x: Any, depth: int) -> bool:
     return depth > 0 and kind in (tuple, list) and all(is_bare(part, depth - 1) for part in x)
 
 
-def take_array(arguments: Arguments, array: Any, bound: int) -> bool:
+def take_array(arguments: Arguments, array: Any, bound: int, broadcasts: bool) -> bool:
     """Count an array among the arguments; ``False`` if that is too much."""
     size = size_of(array)
     arguments.arrays = True
@@ -816,43 +901,27 @@ def take_array(arguments: Arguments, array: Any, bound: int) -> bool:
     if isinstance(array, ndarray):
         if arguments.first is None:
             arguments.first = array
-        elif not fit(arguments.first, array):
+        elif broadcasts and not fit(arguments.first, array):
             return False
     return True
 
 
-def plain_sequence(arguments: Arguments, x: Any, bound: int) -> Any:
-    """Return a list or a tuple with arrays of ours in it, with NumPy's in their place."""
-    found = []
-    for part in x:
-        value = None
-        if isinstance(part, Base):
-            value = settled(part)
-            arguments.handles = True
-        elif type(part) in PLAIN or isinstance(part, np.number) or type(part) is ndarray:
-            value = part
-        if value is None:
-            return None
-        arguments.total += size_of(value)
-        if arguments.total > bound:
-            return None
-        found.append(value)
-    arguments.arrays = True
-    return found
-
-
-def take_argument(arguments: Arguments, x: Any, bound: int) -> bool:
+def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
     """Add one argument; ``False`` if the call has to go the recorded way."""
     value = x
     if isinstance(x, Base):
         value = settled(x)
+        if value is None and kind & WRITES and not arguments.values:
+            value = make_constant(x)
+        if value is None and kind & LOOKS:
+            value = looked_at(x)
         if value is None:
             return False
         arguments.handles = True
-        if not take_array(arguments, value, bound):
+        if not take_array(arguments, value, bound, not kind & LIBRARY):
             return False
     elif type(x) is ndarray:
-        if not take_array(arguments, x, bound):
+        if not take_array(arguments, x, bound, not kind & LIBRARY):
             return False
     elif not is_bare(x, 0):
         if type(x) not in (tuple, list) or len(x) > limit:
@@ -860,7 +929,7 @@ def take_argument(arguments: Arguments, x: Any, bound: int) -> bool:
         if is_bare(x, 3):
             arguments.arrays = arguments.arrays or type(x) is list
         else:
-            value = plain_sequence(arguments, x, bound)
+            value = plain_sequence(arguments, x, bound, 3)
             if value is None:
                 return False
     arguments.values.append(value)
@@ -923,18 +992,20 @@ def overlap(x: Any, y: Any) -> bool:
     return np.may_share_memory(x, y)
 
 
+def shares(value: Any, result: Any) -> bool:
+    """Whether an argument, or one in it, is the result or shares memory with it."""
+    if type(value) in (list, tuple):
+        return any(shares(part, result) for part in value)
+    return value is result or (result.base is not None and overlap(value, result))
+
+
 def is_related(array: Any, arguments: Arguments) -> bool:
     """Whether a result shares its memory with an argument."""
     if not array.size:
         return False  # there are no elements to share
-    if array.base is None:
-        return any(value is array for value in arguments.values)
-    if not array.flags.writeable:
+    if array.base is not None and not array.flags.writeable:
         return True
-    return any(
-        overlap(array, value) or
-        (type(value) is list and any(overlap(array, part) for part in value))
-        for value in arguments.values)
+    return any(shares(value, array) for value in arguments.values)
 
 
 class Related(Exception):
@@ -957,7 +1028,9 @@ def give(result: Any, arguments: Arguments) -> Any:
 def given_view(function: Any, result: Any, arguments: Arguments, args: Any, names: Any) -> Any:
     """Return what is a view of the first argument; ``None`` if it is none."""
     fallback, kind = function[1], function[2]
-    if type(result) is not ndarray or not args or not isinstance(args[0], Base) or kind & WRITES:
+    if type(result) is not ndarray or not args or not isinstance(args[0], Base):
+        return None
+    if kind & (WRITES | BOUND):
         return None
     of = arguments.values[0]
     if result is of:
@@ -979,15 +1052,16 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
     count = len(args)
     if most < 0 or count + len(names) > MOST_ARGUMENTS or count > furthest:
         return None
-    if (names and not OURS.isdisjoint(names)) or (size != ANY_SIZE and not births):
+    if (names and not OURS.isdisjoint(names)) or (
+        not births and (size != ANY_SIZE or kind & DRAWS)
+    ):
         return None
     bound = sys.maxsize if kind & READS else limit * LIBRARY_FACTOR if kind & LIBRARY else limit
     arguments = Arguments()
-    for x in args:
-        if not take_argument(arguments, x, bound):
-            return None
-    for x in names.values():
-        if not take_argument(arguments, x, bound):
+    if kind & BOUND and args:
+        arguments.values.append(args[0])
+    for x in (*args[len(arguments.values):], *names.values()):
+        if not take_argument(arguments, x, kind, bound):
             return None
     if created_size(size, args, names) > limit:
         return None
@@ -1009,15 +1083,16 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
     if kind & METHOD:
         target, values = getattr(values[0], target), values[1:]
     if kind & WRITES:
-        first = args[0] if args else None
-        array = arguments.values[0] if args else None
+        at = 1 if kind & BOUND else 0
+        first, array = (args[at], arguments.values[at]) if len(args) > at else (None, None)
         if not isinstance(first, Base) or type(array) is not ndarray:
             return RECORDED
         if not writable(first, array) or root_of(first)._node_ is not None:
             return RECORDED
     result = target(*values, **options)
+    scalar = not isinstance(result, (ndarray, tuple))
     if kind & READS or (
-        kind & UFUNC and not arguments.arrays and not isinstance(result, (ndarray, tuple))
+        scalar and (kind & DRAWS or (kind & UFUNC and not arguments.arrays))
     ):
         return result
     found = given_view(function, result, arguments, args, names)
@@ -1063,7 +1138,9 @@ class AtOnce:
         return getattr(parts[1], name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None or parts_of(self)[2] & UFUNC else MethodType(self, instance)
+        if instance is None or parts_of(self)[2] & (UFUNC | BOUND) == UFUNC:
+            return self
+        return MethodType(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         target, fallback, kind, *_ = parts_of(self)
