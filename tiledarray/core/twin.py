@@ -66,6 +66,11 @@ def size_of(value: Any) -> int:
     return size
 
 
+def at_most(factor: int) -> int:
+    """Return up to how many elements something is at once that pays for larger arrays too."""
+    return limit * factor if limit > 1 else limit
+
+
 def root_of(handle: Any) -> Any:
     """Return the array that owns the value."""
     while handle._base_ is not None:
@@ -539,7 +544,7 @@ def factor(x: Any) -> Any:
         array = settled(x)
     else:
         array = x if most >= 0 else None
-    return array if type(array) is ndarray and array.size <= most * LIBRARY_FACTOR else None
+    return array if type(array) is ndarray and array.size <= at_most(LIBRARY_FACTOR) else None
 
 
 def n_matmul(x: Any, y: Any) -> Any:
@@ -726,7 +731,7 @@ def taken(handle: Any, array: Any, key: Any) -> Any:
     if plain is None:
         return recorded["__getitem__"](handle, key)
     basic = basic_index(plain[0])
-    if not basic and array.size > limit * WRITE_FACTOR and not is_mask(plain[0]):
+    if not basic and array.size > at_most(WRITE_FACTOR) and not is_mask(plain[0]):
         return recorded["__getitem__"](handle, key)
     result = array[plain[0]]
     if type(result) is ndarray and basic:
@@ -745,7 +750,7 @@ def make_constant(handle: Any) -> Any:
     """Make what is recorded as a constant (`zeros`), for it is written into; as `settled`."""
     root = root_of(handle)
     node = root._node_
-    if most < 0 or root._array_ is not None or node is None:
+    if most <= 1 or root._array_ is not None or node is None:
         return None
     array = callbacks["made"](node)
     if type(array) is ndarray and root._node_ is node and root._array_ is None:
@@ -793,9 +798,9 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
             return False
         key = plain[0]
         basic = basic_index(key)
-        if not basic and array.size > limit * WRITE_FACTOR:
+        if not basic and array.size > at_most(WRITE_FACTOR):
             return False
-    if basic == 2 and array.size > limit and size_of(array[key]) > limit * WRITE_FACTOR:
+    if basic == 2 and array.size > limit and size_of(array[key]) > at_most(WRITE_FACTOR):
         return False  # a small part alone of a large array
     root = root_of(handle)
     if root._node_ is not None and not writable(handle, array):
@@ -1056,7 +1061,7 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         not births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
-    bound = sys.maxsize if kind & READS else limit * LIBRARY_FACTOR if kind & LIBRARY else limit
+    bound = sys.maxsize if kind & READS else at_most(LIBRARY_FACTOR) if kind & LIBRARY else limit
     arguments = Arguments()
     if kind & BOUND and args:
         arguments.values.append(args[0])
