@@ -105,8 +105,10 @@ def test_processes_at_the_same_time_and_forks(folder):
     forking = SCRIPT + """
 import os, sys, threading
 def work(k):
-    assert float((x[k] * k).sum()) == float((x[k] * k).numpy().sum()) or True
-    np.evaluate(np.exp(x[k]) + x * k)
+    ours = np.evaluate(np.exp(x[k]) + x * k).numpy()
+    assert numpy.allclose(ours, numpy.exp(x.numpy()[k]) + x.numpy() * k)
+    done.append(k)
+done = []
 threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 for thread in threads: thread.start()
 child = os.fork()
@@ -116,14 +118,16 @@ if child == 0:
 for thread in threads: thread.join()
 assert os.waitpid(child, 0)[1] == 0
 np.evaluate(np.tanh(x) * 3.0 + x)
+assert sorted(done) == [0, 1, 2, 3]
+print(json.dumps(executable.counters))
 """
     both = [threading.Thread(target=run, args=(forking, folder)) for _ in range(2)]
     for each in both:
         each.start()
     for each in both:
         each.join()
-    found = json.loads(run(forking, folder).splitlines()[0])
-    assert "plans made" not in found[2]
+    counts = json.loads(run(forking, folder).splitlines()[-1])
+    assert "plans made" not in counts and counts["plans read"] > 4
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
@@ -346,6 +350,21 @@ def test_an_entry_of_another_version_is_not_read(folder, forget, monkeypatch):
     with counted() as counts:
         numpy.testing.assert_array_equal(computed(), first)
     assert counts["plans made"] == 1 and len(entries(folder)) == 2
+
+
+def test_the_version_is_that_of_all_files_that_plan(tmp_path):
+    for part in kept._PARTS:
+        (tmp_path / part).mkdir(parents=True)
+        (tmp_path / part / "a.py").write_text("x = 1")
+    versions = [kept.version_of(tmp_path)]
+    assert kept.version_of(tmp_path) == versions[0]
+    for part in kept._PARTS:
+        (tmp_path / part / "a.py").write_text("x = 10")
+        versions.append(kept.version_of(tmp_path))
+    (tmp_path / "fusion" / "b.py").write_text("")
+    versions.append(kept.version_of(tmp_path))
+    assert len(set(versions)) == len(versions)
+    assert kept.version_of(tmp_path / "none") != kept.version_of(tmp_path / "none")
 
 
 def test_other_threads_are_another_plan_and_rounding_is_the_compilers(folder, forget):

@@ -14,6 +14,7 @@ import hashlib
 import io
 import os
 import pickle
+import secrets
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -51,20 +52,23 @@ class _Unkept(Exception):
 # ---- names -------------------------------------------------------------------------------------
 
 
-def _version() -> str:
-    """What tells this library from one that might plan otherwise: its files, as last written."""
-    root = Path(__file__).parents[1]
+def version_of(root: Path) -> str:
+    """What tells a library from one that might plan otherwise: its files, as last written."""
     files = [f"{sys.version} {np.__version__}"]
-    for part in _PARTS:
-        with os.scandir(root / part) as found:
-            for file in sorted(found, key=lambda file: file.name):
-                if file.name.endswith(".py"):
-                    status = file.stat()
-                    files.append(f"{part} {file.name} {status.st_size} {status.st_mtime_ns}")
+    try:
+        for part in _PARTS:
+            with os.scandir(root / part) as found:
+                for file in sorted(found, key=lambda file: file.name):
+                    if file.is_file():
+                        status = file.stat()
+                        files.append(f"{part} {file.name} {status.st_size} {status.st_mtime_ns}")
+    except OSError:  # imported from an archive: nobody can tell, so it is like no other
+        files.append(secrets.token_hex())
     return cache.key(*files)
 
 
-VERSION = _version()  # of what has been imported: the files may change while this process runs
+# Of what has been imported: the files may change while this process runs.
+VERSION = version_of(Path(__file__).parents[1])
 
 
 def name(key: Sequence[Any], donatable: Collection[int], target: Target,
