@@ -399,3 +399,36 @@ def test_the_other_core_too(core):
          " or ".join(name for name in chosen)],
         env={**os.environ, "TILEDARRAY_CORE": core}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_resizing_to_as_many_elements_leaves_views_where_they_are():
+    for lib in (np, ta):
+        a = lib.zeros((3, 4))
+        a[:] = np.arange(12.0).reshape(3, 4)
+        row = a[1]
+        a.resize((4, 3))
+        row[0] = 99
+        assert row.tolist() == [99, 5, 6, 7]
+        assert a.shape == (4, 3) and a.ravel()[4] == 99
+
+
+def test_an_array_with_views_is_not_resized_otherwise():
+    for lib in (np, ta):
+        a = lib.arange(6)
+        end = a[4:]
+        with pytest.raises(ValueError, match="references or is referenced"):
+            a.resize(3)
+        assert end.tolist() == [4, 5]
+
+
+def test_a_part_of_what_is_read_only_is_not_written_by_itself():
+    for lib in (np, ta):
+        a = lib.arange(6)
+        a.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            a[0:2] = a[0:2]
+
+
+def test_times_stay_numpys():
+    times = ta.array(np.array([1, 2], "m8[s]"))
+    assert isinstance(times, np.ndarray)

@@ -278,6 +278,8 @@ FOUND_BY_SWEEPS: dict[str, Case] = {
     "fft along no such axis": lambda np: np.fft.fft(np.ones(3), axis=2),
     "fft2 of a vector": lambda np: np.fft.fft2(np.ones(3)),
     "fft by no such norm": lambda np: np.fft.fft(np.ones(3), norm="x"),
+    "a scalar times a list": lambda np: np.array([3, 4])[0] * [1],
+    "an array times a list": lambda np: np.array([3]) * [1],
     "flat of none": lambda np: np.zeros((2, 2)).flat[None],
 }
 

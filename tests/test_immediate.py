@@ -178,24 +178,33 @@ def test_errors_are_those_of_numpy():
         ta.broadcast_to(a, (2, 3))[0, 0] = 1
 
 
-def test_an_error_that_comes_with_the_value_is_kept_for_the_look():
+def test_an_error_that_comes_with_the_value_is_told_at_once_or_at_the_look():
     a = evaluated(np.array([2, -1]))
-    power = a[0] ** a[1]
-    assert power.node.pending
     with pytest.raises(ValueError, match="negative integer powers"):
-        int(power)
+        a[0] ** a[1]
+    with ta.config.override(at_once=0):
+        power = a[0] ** a[1]
+        assert power.node.pending
+        with pytest.raises(ValueError, match="negative integer powers"):
+            int(power)
 
 
-def test_arithmetic_does_not_warn(recwarn):
+def test_what_is_computed_at_once_warns_as_numpy_does_and_the_rest_does_not(recwarn):
     a = evaluated(np.array([0.0, 1e308, np.inf]))
-    assert np.isnan(float(a[0] / a[0])) and float(a[1] * 10) == np.inf
-    assert np.isnan(float(a[2] - a[2]))
-    threads = [threading.Thread(target=lambda: a[1] / a[0]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ta.config.override(at_once=0):
+        assert np.isnan(float(a[0] / a[0])) and float(a[1] * 10) == np.inf
+        assert np.isnan(float(a[2] - a[2]))
+        threads = [threading.Thread(target=lambda: a[1] / a[0]) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert not recwarn.list
+    assert np.isnan(float(a[0] / a[0]))
+    assert [str(one.message) for one in recwarn.list] == [
+        "invalid value encountered in scalar divide"]
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        a[1] * 10
 
 
 @pytest.mark.compiler

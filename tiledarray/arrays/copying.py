@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -173,8 +174,18 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
     wanted = lengths_of(shape)
     if self._base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
+    if math.prod(wanted) == self.size and min(wanted, default=0) >= 0:
+        self.shape = wanted  # its views stay where they are
+        return
     array = np.resize(host_array(self).ravel(), wanted)
     array.ravel()[self.size:] = 0
+    if refcheck and self._viewed:
+        raise ValueError(
+            "cannot resize an array that references or is referenced\n"
+            "by another object in this way.\n"
+            "Use the np.resize function to get a new resized copy or\n"
+            " set refcheck=False to disable this check"
+        )
     self._node = record.leaf(self.device.wrap(array, copy=True))
 
 

@@ -35,8 +35,10 @@ def _leaves_to_other(self: Handle, other: Any) -> bool:
 
 
 def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
-    """Whether this is ``"text" * count``, which Python does with a scalar as the count."""
-    if not isinstance(other, (str, bytes)) or op.name != "multiply":
+    """Whether this is ``[...] * count``, which Python does with a scalar as the count."""
+    if not isinstance(other, (str, bytes, list, tuple)) or op.name != "multiply":
+        return False
+    if isinstance(other, (list, tuple)) and not stands_for_scalar(self):
         return False
     return not self.node.shape and self.node.dtype.kind in "iu"
 

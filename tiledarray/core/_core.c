@@ -304,8 +304,9 @@ static PyObject *own(PyObject *value)
         }
     } else if (!PyArray_IsScalar(value, Number) && !PyArray_IsScalar(value, Bool)) {
         return value;
-    } else if (PyArray_IsScalar(value, LongDouble) || PyArray_IsScalar(value, CLongDouble)) {
-        return value;
+    } else if (PyArray_IsScalar(value, LongDouble) || PyArray_IsScalar(value, CLongDouble) ||
+               PyArray_IsScalar(value, Timedelta)) {
+        return value; /* NumPy counts times among the integers */
     }
     Handle *handle = new_handle();
     if (!handle) {
@@ -486,6 +487,11 @@ static PyObject *get_array(Handle *handle, void *unused)
     return Py_NewRef(array ? array : Py_None);
 }
 
+static PyObject *get_viewed(Handle *handle, void *unused)
+{
+    return PyBool_FromLong(handle->views != NULL);
+}
+
 /* Make an array of its own settled. */
 static int set_array(Handle *handle, PyObject *array, void *unused)
 {
@@ -573,6 +579,7 @@ static PyGetSetDef handle_attributes[] = {
     {"_steps", (getter)get_steps, (setter)set_steps, "The steps from there to the view."},
     {"_seen", (getter)get_seen, (setter)set_seen, "What a view last read."},
     {"_array", (getter)get_array, (setter)set_array, "The settled value, else None."},
+    {"_viewed", (getter)get_viewed, NULL, "Whether an array of its own has settled views."},
     {"shape", (getter)get_shape, (setter)set_shape,
      "Lengths of the axes.  Assigning reshapes in place where that needs no copy."},
     {"ndim", (getter)get_ndim, NULL, "Number of axes."},
@@ -1055,7 +1062,8 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
     if (!is_handle(value))
         return 0;
     Handle *view = (Handle *)value;
-    if (!view->array || view->parent != handle || !view->by_index)
+    if (!view->array || view->parent != handle || !view->by_index ||
+        !PyArray_Check(view->array) || !PyArray_ISWRITEABLE((PyArrayObject *)view->array))
         return 0;
     return view->how == key || PyObject_RichCompareBool(view->how, key, Py_EQ) == 1;
 }

@@ -341,6 +341,12 @@ def get_array(handle: Any) -> Any:
     return settled(handle)
 
 
+def get_viewed(handle: Any) -> bool:
+    """Return whether an array of its own has settled views."""
+    live = [reference() for reference in handle._views_]
+    return any(view is not None and view._array_ is not None for view in live)
+
+
 def set_array(handle: Any, array: Any) -> None:
     """Make an array of its own settled."""
     if type(array) is not ndarray or handle._base_ is not None:
@@ -743,7 +749,9 @@ def is_written_back(handle: Any, key: Any, value: Any) -> bool:
     """Whether this is the second half of ``a[key] += b``: its view is written already."""
     if not isinstance(value, Base) or value._array_ is None or value._parent_ is not handle:
         return False
-    return value._by_index_ and (value._how_ is key or bool(value._how_ == key))
+    if not value._by_index_ or not value._array_.flags.writeable:
+        return False
+    return value._how_ is key or bool(value._how_ == key)
 
 
 def make_constant(handle: Any) -> Any:
@@ -1228,6 +1236,7 @@ class Base:
         operator.attrgetter("_base_"), set_base, None, "What a view is a view of, else None.")
     _steps: Any = property(get_steps, set_steps, None, "The steps from there to the view.")
     _array: Any = property(get_array, set_array, None, "The settled value, else None.")
+    _viewed: Any = property(get_viewed, None, None, "Whether what is no view has settled views.")
     shape: Any = property(
         get_shape, set_shape, delete_shape,
         "Lengths of the axes.  Assigning reshapes in place where that needs no copy.")
