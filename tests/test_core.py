@@ -432,3 +432,35 @@ def test_a_part_of_what_is_read_only_is_not_written_by_itself():
 def test_times_stay_numpys():
     times = ta.array(np.array([1, 2], "m8[s]"))
     assert isinstance(times, np.ndarray)
+
+
+@pytest.mark.parametrize("compute", [
+    lambda lib, x, y, out: lib.add(x, y, out=out), lambda lib, x, y, out: x.clip(1, 3, out=out),
+    lambda lib, x, y, out: lib.multiply(x, 2, out=out), lambda lib, x, y, out: out.cumsum(out=out),
+    lambda lib, x, y, out: lib.add(out[:-1], out[1:], out=out[1:]),
+])
+def test_outputs_given_by_name(compute):
+    found = []
+    for lib in (np, ta):
+        x, y = lib.arange(5.0), lib.ones(5)
+        out = lib.arange(5.0) * 3
+        alias, pending = out[1:], lib.sqrt(out)
+        result = compute(lib, x, y, out)
+        assert result is out or result.shape == (4,)
+        found.append([np.asarray(v).tolist() for v in (x, y, out, alias, pending)])
+    assert found[0] == found[1]
+
+
+def test_elements_of_what_is_pending_are_read_and_written_where_it_lies():
+    for make in (lambda lib: lib.zeros(20_000), lambda lib: lib.arange(20_000.0),
+                 lambda lib: lib.full(20_000, 2.5)):
+        found = []
+        for lib in (np, ta):
+            x = make(lib)
+            part = x[5:9]
+            for k in range(10):
+                x[k] += 1
+            x[[1, 2]] += 3
+            found.append([np.asarray(v).tolist() for v in (x[:20], part)])
+        assert found[0] == found[1]
+        assert x._array is not None

@@ -15,8 +15,9 @@ from tiledarray.arrays.handle import Handle
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import HostValue, memory_of
 from tiledarray.graph.node import Node, form_of, kind_of
-from tiledarray.ops.movement import full
+from tiledarray.ops.movement import empty, full
 from tiledarray.ops.movement import leaf as leaf_op
+from tiledarray.ops.op import Source
 from tiledarray.recording import at_once, record, stretch
 
 # What kernels and NumPy's own arrays both have.
@@ -50,14 +51,15 @@ def value(node: Node) -> Any:
 
 def made(node: Node) -> Any:
     """Return a constant that has not been computed as a new array; ``None`` of another node."""
-    if node.buffer is not None or node.op is not full or node.dtype not in _DTYPES:
+    form = node.form
+    if node.buffer is not None or type(form.op) is not Source or form.kind.dtype not in _DTYPES or (
+            form.kind.device is not _host or not form.kind.shape):
         return None
-    (constant,) = node.inputs
-    if node.device is not _host or not node.shape:
-        return None
-    if repr(constant) in ("0", "0.0", "False", "0j"):
+    if form.op is full and repr(node.inputs[0]) in ("0", "0.0", "False", "0j"):
         return np.zeros(node.shape, node.dtype)  # the system does it, when it is touched
-    return None if node.form.kind.size > MOST_FILLED else np.full(node.shape, constant, node.dtype)
+    if form.op is empty or form.kind.size > MOST_FILLED:
+        return None
+    return at_once.made(node)
 
 
 def look(handle: Handle) -> None:

@@ -291,7 +291,11 @@ static PyObject *own(PyObject *value)
 {
     if (!value)
         return NULL;
-    if (is_array(value)) {
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyDoubleArrType_Type || type == &PyLongArrType_Type ||
+        type == &PyBoolArrType_Type) {
+        /* what most scalars are */
+    } else if (is_array(value)) {
         PyArrayObject *array = (PyArrayObject *)value;
         if (!is_known_type(PyArray_TYPE(array)) || !PyArray_ISNOTSWAPPED(array))
             return value;
@@ -1031,10 +1035,30 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     return own(result);
 }
 
+/* Make what is recorded as a constant (`zeros`), for something is written into it; as `settled`. */
+static PyObject *make_constant(Handle *handle)
+{
+    Handle *root = root_of(handle);
+    if (held || limit <= 1 || root->array || !root->node)
+        return NULL;
+    PyObject *node = Py_NewRef(root->node);
+    PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
+    if (array && is_array(array) && root->node == node && !root->array) {
+        root->array = Py_NewRef(array);
+        root->copied = 0;
+        Py_CLEAR(root->node);
+    }
+    Py_DECREF(node);
+    Py_XDECREF(array);
+    return array ? settled(handle) : NULL;
+}
+
 static PyObject *handle_getitem(PyObject *self, PyObject *key)
 {
     Handle *handle = (Handle *)self;
     PyObject *array = settled(handle), *result;
+    if (!array && !PyErr_Occurred() && basic_index(key) != 2)
+        array = make_constant(handle); /* elements are read: they will be written too */
     if (array && is_array(array)) {
         Py_INCREF(array);
         if (basic_index(key)) {
@@ -1066,24 +1090,6 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
         !PyArray_Check(view->array) || !PyArray_ISWRITEABLE((PyArrayObject *)view->array))
         return 0;
     return view->how == key || PyObject_RichCompareBool(view->how, key, Py_EQ) == 1;
-}
-
-/* Make what is recorded as a constant (`zeros`), for something is written into it; as `settled`. */
-static PyObject *make_constant(Handle *handle)
-{
-    Handle *root = root_of(handle);
-    if (held || limit <= 1 || root->array || !root->node)
-        return NULL;
-    PyObject *node = Py_NewRef(root->node);
-    PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
-    if (array && is_array(array) && root->node == node && !root->array) {
-        root->array = Py_NewRef(array);
-        root->copied = 0;
-        Py_CLEAR(root->node);
-    }
-    Py_DECREF(node);
-    Py_XDECREF(array);
-    return array ? settled(handle) : NULL;
 }
 
 /* Compute what is recorded; as `settled`. */
@@ -1421,13 +1427,18 @@ static double created_size(const AtOnce *function, PyObject *const *values, Py_s
     return step ? (stop - start) / step : huge;
 }
 
-/* Names of arguments by which a call is ours. */
-static int has_name_of_ours(PyObject *names)
+/* Names of arguments by which a call is ours.  `out` gets the place of that name among them, if one
+   array is given by it; -1 without it. */
+static int has_name_of_ours(PyObject *names, PyObject *const *values, Py_ssize_t *out)
 {
     for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++) {
         PyObject *name = PyTuple_GET_ITEM(names, k);
-        if (!PyUnicode_CompareWithASCIIString(name, "out") ||
-            !PyUnicode_CompareWithASCIIString(name, "device") ||
+        if (!PyUnicode_CompareWithASCIIString(name, "out") && values[k] != Py_None) {
+            if (!is_handle(values[k]))
+                return 1;
+            *out = k;
+        }
+        if (!PyUnicode_CompareWithASCIIString(name, "device") ||
             !PyUnicode_CompareWithASCIIString(name, "like"))
             return 1;
     }
@@ -1567,8 +1578,12 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     PyObject *result;
     int done = 0;
     *given = NULL;
-    if (held || !limit || total > MOST_ARGUMENTS || positional > function->most || (names && has_name_of_ours(names)))
+    Py_ssize_t out = -1;
+    if (held || !limit || total > MOST_ARGUMENTS || positional > function->most ||
+        (names && has_name_of_ours(names, args + positional, &out)))
         return 0;
+    if (out >= 0)
+        out += positional;
     if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
         return 0;
     Py_ssize_t k = function->kind & BOUND && positional;
@@ -1594,6 +1609,14 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
             goto leave;
         }
     }
+    if (out >= 0) {
+        int may = is_array(arguments.values[out + 1]) &&
+                  writable((Handle *)args[out], arguments.values[out + 1]);
+        if (may != 1) {
+            done = may < 0;
+            goto leave;
+        }
+    }
     size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
     result = function->kind & METHOD
                  ? PyObject_VectorcallMethod(function->target, arguments.values + 1, flags, names)
@@ -1601,6 +1624,11 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     done = 1;
     if (!result)
         goto leave;
+    if (out >= 0 && result == arguments.values[out + 1]) {
+        Py_DECREF(result);
+        *given = Py_NewRef(args[out]);
+        goto leave;
+    }
     int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
     if (function->kind & READS ||
         (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments.arrays))))

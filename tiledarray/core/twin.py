@@ -23,7 +23,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from types import EllipsisType, FunctionType, MethodType
+from types import EllipsisType, FunctionType, MethodType, NoneType
 from typing import Any
 from weakref import ref
 
@@ -719,6 +719,8 @@ def handle_getitem(handle: Any, key: Any) -> Any:
     array = handle._array_
     if array is None or most < 0:
         array = settled(handle)
+    if array is None and basic_index(key) != 2:
+        array = make_constant(handle)  # elements are read: they will be written too
     if type(array) is not ndarray:
         return recorded["__getitem__"](handle, key)
     if not basic_index(key):
@@ -995,7 +997,7 @@ def range_size(values: tuple[Any, ...], names: dict[str, Any]) -> float:
     return (stop - start) / step if step else HUGE
 
 
-OURS = frozenset(("out", "device", "like"))  # names of arguments by which a call is ours
+OURS = frozenset(("device", "like"))  # names of arguments by which a call is ours
 
 
 def overlap(x: Any, y: Any) -> bool:
@@ -1065,7 +1067,8 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
     count = len(args)
     if most < 0 or count + len(names) > MOST_ARGUMENTS or count > furthest:
         return None
-    if (names and not OURS.isdisjoint(names)) or (
+    ours = names and not (OURS.isdisjoint(names) and isinstance(names.get("out"), (Base, NoneType)))
+    if ours or (
         not births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
@@ -1084,6 +1087,13 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
     return arguments
 
 
+def may_be_written(x: Any, array: Any) -> bool:
+    """Whether NumPy may write into an argument."""
+    if not isinstance(x, Base) or type(array) is not ndarray:
+        return False
+    return writable(x, array) and root_of(x)._node_ is None
+
+
 def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     """Call NumPy; return `RECORDED` for the recorded way."""
     arguments = taken_arguments(function, args, names)
@@ -1097,12 +1107,14 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
         target, values = getattr(values[0], target), values[1:]
     if kind & WRITES:
         at = 1 if kind & BOUND else 0
-        first, array = (args[at], arguments.values[at]) if len(args) > at else (None, None)
-        if not isinstance(first, Base) or type(array) is not ndarray:
+        if len(args) <= at or not may_be_written(args[at], arguments.values[at]):
             return RECORDED
-        if not writable(first, array) or root_of(first)._node_ is not None:
-            return RECORDED
+    out = names.get("out") if names else None
+    if out is not None and not may_be_written(out, options["out"]):
+        return RECORDED
     result = target(*values, **options)
+    if out is not None and result is options["out"]:
+        return out
     scalar = not isinstance(result, (ndarray, tuple))
     if kind & READS or (
         scalar and (kind & DRAWS or (kind & UFUNC and not arguments.arrays))

@@ -127,6 +127,12 @@ def _call_of(form: Form) -> _Call:
     return form.call
 
 
+def made(node: Node) -> np.ndarray:
+    """Return the value of a pending constant as a new array."""
+    array: np.ndarray = _quiet.run(_call_of(node.form), *node.inputs)
+    return array
+
+
 def _refuse(*operands: Any) -> np.ndarray:
     raise NotImplementedError("an operation with several results")
 
