@@ -6,8 +6,9 @@ import pytest
 from hypothesis import settings
 
 import tiledarray
-from tiledarray.execution import evaluate
 from tiledarray.kernels.compile import host
+
+RECORDED = {"at_once": 1, "first_seconds": 0.0}
 
 
 def pytest_addoption(parser):
@@ -17,11 +18,12 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     tiledarray.config.verify = True  # plans are checked, and after every evaluation all live memory
-    if "TILEDARRAY_AT_ONCE" not in os.environ:
-        # Tests are of small arrays, and most of what is recorded, planned and run; what NumPy does
-        # at once has its own (test_core, test_corpus, the machine's tiers).
-        tiledarray.config.at_once = 1
-        evaluate.NEW_SECONDS = 0.0  # what is met for the first time is planned
+    # Tests are of small arrays, and most of what is recorded, planned and run, also by processes
+    # that they start; what NumPy does at once has its own (test_core, test_corpus, the machine's
+    # tiers), and examples run as users run them.
+    for name, value in RECORDED.items():
+        os.environ.setdefault(f"TILEDARRAY_{name.upper()}", str(value))
+        setattr(tiledarray.config, name, type(value)(os.environ[f"TILEDARRAY_{name.upper()}"]))
     settings.register_profile("ci", derandomize=True)
     if os.environ.get("CI"):  # the same examples every time; elsewhere new ones
         settings.load_profile("ci")

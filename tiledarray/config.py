@@ -41,6 +41,7 @@ pool_bytes: int
 contract: bool | str
 verify: bool
 at_once: int
+first_seconds: float
 cut: int
 
 
@@ -183,9 +184,12 @@ SETTINGS: Mapping[str, Setting] = {
                 "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
-        Setting("at_once", _whole(0), lambda: 16384,
+        Setting("at_once", _whole(0), lambda: 65_536,
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated; with 0 everything is recorded."),
+        Setting("first_seconds", _seconds, lambda: 0.02,
+                "What is met for the first time is not planned if going op by op takes no longer; "
+                "0 plans it."),
         Setting("cut", _whole(1), lambda: 400,
                 "Operations recorded before a long recording is cut and evaluated."),
     )

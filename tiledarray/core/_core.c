@@ -39,8 +39,8 @@ typedef struct Handle {
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
 #define MOST_LISTS 4
-#define WRITE_FACTOR 16       /* parts of settled arrays are written at once if no larger by this */
-#define LIBRARY_FACTOR 512    /* library calls are at once for arrays larger by this than others */
+#define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
+#define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by this than others */
 
 static PyTypeObject HandleType, IteratorType, AtOnceType;
 static PyTypeObject *handle_class = &HandleType; /* what is made: the Python class below it */

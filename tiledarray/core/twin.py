@@ -34,8 +34,8 @@ Function = Callable[..., Any]
 
 DEEPEST = 16  # views without steps of views without steps; see `take_view`
 MOST_ARGUMENTS = 16
-WRITE_FACTOR = 16  # parts of settled arrays are written at once if no larger by this
-LIBRARY_FACTOR = 512  # library calls are at once for arrays larger by this than others
+WRITE_FACTOR = 4  # parts of settled arrays are written at once if no larger by this
+LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by this than others
 
 limit = 0  # elements up to which a settled array is small
 held = 0  # reasons (traced functions) for which nothing is done at once

@@ -49,7 +49,6 @@ PLANS_REMEMBERED = 1024
 PLANS_THAT_ASSUME = 3  # of one signature; the next assumes nothing of the parameters
 COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
-NEW_SECONDS = 0.02  # what is met for the first time is planned if it takes longer op by op
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
@@ -122,7 +121,7 @@ def _evaluate_taken(
     if config.compile != "wait" and device.kind == "cpu" and (small or _is_new(taken)):
         taken.restore()
         parts = parts_of(traced.nodes, targets)
-        if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else NEW_SECONDS):
+        if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else config.first_seconds):
             _op_by_op(parts, targets, taken.given_nodes())
             return None
     try:
