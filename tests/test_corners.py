@@ -34,6 +34,16 @@ def told(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
+def not_written(np: Any, work: Callable[[Any], Any]) -> Any:
+    """The error of what cannot be done, and what the array holds after it."""
+    a = np.arange(5.0)
+    try:
+        work(a)
+    except (TypeError, ValueError) as error:
+        return type(error).__name__, a
+    return a
+
+
 def outcome(case: Case, np: Any) -> Any:
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -278,6 +288,11 @@ FOUND_BY_SWEEPS: dict[str, Case] = {
     "fft along no such axis": lambda np: np.fft.fft(np.ones(3), axis=2),
     "fft2 of a vector": lambda np: np.fft.fft2(np.ones(3)),
     "fft by no such norm": lambda np: np.fft.fft(np.ones(3), norm="x"),
+    "divmod into one": lambda np: not_written(np, lambda a: np.divmod(a, 2, out=a)),
+    "divmod into (one,)": lambda np: not_written(np, lambda a: np.divmod(a, 2, out=(a,))),
+    "add into two": lambda np: not_written(np, lambda a: np.add(a, 1, out=(a, a))),
+    "modf into what does not fit": lambda np: not_written(
+        np, lambda a: np.modf(a, out=(a, np.zeros(2)))),
     "a scalar times a list": lambda np: np.array([3, 4])[0] * [1],
     "an array times a list": lambda np: np.array([3]) * [1],
     "flat of none": lambda np: np.zeros((2, 2)).flat[None],

@@ -63,6 +63,8 @@ class UFunc:
         if out is Ellipsis:
             out = None  # an array, not a scalar: as every result of ours
         if out is not None and not isinstance(out, tuple):
+            if original.nout > 1:
+                raise TypeError("'out' must be a tuple of arrays")
             out = (out,)
         if any(by_numpy.is_foreign(type(value)) for value in (*args, *(out or ()))):
             given = kwargs if out is None else {**kwargs, "out": out}

@@ -125,16 +125,20 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
     TypeError
         If the result may not be cast to its dtype.
     """
-    old = target._node if target._base is None else target.node
-    if target._base is not None and views.is_frozen(target._steps):
-        raise ValueError("output array is read-only")
-    if node.form.kind is not old.form.kind:
-        node = _cast_to(target, node, ufunc, operands)
+    node = fitted(target, node, ufunc, operands)
     if target._base is None:
         rebind(target, node)
     else:
         target.assign(node)
     return target
+
+
+def fitted(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
+    """Return a result as it is stored in an output argument; raises as `store_result` does."""
+    old = target._node if target._base is None else target.node
+    if target._base is not None and views.is_frozen(target._steps):
+        raise ValueError("output array is read-only")
+    return node if node.form.kind is old.form.kind else _cast_to(target, node, ufunc, operands)
 
 
 def _cast_to(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node:

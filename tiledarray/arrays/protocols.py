@@ -10,7 +10,7 @@ import numpy as np
 from tiledarray.arrays import by_numpy, reducing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
 from tiledarray.arrays.index import MOST_AXES
-from tiledarray.arrays.operators import store_result
+from tiledarray.arrays.operators import fitted, store_result
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
@@ -89,10 +89,11 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     try:
         nodes = _results(self, ufunc, inputs, dtype)
         targets = out if out is not None else (None,) * len(nodes)
-        results = tuple(
-            _store(target, node, where, ufunc, inputs)
-            for target, node in zip(targets, nodes, strict=True)
-        )
+        pairs = [*zip(targets, nodes, strict=True)]
+        for target, node in pairs[1:]:  # before the first is stored
+            if isinstance(target, Handle):
+                fitted(target, node, ufunc, inputs)
+        results = tuple(_store(target, node, where, ufunc, inputs) for target, node in pairs)
     except (TypeError, ValueError, OverflowError) as error:
         if not isinstance(error, LeaveToNumPy):
             by_numpy.raise_first_error(ufunc, inputs, out, options)
