@@ -47,6 +47,8 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
     def ours(*args: Any, **kwargs: Any) -> Any:
         return by_numpy.call(name, function, args, kwargs)
 
+    if "." not in name:
+        ours.__module__ = __name__.partition(".")[0]  # where pickle finds it
     return immediate.function(name, function, ours, "fallback")
 
 
