@@ -465,3 +465,48 @@ def test_elements_of_what_is_pending_are_read_and_written_where_it_lies():
             found.append([np.asarray(v).tolist() for v in (x[:20], part)])
         assert found[0] == found[1]
         assert x._array is not None
+
+
+def test_one_result_given_twice_is_one_array():
+    for lib in (np, ta):
+        rows, columns = lib.diag_indices(3)
+        assert rows is columns
+        rows[0] = 2
+        assert columns.tolist() == [2, 1, 2]
+
+
+def test_what_numpy_has_written_is_not_written_again():
+    """A function that returns a part of what it wrote has done it, whatever becomes of that."""
+
+    def doubled(x, out=None):
+        np.multiply(x, 2, out=out)
+        return out[1:]
+
+    function = AtOnce(doubled, lambda x, out=None: pytest.fail("it is done already"))
+    x = ta.arange(3.0)
+    found = function(x, out=x)
+    assert x.tolist() == [0, 2, 4] and found.tolist() == [2, 4]
+
+
+def test_questions_about_dtypes_compute_nothing():
+    x = ta.ones(20_000) * 2
+    assert ta.result_type(x, np.float32) == np.float64
+    assert ta.common_type(x, ta.ones(2, dtype=np.complex64)) is np.complex128
+    assert (ta.shape(x), ta.ndim(x), ta.size(x), ta.isscalar(x)) == ((20_000,), 1, 20_000, False)
+    assert x._recorded.buffer is None
+
+
+def test_recording_does_not_ask_what_is_pending_and_large_for_its_value():
+    x, y = ta.ones(20_000), ta.ones(20_000)
+    ta.evaluate(x, y)
+    assert x.shape == y.shape  # known to be settled from here on
+    z = x + y
+    called = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code))
+    try:
+        z = z * 2 + y
+        z -= 1
+    finally:
+        sys.setprofile(None)
+    assert settled.value.__code__ not in called
+    assert z[:2].tolist() == [4, 4]

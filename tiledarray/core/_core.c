@@ -4,7 +4,7 @@
    NumPy's own views of it, and what is small and settled NumPy computes at once.  Otherwise it is
    *recorded*: `node` says how its value is to be computed, or has it.  A small settled value goes
    into the graph as a copy (`node`, with `copied` set), which the next write drops; a large one by
-   reference: then both have the same memory, and `take_over` decides whether it may be written.
+   reference: then both have the same memory, and `writable` says whether it may be written.
 
    Whatever cannot be done at once is handed to Python: the functions in `recorded`, and the
    callbacks below.  `twin.py` is this file in Python: what is changed here is changed there. */
@@ -38,7 +38,6 @@ typedef struct Handle {
 
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
-#define MOST_LISTS 4
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by this than others */
 
@@ -75,6 +74,7 @@ static const char *const callback_names[CALLBACKS] = {
 static PyObject *callbacks[CALLBACKS];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
+static PyObject *name_form, *name_kind, *name_size, *name_buffer; /* of nodes, forms, kinds */
 
 /* ---- the two states ------------------------------------------------------------------------ */
 
@@ -117,6 +117,10 @@ static void link_view(Handle *root, Handle *view)
 static PyObject *steps_of(Handle *view)
 {
     if (!view->steps) {
+        if (!view->parent) {
+            PyErr_SetString(PyExc_SystemError, "a view does not know how it lies in its base");
+            return NULL;
+        }
         PyObject *steps = PyObject_CallFunction(
             callbacks[STEPS_OF], "OOi", view->parent, view->how, (int)view->by_index);
         if (!steps)
@@ -162,11 +166,35 @@ static void drop_arrays(Handle *root)
     Py_CLEAR(root->array);
 }
 
+/* Whether a node is known to have no value that can settle its array: that is asked for every
+   operand of what is recorded. */
+static int is_far(PyObject *node)
+{
+    int far = 0;
+    PyObject *form = PyObject_GetAttr(node, name_form);
+    PyObject *kind = form ? PyObject_GetAttr(form, name_kind) : NULL;
+    PyObject *size = kind ? PyObject_GetAttr(kind, name_size) : NULL;
+    Py_ssize_t elements = size ? PyLong_AsSsize_t(size) : -1;
+    if (elements == PY_SSIZE_T_MAX) /* not on the host */
+        far = 1;
+    else if (elements > limit) {
+        PyObject *buffer = PyObject_GetAttr(node, name_buffer);
+        far = buffer == Py_None;
+        Py_XDECREF(buffer);
+    }
+    Py_XDECREF(size);
+    Py_XDECREF(kind);
+    Py_XDECREF(form);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return far;
+}
+
 static PyObject *find_array(Handle *handle)
 {
     Handle *root = root_of(handle);
     if (!root->array) {
-        if (!root->node)
+        if (!root->node || is_far(root->node))
             return NULL;
         PyObject *node = Py_NewRef(root->node);
         PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
@@ -321,8 +349,9 @@ static PyObject *own(PyObject *value)
     return (PyObject *)handle;
 }
 
-/* A handle of a view.  Steals the array. */
-static PyObject *take_view(Handle *parent, PyObject *array, int by_index, PyObject *how)
+/* A handle of a view: `array`, which was taken of the array `of`.  Steals `array`. */
+static PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index,
+                           PyObject *how)
 {
     Handle *view = new_handle();
     if (!view) {
@@ -330,13 +359,16 @@ static PyObject *take_view(Handle *parent, PyObject *array, int by_index, PyObje
         return NULL;
     }
     Handle *root = root_of(parent);
-    view->array = array;
     view->base = (Handle *)Py_NewRef((PyObject *)root);
     view->parent = (Handle *)Py_NewRef((PyObject *)parent);
     view->how = Py_NewRef(how);
     view->by_index = (char)by_index;
     view->depth = parent->parent ? parent->depth + 1 : 0;
-    link_view(root, view);
+    if (parent->array == of) {
+        view->array = array;
+        link_view(root, view);
+    } else /* another thread has changed the root meanwhile */
+        Py_DECREF(array);
     /* `x = x[1:]` in a loop keeps no more than so many alive. */
     if (view->depth >= DEEPEST && !steps_of(view)) {
         Py_DECREF(view);
@@ -496,22 +528,6 @@ static PyObject *get_viewed(Handle *handle, void *unused)
     return PyBool_FromLong(handle->views != NULL);
 }
 
-/* Make an array of its own settled. */
-static int set_array(Handle *handle, PyObject *array, void *unused)
-{
-    if (!array || !is_array(array) || handle->base) {
-        PyErr_SetString(PyExc_TypeError, "only NumPy's arrays settle an array of its own");
-        return -1;
-    }
-    if (settle_steps(handle))
-        return -1;
-    drop_arrays(handle);
-    handle->copied = 0;
-    Py_CLEAR(handle->node);
-    handle->array = Py_NewRef(array);
-    return 0;
-}
-
 /* Attributes that NumPy's arrays have. */
 
 #define SETTLED_OR(handle, fallback) \
@@ -572,8 +588,11 @@ static PyObject *get_transposed(Handle *handle, void *unused)
     SETTLED_OR(handle, recorded[T]);
     if (!PyArray_Check(array))
         return PyObject_CallOneArg(recorded[T], (PyObject *)handle);
+    Py_INCREF(array);
     PyObject *view = PyArray_Transpose((PyArrayObject *)array, NULL);
-    return view ? take_view(handle, view, 0, how_transposed) : NULL;
+    PyObject *result = view ? take_view(handle, array, view, 0, how_transposed) : NULL;
+    Py_DECREF(array);
+    return result;
 }
 
 static PyGetSetDef handle_attributes[] = {
@@ -582,7 +601,7 @@ static PyGetSetDef handle_attributes[] = {
     {"_base", (getter)get_base, (setter)set_base, "What a view is a view of, else None."},
     {"_steps", (getter)get_steps, (setter)set_steps, "The steps from there to the view."},
     {"_seen", (getter)get_seen, (setter)set_seen, "What a view last read."},
-    {"_array", (getter)get_array, (setter)set_array, "The settled value, else None."},
+    {"_array", (getter)get_array, NULL, "The settled value, else None."},
     {"_viewed", (getter)get_viewed, NULL, "Whether an array of its own has settled views."},
     {"shape", (getter)get_shape, (setter)set_shape,
      "Lengths of the axes.  Assigning reshapes in place where that needs no copy."},
@@ -1025,7 +1044,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     result = PyObject_GetItem(array, plain);
     if (result && is_array(result)) {
         if (basic) {
-            result = take_view(handle, result, 1, plain);
+            result = take_view(handle, array, result, 1, plain);
             Py_DECREF(plain);
             return result;
         }
@@ -1043,14 +1062,15 @@ static PyObject *make_constant(Handle *handle)
         return NULL;
     PyObject *node = Py_NewRef(root->node);
     PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
-    if (array && is_array(array) && root->node == node && !root->array) {
+    int done = array && is_array(array);
+    if (done && root->node == node && !root->array) {
         root->array = Py_NewRef(array);
         root->copied = 0;
         Py_CLEAR(root->node);
     }
     Py_DECREF(node);
     Py_XDECREF(array);
-    return array ? settled(handle) : NULL;
+    return done ? settled(handle) : NULL;
 }
 
 static PyObject *handle_getitem(PyObject *self, PyObject *key)
@@ -1064,7 +1084,7 @@ static PyObject *handle_getitem(PyObject *self, PyObject *key)
         if (basic_index(key)) {
             result = PyArray_Type.tp_as_mapping->mp_subscript(array, key);
             if (result && is_array(result))
-                result = take_view(handle, result, 1, key);
+                result = take_view(handle, array, result, 1, key);
             else
                 result = own(result);
             Py_DECREF(array);
@@ -1111,18 +1131,20 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     if (!array || !is_array(array))
         return PyErr_Occurred() ? -1 : 0;
     int basic = basic_index(key), done = 0;
-    if (basic && is_written_back(handle, key, value))
+    Py_INCREF(array);
+    if (basic && is_written_back(handle, key, value)) {
+        Py_DECREF(array);
         return 1;
-    if (PyErr_Occurred())
-        return -1;
-    PyObject *new = operand(value);
+    }
+    PyObject *new = PyErr_Occurred() ? NULL : operand(value);
     if (!new && !PyErr_Occurred() && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
         Arguments numbers = {.product = 1};
         new = plain_sequence(&numbers, value, limit, 3);
     }
-    if (!new)
+    if (!new) {
+        Py_DECREF(array);
         return PyErr_Occurred() ? -1 : 0;
-    Py_INCREF(array);
+    }
     PyObject *plain = NULL, *part = NULL;
     if (basic)
         plain = Py_NewRef(key);
@@ -1515,8 +1537,11 @@ static int give(PyObject *result, const Arguments *arguments, PyObject **given)
         Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
         PyObject *made = PyTuple_CheckExact(result) ? PyTuple_New(n) : PyList_New(n);
         for (Py_ssize_t k = 0; made && k < n; k++) {
-            PyObject *part, *item = PySequence_Fast_GET_ITEM(result, k);
-            if (!give(Py_NewRef(item), arguments, &part)) {
+            PyObject *part = NULL, *item = PySequence_Fast_GET_ITEM(result, k);
+            for (Py_ssize_t j = 0; j < k && !part; j++) /* the same array again is one of ours */
+                if (PySequence_Fast_GET_ITEM(result, j) == item)
+                    part = Py_NewRef(PySequence_Fast_GET_ITEM(made, j));
+            if (!part && !give(Py_NewRef(item), arguments, &part)) {
                 Py_DECREF(made);
                 Py_DECREF(result);
                 return 0;
@@ -1564,9 +1589,18 @@ static PyObject *given_view(const AtOnce *function, PyObject *result, const Argu
     Py_DECREF(rest);
     if (!how)
         return NULL;
-    PyObject *view = take_view((Handle *)args[0], Py_NewRef(result), 0, how);
+    PyObject *view = take_view(
+        (Handle *)args[0], arguments->values[1], Py_NewRef(result), 0, how);
     Py_DECREF(how);
     return view;
+}
+
+/* An array of its own.  Steals. */
+static PyObject *copied(PyObject *array)
+{
+    PyObject *copy = PyArray_NewCopy((PyArrayObject *)array, NPY_CORDER);
+    Py_DECREF(array);
+    return copy;
 }
 
 /* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
@@ -1637,6 +1671,8 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
         Py_DECREF(result);
     else if (PyErr_Occurred())
         Py_DECREF(result);
+    else if (out >= 0 || function->kind & WRITES)
+        *given = is_array(result) ? own(copied(result)) : result; /* it has been written */
     else
         done = give(result, &arguments, given);
 leave:
@@ -1950,7 +1986,11 @@ PyMODINIT_FUNC PyInit__core(void)
     import_array();
     import_umath();
     no_steps = PyTuple_New(0);
-    if (!no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
+    name_form = PyUnicode_InternFromString("form");
+    name_kind = PyUnicode_InternFromString("kind");
+    name_size = PyUnicode_InternFromString("size");
+    name_buffer = PyUnicode_InternFromString("buffer");
+    if (!no_steps || !name_form || !name_kind || !name_size || !name_buffer || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
         PyType_Ready(&AtOnceType) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);

@@ -104,6 +104,8 @@ def steps_of(view: Any) -> Any:
     """Return the steps of a view."""
     parent, how, steps = view._parent_, view._how_, view._steps_
     if steps is None:
+        if parent is None:
+            raise SystemError("a view does not know how it lies in its base")
         found = callbacks["steps_of"](parent, how, view._by_index_)
         steps = view._steps_
         if steps is None:  # else asked again meanwhile
@@ -136,13 +138,22 @@ def drop_arrays(root: Any, array: Any, node: Any, base: Any = None) -> None:
     del before
 
 
+def is_far(node: Any) -> bool:
+    """Whether a node is known to have no value that can settle its array.
+
+    That is asked for every operand of what is recorded.
+    """
+    size = node.form.kind.size
+    return size == sys.maxsize or (size > limit and node.buffer is None)
+
+
 def find_array(handle: Any) -> Any:
     """Return the settled value, found again where it was forgotten; ``None`` if there is none."""
     root = root_of(handle)
     of = root._array_
     if of is None:
         node = root._node_
-        if node is None:
+        if node is None or is_far(node):
             return None
         found = callbacks["value"](node)
         of = root._array_
@@ -345,14 +356,6 @@ def get_viewed(handle: Any) -> bool:
     """Return whether an array of its own has settled views."""
     live = [reference() for reference in handle._views_]
     return any(view is not None and view._array_ is not None for view in live)
-
-
-def set_array(handle: Any, array: Any) -> None:
-    """Make an array of its own settled."""
-    if type(array) is not ndarray or handle._base_ is not None:
-        raise TypeError("only NumPy's arrays settle an array of its own")
-    settle_steps(handle)
-    drop_arrays(handle, array, None)
 
 
 # Attributes that NumPy's arrays have.
@@ -765,7 +768,7 @@ def make_constant(handle: Any) -> Any:
     array = callbacks["made"](node)
     if type(array) is ndarray and root._node_ is node and root._array_ is None:
         root._array_, root._node_, root._copied_ = array, None, False
-    return None if array is None else settled(handle)
+    return settled(handle) if type(array) is ndarray else None
 
 
 def looked_at(handle: Any) -> Any:
@@ -1034,7 +1037,11 @@ def give(result: Any, arguments: Arguments) -> Any:
             raise Related
         return own(result)
     if type(result) in (tuple, list):
-        return type(result)([give(part, arguments) for part in result])
+        made: dict[int, Any] = {}  # the same array again is one of ours
+        for part in result:
+            if id(part) not in made:
+                made[id(part)] = give(part, arguments)
+        return type(result)([made[id(part)] for part in result])
     if is_bare(result, 0):
         return own(result)
     raise Related  # it may hold an argument
@@ -1123,6 +1130,8 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
     found = given_view(function, result, arguments, args, names)
     if found is not None:
         return found
+    if out is not None or kind & WRITES:  # it has been written: not again, by the recorded way
+        return own(result.copy()) if type(result) is ndarray else result
     try:
         return give(result, arguments)
     except Related:
@@ -1247,7 +1256,7 @@ class Base:
     _base: Any = property(
         operator.attrgetter("_base_"), set_base, None, "What a view is a view of, else None.")
     _steps: Any = property(get_steps, set_steps, None, "The steps from there to the view.")
-    _array: Any = property(get_array, set_array, None, "The settled value, else None.")
+    _array: Any = property(get_array, None, None, "The settled value, else None.")
     _viewed: Any = property(get_viewed, None, None, "Whether what is no view has settled views.")
     shape: Any = property(
         get_shape, set_shape, delete_shape,
