@@ -16,6 +16,7 @@ import numpy as np
 from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
 from tiledarray.core import Base
+from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.movement import full
@@ -166,8 +167,16 @@ def host_array(handle: Handle) -> np.ndarray[Any, Any]:
     if array is not None:
         return array if type(array) is np.ndarray else np.asarray(array)
     found = handle.evaluated()
+    node = handle.origin()._node
+    if node.device.kind == "auto":
+        if handle._base is None:
+            placement.bring_home(node)
+        else:
+            placement.comes_home(node)
+        found = handle.evaluated()
     array = found if handle._base is not None else found.array
-    return array if isinstance(array, np.ndarray) else np.asarray(array.get())
+    buffer = node.buffer
+    return array if buffer.device.on_host else np.asarray(buffer.device.xp.asnumpy(array))
 
 
 def as_operand(value: Any, device: Any) -> Any:
@@ -255,10 +264,12 @@ def fitting(
         value = np.array(value, dtype)  # NumPy checks every number of a list
     node = as_operand(value, device)
     if node.device is not device:
-        raise ValueError(
-            f"cannot write an array on {node.device} into one on {device}; "
-            f"move it first with x.to({str(device)!r})"
-        )
+        if "auto" not in (node.device.kind, device.kind):
+            raise ValueError(
+                f"cannot write an array on {node.device} into one on {device}; "
+                f"move it first with x.to({str(device)!r})"
+            )
+        node = record.brought(node, device)
     if node.shape != shape:
         node = _squeezed(node, shape)
         if not record.broadcastable(node.shape, shape):

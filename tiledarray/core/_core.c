@@ -39,13 +39,14 @@ typedef struct Handle {
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
-#define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by this than others */
+#define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
 static PyTypeObject HandleType, IteratorType, AtOnceType;
 static PyTypeObject *handle_class = &HandleType; /* what is made: the Python class below it */
 static npy_intp limit = 0;    /* elements up to which a settled array is small */
 static long held = 0;         /* reasons (traced functions) for which nothing is done at once */
 static int births = 0;        /* whether new arrays are born on the host */
+static npy_intp library_factor = LIBRARY_FACTOR;
 
 #define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
 #define is_array(x) PyArray_CheckExact(x)
@@ -774,7 +775,8 @@ static PyObject *factor(PyObject *x)
         array = settled((Handle *)x);
     else if (is_array(x) && limit && !held)
         array = x;
-    return array && is_array(array) && size_of(array) <= at_most(LIBRARY_FACTOR) ? Py_NewRef(array) : NULL;
+    return array && is_array(array) && size_of(array) <= at_most(library_factor)
+               ? Py_NewRef(array) : NULL;
 }
 
 static PyObject *n_matmul(PyObject *x, PyObject *y)
@@ -1362,7 +1364,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
 static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *function)
 {
     npy_intp most = function->kind & READS ? NPY_MAX_INTP
-                    : function->kind & LIBRARY ? at_most(LIBRARY_FACTOR) : limit;
+                    : function->kind & LIBRARY ? at_most(library_factor) : limit;
     PyObject *value = NULL;
     if (is_handle(x)) {
         PyObject *array = settled((Handle *)x);
@@ -1969,12 +1971,27 @@ static PyObject *module_set_births(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *module_set_library_factor(PyObject *module, PyObject *value)
+{
+    Py_ssize_t found = PyLong_AsSsize_t(value);
+    if (found == -1 && PyErr_Occurred())
+        return NULL;
+    if (found < 1 || found > LIBRARY_FACTOR) {
+        PyErr_SetString(PyExc_ValueError, "the factor is 1 to LIBRARY_FACTOR");
+        return NULL;
+    }
+    library_factor = found;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
     {"install", module_install, METH_VARARGS,
      "Say which class arrays have, and what does what cannot be done at once."},
     {"set_limit", module_set_limit, METH_O, "Elements up to which a settled array is small."},
     {"hold", module_hold, METH_O, "Change the count of reasons to do nothing at once."},
     {"set_births", module_set_births, METH_O, "Whether new arrays are born on the host."},
+    {"set_library_factor", module_set_library_factor, METH_O,
+     "For how many times larger arrays than others library calls are at once."},
     {NULL}};
 
 static struct PyModuleDef definition = {
@@ -1998,6 +2015,7 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
+        PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
         PyModule_AddIntMacro(module, UFUNC) < 0 || PyModule_AddIntMacro(module, OUTER) < 0 ||

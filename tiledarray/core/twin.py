@@ -35,12 +35,13 @@ Function = Callable[..., Any]
 DEEPEST = 16  # views without steps of views without steps; see `take_view`
 MOST_ARGUMENTS = 16
 WRITE_FACTOR = 4  # parts of settled arrays are written at once if no larger by this
-LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by this than others
+LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by at most this
 
 limit = 0  # elements up to which a settled array is small
 held = 0  # reasons (traced functions) for which nothing is done at once
 most = -1  # the limit; -1 while nothing is done at once
 births = False  # whether new arrays are born on the host
+library_factor = LIBRARY_FACTOR
 
 # What Python gives `install`.
 operator_names = (
@@ -553,7 +554,7 @@ def factor(x: Any) -> Any:
         array = settled(x)
     else:
         array = x if most >= 0 else None
-    return array if type(array) is ndarray and array.size <= at_most(LIBRARY_FACTOR) else None
+    return array if type(array) is ndarray and array.size <= at_most(library_factor) else None
 
 
 def n_matmul(x: Any, y: Any) -> Any:
@@ -1079,7 +1080,7 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         not births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
-    bound = sys.maxsize if kind & READS else at_most(LIBRARY_FACTOR) if kind & LIBRARY else limit
+    bound = sys.maxsize if kind & READS else at_most(library_factor) if kind & LIBRARY else limit
     arguments = Arguments()
     if kind & BOUND and args:
         arguments.values.append(args[0])
@@ -1348,3 +1349,11 @@ def set_births(value: bool) -> None:
     """Whether new arrays are born on the host."""
     global births
     births = value is True
+
+
+def set_library_factor(value: int) -> None:
+    """For how many times larger arrays than others library calls are at once."""
+    global library_factor
+    if not 1 <= operator.index(value) <= LIBRARY_FACTOR:
+        raise ValueError("the factor is 1 to LIBRARY_FACTOR")
+    library_factor = operator.index(value)

@@ -21,7 +21,7 @@ from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
-from tiledarray.execution import kept
+from tiledarray.execution import kept, placement
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, spent
@@ -94,40 +94,53 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
         if node.buffer is None:
             by_device.setdefault(node.device, []).append(node)
     for device, nodes in by_device.items():
-        if device.kind == "cuda":
-            with device.active():
-                awaited = _evaluate(nodes, device)
-        else:
-            awaited = _evaluate(nodes, device, small)
+        awaited = _evaluate(nodes, device, small)
         if awaited is not None:
             return awaited
     return None
 
 
-def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Executable | None:
-    taken = Taken(trace(targets))
-    try:
-        taken.take(targets)
-        return _evaluate_taken(taken, targets, device, small)
-    except BaseException:
-        persist(taken.restore)
-        raise
+def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | None:
+    traced = trace(targets)
+    place = place_of(traced, targets, device)
+    taken = Taken(traced)
+    with place.active() if place.kind == "cuda" else _NOTHING:
+        try:
+            taken.take(targets)
+            return _evaluate_taken(taken, targets, place, small)
+        except BaseException:
+            persist(taken.restore)
+            raise
+
+
+def place_of(
+    traced: Trace, targets: list[Node], device: Device, *, again: bool = False
+) -> Device:
+    """Return where the targets are computed: on their device, if that is a place.
+
+    It is known whether that happens ``again`` and again.
+    """
+    if device.kind != "auto":
+        return device
+    return placement.chosen(traced, targets, host_threads(), again=again)
 
 
 def _evaluate_taken(
     taken: Taken, targets: list[Node], device: Device, small: bool
 ) -> Executable | None:
     traced = taken.traced
-    if config.compile != "wait" and device.kind == "cpu" and (small or _is_new(taken)):
+    if config.compile != "wait" and device.on_host and (
+            small or _is_new(taken, device)):
         taken.restore()
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else config.first_seconds):
-            _op_by_op(parts, targets, taken.given_nodes())
+            _op_by_op(parts, taken, targets)
             return None
     try:
         executable, params = bound_to(traced, device, taken)
     except UnsupportedDtypeError:
         taken.restore()
+        placement.bring_leaves_home(traced)
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     if executable.ready:
@@ -137,7 +150,7 @@ def _evaluate_taken(
     parts = parts_of(traced.nodes, targets)
     if _waits(executable, parts):
         return executable
-    _op_by_op(parts, targets, taken.given_nodes())
+    _op_by_op(parts, taken, targets)
     if executable.wanted:
         executable.compile_in_background()  # not before: the compiler would take a processor
     for node in targets:
@@ -145,9 +158,9 @@ def _evaluate_taken(
     return None
 
 
-def _is_new(taken: Taken) -> bool:
+def _is_new(taken: Taken, device: Device) -> bool:
     """Whether this is met for the first time: to plan what may not come again takes longer."""
-    key = (taken.traced.key, taken.given, config.contract)
+    key = (taken.traced.key, taken.given, config.contract, device)
     if key in _executables or key in _met_once:
         return False
     _met_once[key] = None
@@ -203,7 +216,7 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
     """
     donatable = _NONE if taken is None else taken.given
     contract = config.contract
-    key: Any = (traced.key, donatable, contract)
+    key: Any = (traced.key, donatable, contract, device)
     params: Sequence[Any] = traced.params
     found = _executables.get(key)
     if type(found) is Executable and not found.plan.assumed:
@@ -212,8 +225,8 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
         apart, picks = told_apart(traced, sites)
         if len(picks) > len(params):
-            params, plain = apart.params, (apart.key, donatable, contract)
-            made = _suiting(apart, plain, _executables.get(plain), device, taken)
+            params, plain = apart.params, (apart.key, donatable, contract, device)
+            made = _suiting(apart, plain, _executables.get(plain), taken)
             _remember(key, Bound(made, picks, plain))
             return made, params
     elif type(found) is Bound:
@@ -221,13 +234,12 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         if found.executable.plan.suits(params):
             return found.executable, params
         traced, found = traced._replace(key=key[0], params=params), _executables.get(key)
-    return _suiting(traced, key, found, device, taken), params
+    return _suiting(traced, key, found, taken), params
 
 
-def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken | None) -> (
-        Executable):
+def _suiting(traced: Trace, key: Any, found: Any, taken: Taken | None) -> Executable:
     """Return the plan found for a key or the next that suits the parameters; else plan."""
-    _, donatable, contract = key
+    _, donatable, contract, device = key
     assumed: list[tuple[Assumption, ...]] = []  # by plans that do not suit
     while True:
         if found is None:
@@ -369,7 +381,7 @@ def compiler_problem(device: Device) -> str | None:
     """Why kernels are not compiled for a device; ``None`` where they are."""
     if config.compile == "never":
         return "config.compile is 'never'"
-    return cuda.available() if device.kind == "cuda" else host.available()
+    return cuda.available() if device.kind in ("cuda", "auto") else host.available()
 
 
 def _compile(executable: Executable) -> None:
@@ -403,6 +415,10 @@ def _run(
         leaves = {value: taken.buffer(number) for value, number in executable.leaves}
     else:
         leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+    if targets[0].device.kind == "auto":
+        device, given = executable.device, taken.given
+        leaves = {value: _on_one_side(leaves[value], device, number in given)
+                  for value, number in executable.leaves}
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
@@ -430,6 +446,13 @@ def _run(
         node.inputs = ()
 
 
+def _on_one_side(buffer: Any, device: Device, written: bool) -> Any:
+    """Return a leaf's value on the device that computes."""
+    if type(buffer) is tuple:
+        return tuple([part.on(device) for part in buffer])
+    return buffer.parted(device) if written else buffer.on(device)
+
+
 def _explain_failure(error: BaseException, traced: Trace) -> None:
     for node in traced.nodes:
         if node.buffer is None and isinstance(node.op, (Library, Update)):
@@ -450,12 +473,12 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     _run_parts(parts_of(nodes, targets), targets)
 
 
-def _op_by_op(
-    parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node]
-) -> None:
+def _op_by_op(parts: Sequence[Part], taken: Taken, targets: Sequence[Node]) -> None:
     counters["op by op"] += 1
     started = perf_counter()
-    _run_parts(parts, targets, given)
+    if targets[0].device.kind == "auto":
+        placement.bring_leaves_home(taken.traced)
+    _run_parts(parts, targets, taken.given_nodes())
     spent["op by op"] += perf_counter() - started
 
 

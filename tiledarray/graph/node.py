@@ -41,7 +41,7 @@ class Kind:
         self.shape = shape
         self.dtype = dtype
         self.device = device
-        self.size = max(1, math.prod(shape)) if device.kind == "cpu" else sys.maxsize
+        self.size = max(1, math.prod(shape)) if device.on_host else sys.maxsize
         self.element: Form | None = None
 
 

@@ -103,6 +103,11 @@ def trace(targets: Sequence[Node]) -> Trace:
     return Trace(tuple(key), list(numbers), params, outputs, updates, leaves)
 
 
+def below(targets: Sequence[Node]) -> list[Node]:
+    """Return the targets and what they are computed from, inputs first."""
+    return list(_numbered(targets))
+
+
 def _numbered(targets: Sequence[Node]) -> dict[Node, int]:
     """Number the nodes below the targets, inputs first.  Leaves have no inputs."""
     numbers: dict[Node, int] = {}
