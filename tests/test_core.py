@@ -337,11 +337,14 @@ def test_nothing_is_left_behind(name):
         for _ in range(200):
             operation(x, y)
         gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(3000):
-            operation(x, y)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 40_000  # 13 bytes each
+        grown = []
+        for _ in range(3):  # a table of the interpreter's may grow in one of them
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(1000):
+                operation(x, y)
+            gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
+        assert sorted(grown)[1] < 13_000  # 13 bytes each
     finally:
         tracemalloc.stop()
 

@@ -75,7 +75,8 @@ static const char *const callback_names[CALLBACKS] = {
 static PyObject *callbacks[CALLBACKS];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
-static PyObject *name_form, *name_kind, *name_size, *name_buffer; /* of nodes, forms, kinds */
+/* Attributes of nodes and of what they have. */
+static PyObject *name_form, *name_kind, *name_size, *name_buffer, *name_device, *name_on_host;
 
 /* ---- the two states ------------------------------------------------------------------------ */
 
@@ -176,13 +177,19 @@ static int is_far(PyObject *node)
     PyObject *kind = form ? PyObject_GetAttr(form, name_kind) : NULL;
     PyObject *size = kind ? PyObject_GetAttr(kind, name_size) : NULL;
     Py_ssize_t elements = size ? PyLong_AsSsize_t(size) : -1;
+    PyObject *buffer = elements < 0 ? NULL : PyObject_GetAttr(node, name_buffer);
     if (elements == PY_SSIZE_T_MAX) /* not on the host */
         far = 1;
-    else if (elements > limit) {
-        PyObject *buffer = PyObject_GetAttr(node, name_buffer);
-        far = buffer == Py_None;
-        Py_XDECREF(buffer);
+    else if (buffer == Py_None)
+        far = elements > limit;
+    else if (buffer && !PyTuple_Check(buffer)) {
+        PyObject *device = PyObject_GetAttr(buffer, name_device);
+        PyObject *on_host = device ? PyObject_GetAttr(device, name_on_host) : NULL;
+        far = on_host == Py_False;
+        Py_XDECREF(on_host);
+        Py_XDECREF(device);
     }
+    Py_XDECREF(buffer);
     Py_XDECREF(size);
     Py_XDECREF(kind);
     Py_XDECREF(form);
@@ -2007,7 +2014,9 @@ PyMODINIT_FUNC PyInit__core(void)
     name_kind = PyUnicode_InternFromString("kind");
     name_size = PyUnicode_InternFromString("size");
     name_buffer = PyUnicode_InternFromString("buffer");
-    if (!no_steps || !name_form || !name_kind || !name_size || !name_buffer || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
+    name_device = PyUnicode_InternFromString("device");
+    name_on_host = PyUnicode_InternFromString("on_host");
+    if (!name_device || !name_on_host || !no_steps || !name_form || !name_kind || !name_size || !name_buffer || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
         PyType_Ready(&AtOnceType) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);

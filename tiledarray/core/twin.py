@@ -144,8 +144,10 @@ def is_far(node: Any) -> bool:
 
     That is asked for every operand of what is recorded.
     """
-    size = node.form.kind.size
-    return size == sys.maxsize or (size > limit and node.buffer is None)
+    size, buffer = node.form.kind.size, node.buffer
+    if buffer is None or size == sys.maxsize:
+        return bool(size > limit)
+    return type(buffer) is not tuple and not buffer.device.on_host
 
 
 def find_array(handle: Any) -> Any:
