@@ -29,9 +29,10 @@ import numpy
 import tiledarray
 from tests.plans import let_compile
 from tests.scene import NotNow, Scene, code, namespace, refusal
-from tests.sides import by_chance, two_sides
+from tests.sides import by_chance, chosen_by, two_sides
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
+from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import evaluate
@@ -167,6 +168,8 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
                                             **tier.settings))
         if tier.sides and device == "cpu":
             stack.enter_context(two_sides(by_chance(1)))
+        elif tier.sides:
+            stack.enter_context(chosen_by(by_chance(1), accelerator()))
         stack.enter_context(mock.patch.object(evaluate, "SMALL_SECONDS", 0.0))
         stack.enter_context(poisoned())
         if tier.block:

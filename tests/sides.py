@@ -61,15 +61,21 @@ def two_sides(choose: Callable[..., bool] | None = None) -> Iterator[Device]:
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         if choose is not None:
-            stack.enter_context(mock.patch.object(
-                placement, "chosen",
-                lambda traced, targets, threads, again: (
-                    far if choose(traced, targets) else Device("cpu"))))
+            stack.enter_context(chosen_by(choose, far))
         stack.enter_context(config.override(device="auto"))
         stack.callback(placement._places.clear)
         stack.callback(set_library_factor, LIBRARY_FACTOR)
         yield far
     devices._interned.pop("auto", None)
+
+
+def chosen_by(choose: Callable[..., bool], there: Device) -> Any:
+    """Let ``choose`` say what is computed there, and not on the host."""
+
+    def chosen(traced: Any, targets: Any, threads: int, *, again: bool) -> Device:
+        return there if choose(traced, targets) else Device("cpu")
+
+    return mock.patch.object(placement, "chosen", chosen)
 
 
 def by_chance(seed: int) -> Callable[..., bool]:
