@@ -63,7 +63,7 @@ def two_sides(choose: Callable[..., bool] | None = None) -> Iterator[Device]:
         if choose is not None:
             stack.enter_context(chosen_by(choose, far))
         stack.enter_context(config.override(device="auto"))
-        stack.callback(placement._places.clear)
+        stack.callback(placement._choices.clear)
         stack.callback(set_library_factor, LIBRARY_FACTOR)
         yield far
     devices._interned.pop("auto", None)
@@ -72,7 +72,7 @@ def two_sides(choose: Callable[..., bool] | None = None) -> Iterator[Device]:
 def chosen_by(choose: Callable[..., bool], there: Device) -> Any:
     """Let ``choose`` say what is computed there, and not on the host."""
 
-    def chosen(traced: Any, targets: Any, threads: int, *, again: bool) -> Device:
+    def chosen(traced: Any, targets: Any, threads: int, **known: bool) -> Device:
         return there if choose(traced, targets) else Device("cpu")
 
     return mock.patch.object(placement, "chosen", chosen)

@@ -102,7 +102,7 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
 
 def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | None:
     traced = trace(targets)
-    place = place_of(traced, targets, device)
+    place = place_of(traced, targets, device, crowd=small)
     taken = Taken(traced)
     with place.active() if place.kind == "cuda" else _NOTHING:
         try:
@@ -114,15 +114,15 @@ def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | 
 
 
 def place_of(
-    traced: Trace, targets: list[Node], device: Device, *, again: bool = False
+    traced: Trace, targets: list[Node], device: Device, **known: bool
 ) -> Device:
     """Return where the targets are computed: on their device, if that is a place.
 
-    It is known whether that happens ``again`` and again.
+    What is known of them is told to `placement.chosen`.
     """
     if device.kind != "auto":
         return device
-    return placement.chosen(traced, targets, host_threads(), again=again)
+    return placement.chosen(traced, targets, host_threads(), **known)
 
 
 def _evaluate_taken(

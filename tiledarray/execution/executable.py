@@ -93,7 +93,7 @@ class Executable:
         self.ready = not plan.kernels
         self.trouble = Trouble()
         self.wanted = self.queued = self.kept = False
-        self.met = 0
+        self.met = self.looks = 0
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
         ]

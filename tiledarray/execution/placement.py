@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiledarray import config
 from tiledarray.devices.device import Device, accelerator, home
@@ -19,7 +19,7 @@ from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, 
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import Trace
 from tiledarray.ops.movement import placeholder
-from tiledarray.ops.op import Library
+from tiledarray.ops.op import Library, Update
 
 REMEMBERED = 4096  # traces
 LINK_BYTES_PER_SECOND = 1e10  # from the host to a GPU and back
@@ -28,15 +28,27 @@ USES = 4  # what is brought to the GPU is used so often there, or more
 LIBRARY_SECONDS = 5e-9  # of NumPy for an element of a library call's operands: sorting, FFT
 PRODUCT_SECONDS = 1e-10  # for an element and a step along the last axis: products, solving
 LOOK_BYTES = 1 << 18  # a look by way of the GPU takes as long as bringing so many bytes home
+MANY = 64  # looks that a crowd of small operations is counted as
 
 _products = frozenset((
     "matmul", "dot", "einsum", "tensordot", "solve", "inv", "cholesky", "qr", "svd", "eigh", "eig",
     "lstsq", "det", "pinv", "convolve", "correlate",
 ))
-_places: OrderedDict[Any, bool] = OrderedDict()
 
 
-def chosen(traced: Trace, targets: list[Node], threads: int, *, again: bool) -> Device:
+class _Choice(NamedTuple):
+    """Whether the GPU computes a trace, and whether that is done for a few elements."""
+
+    on_gpu: bool
+    few: bool
+
+
+_choices: OrderedDict[Any, _Choice] = OrderedDict()
+
+
+def chosen(
+    traced: Trace, targets: list[Node], threads: int, *, again: bool = False, crowd: bool = False
+) -> Device:
     """Return the device that computes the targets: the host's, or the GPU.
 
     Parameters
@@ -48,25 +60,37 @@ def chosen(traced: Trace, targets: list[Node], threads: int, *, again: bool) -> 
         Of the host.
     again : bool
         Whether it is known that this comes again.
+    crowd : bool
+        Whether it is many small operations, and more will come.
     """
     nodes = traced.nodes
     far = tuple([k for k in traced.leaves if not _has_copy_at_home(nodes[k].buffer)])
     key = traced.key, far
-    on_gpu = _places.get(key)
-    if on_gpu is None:
+    choice = _choices.get(key)
+    if choice is None:
         seconds = host_seconds(nodes, targets, threads)
         over = sum(nbytes(nodes[k]) for k in traced.leaves if k not in far)
-        back = sum(nbytes(nodes[k]) for k in far)
+        back = sum(nbytes(nodes[k]) for k in far) / LINK_BYTES_PER_SECOND
         # Where the inputs lie on the GPU, bringing them home is the host's way to do it.
-        on_gpu = seconds + back / LINK_BYTES_PER_SECOND > (
-            GPU_SECONDS + over / LINK_BYTES_PER_SECOND / USES)
-        _places[key] = on_gpu
-        while len(_places) > REMEMBERED:
-            _places.popitem(last=False)
-        once = not again and config.compile != "wait" and not back
-        if once and seconds < config.first_seconds:  # what may not come again is not compiled
+        choice = _choices[key] = _Choice(
+            seconds + back > GPU_SECONDS + over / LINK_BYTES_PER_SECOND / USES,
+            all(_elements(node) <= config.at_once for node in nodes if node.buffer is None))
+        while len(_choices) > REMEMBERED:
+            _choices.popitem(last=False)
+        once = not again and config.compile != "wait"
+        if once and seconds + back < config.first_seconds:  # not compiled: it may not come again
             return Device("cpu")
-    return accelerator() if on_gpu else Device("cpu")
+    if not choice.on_gpu:
+        return Device("cpu")
+    if far and choice.few and not again and _paid(
+            [nodes[k].buffer for k in far], MANY if crowd else 1):
+        return Device("cpu")
+    return accelerator()
+
+
+def _elements(node: Node) -> int:
+    """How many elements are computed: those that an update writes."""
+    return math.prod(node.attrs[2] if isinstance(node.op, Update) else node.shape)
 
 
 def host_seconds(nodes: Iterable[Node], targets: list[Node], threads: int) -> float:
@@ -124,8 +148,28 @@ def comes_home(node: Node) -> bool:
     buffer = node.buffer
     if node.device.kind != "auto" or not isinstance(buffer, Buffer) or buffer.device.on_host:
         return False
-    buffer.looks += 1
-    if buffer.looks * LOOK_BYTES < buffer.nbytes:
+    if not _paid([buffer], 1):
         return False
     bring_home(node)
+    return True
+
+
+def _paid(buffers: list[Any], looks: int) -> bool:
+    """Count looks at small parts of what lies on a GPU; whether to have it here would have paid.
+
+    They are counted together for all that one plan computes, for a loop computes it anew.
+    """
+    if tuple in map(type, buffers):
+        return False
+    counted: list[Any] = [*{
+        id(found): found
+        for buffer in buffers for found in [buffer if buffer.plan is None else buffer.plan]
+    }.values()]
+    for each in counted:
+        each.looks += looks
+    paid = max(each.looks for each in counted) * LOOK_BYTES
+    if paid < sum(buffer.nbytes for buffer in buffers):
+        return False
+    for each in counted:
+        each.looks = 0
     return True
