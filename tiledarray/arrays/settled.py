@@ -14,6 +14,7 @@ from tiledarray.arrays import index, views
 from tiledarray.arrays.handle import Handle
 from tiledarray.devices.device import home
 from tiledarray.devices.storage import HostValue, memory_of
+from tiledarray.execution import placement
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.movement import leaf as leaf_op
@@ -65,10 +66,14 @@ def made(node: Node) -> Any:
 
 
 def look(handle: Handle) -> None:
-    """Compute what is recorded."""
+    """Compute what is recorded, and have it on the host if nobody put it elsewhere."""
     node = handle.origin()._recorded
-    if node is not None and node.buffer is None:
+    if node is None:
+        return
+    if node.buffer is None:
         stretch.look([node])
+    if node.device.kind == "auto":
+        placement.bring_home(node)
 
 
 def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:
