@@ -411,11 +411,14 @@ def _run(
 ) -> None:
     entry = executable.plan.entry
     nodes = taken.traced.nodes
+    anywhere = targets[0].device.kind == "auto"
+    if anywhere and executable.device.on_host:
+        placement.bring_leaves_home(taken.traced, but=taken.given)
     if taken.apart:
         leaves = {value: taken.buffer(number) for value, number in executable.leaves}
     else:
         leaves = {value: nodes[number].buffer for value, number in executable.leaves}
-    if targets[0].device.kind == "auto":
+    if anywhere:
         device, given = executable.device, taken.given
         leaves = {value: _on_one_side(leaves[value], device, number in given)
                   for value, number in executable.leaves}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from tiledarray import config
@@ -19,7 +19,7 @@ from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, 
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import Trace
 from tiledarray.ops.movement import placeholder
-from tiledarray.ops.op import Library, Update
+from tiledarray.ops.op import Library, Source, Update
 
 REMEMBERED = 4096  # traces
 LINK_BYTES_PER_SECOND = 1e10  # from the host to a GPU and back
@@ -80,7 +80,7 @@ def chosen(
         once = not again and config.compile != "wait"
         if once and seconds + back < config.first_seconds:  # not compiled: it may not come again
             return Device("cpu")
-    if not choice.on_gpu:
+    if not choice.on_gpu or (choice.few and not far):
         return Device("cpu")
     if far and choice.few and not again and _paid(
             [nodes[k].buffer for k in far], MANY if crowd else 1):
@@ -89,7 +89,9 @@ def chosen(
 
 
 def _elements(node: Node) -> int:
-    """How many elements are computed: those that an update writes."""
+    """How many elements are computed: of an update those that it writes, of a constant none."""
+    if isinstance(node.op, Source):
+        return 0
     return math.prod(node.attrs[2] if isinstance(node.op, Update) else node.shape)
 
 
@@ -128,10 +130,15 @@ def bring_home(node: Node) -> None:
         node.buffer = _at_home(buffer)
 
 
-def bring_leaves_home(traced: Trace) -> None:
-    """Do so for all leaves of a trace, which is about to be computed op by op."""
+def bring_leaves_home(traced: Trace, but: Collection[int] = ()) -> None:
+    """Do so for the leaves of a trace, which is about to be computed on the host.
+
+    ``but`` are numbers of leaves that will be overwritten.
+    """
     for number in traced.leaves:
-        bring_home(traced.nodes[number])
+        node: Any = traced.nodes[number]
+        if node is not None and number not in but:
+            bring_home(node)
 
 
 def _at_home(buffer: Buffer) -> Buffer:
