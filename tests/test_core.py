@@ -513,3 +513,24 @@ def test_recording_does_not_ask_what_is_pending_and_large_for_its_value():
         sys.setprofile(None)
     assert settled.value.__code__ not in called
     assert z[:2].tolist() == [4, 4]
+
+
+def test_a_few_elements_of_a_large_array_are_had_by_their_places():
+    values = np.arange(40_000.0).reshape(200, 200)
+    places = np.array([3, 5, 199])
+    keys = [(places, places), places, (places, 4), (..., places), (slice(2), places),
+            (None, places, 3), ([1, 2], [3, 4]), (places[:, None], places), places[:1]]
+    with config.override(at_once=1000):
+        for key in keys:
+            x, expected = ta.asarray(values.copy()), values.copy()
+            assert x._array is not None
+            ours = tuple(ta.asarray(k) if isinstance(k, np.ndarray) else k for k in (
+                key if isinstance(key, tuple) else (key,)))
+            found = x[ours]
+            np.testing.assert_array_equal(found.numpy(), expected[key], strict=True)
+            assert (found._recorded is None) == (expected[key].size <= 1000), key
+            x[ours] = 7
+            expected[key] = 7
+            np.testing.assert_array_equal(x.numpy(), expected)
+            with pytest.raises(IndexError):
+                x[ta.array([200, 0]), ta.array([0, 0])]

@@ -1031,6 +1031,50 @@ static int is_mask(PyObject *x)
            PyArray_NDIM((PyArrayObject *)x);
 }
 
+/* How many elements a plain index with arrays names, at most; a huge number if that is not known. */
+static double named_elements(PyArrayObject *array, PyObject *key)
+{
+    int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array), axis = 0, covered = ndim;
+    Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(key) : 1;
+    double kept = 1, named = 1;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, k) : key;
+        covered -= item != Py_None && item != Py_Ellipsis;
+    }
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, k) : key;
+        if (item == Py_None)
+            continue;
+        if (item == Py_Ellipsis) {
+            for (; covered > 0; covered--)
+                kept *= axis < ndim ? (double)PyArray_DIM(array, axis++) : 1;
+            continue;
+        }
+        if (axis >= ndim)
+            return 1e300; /* NumPy raises */
+        if (PySlice_Check(item))
+            kept *= (double)PyArray_DIM(array, axis);
+        else if (is_array(item) && PyArray_TYPE((PyArrayObject *)item) == NPY_BOOL)
+            return 1e300;
+        else if (is_array(item) || PyList_CheckExact(item)) {
+            double size = is_array(item) ? (double)PyArray_SIZE((PyArrayObject *)item)
+                                         : (double)PyList_GET_SIZE(item);
+            named = size == named ? named : named * size; /* they are broadcast together */
+        }
+        axis++;
+    }
+    for (; axis < ndim; axis++)
+        kept *= (double)PyArray_DIM(array, axis);
+    return kept * named;
+}
+
+/* Whether reading or writing by a plain index that is not basic is done at once. */
+static int is_index_at_once(PyObject *array, PyObject *key)
+{
+    return size_of(array) <= at_most(WRITE_FACTOR) ||
+           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)limit);
+}
+
 /* The elements that an index other than a plain basic one names; NULL without an error for the
    recorded way. */
 static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
@@ -1046,7 +1090,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
-    if (!basic && size_of(array) > at_most(WRITE_FACTOR) && !is_mask(plain)) {
+    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain)) {
         Py_DECREF(plain);
         return NULL;
     }
@@ -1160,7 +1204,7 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     else {
         plain = plain_index(key);
         basic = plain ? basic_index(plain) : 0;
-        if (plain && !basic && size_of(array) > at_most(WRITE_FACTOR))
+        if (plain && !basic && !is_index_at_once(array, plain))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */

@@ -715,6 +715,40 @@ def plain_index(key: Any) -> Any:
     return (plain,)
 
 
+def named_elements(array: Any, key: Any) -> float:
+    """How many elements a plain index with arrays names, at most; a huge number if not known."""
+    items = key if type(key) is tuple else (key,)
+    axis, ndim = 0, array.ndim
+    covered = ndim - sum(item is not None and item is not Ellipsis for item in items)
+    kept = named = 1.0
+    for item in items:
+        if item is None:
+            continue
+        if item is Ellipsis:
+            for _ in range(covered):
+                kept *= array.shape[axis] if axis < ndim else 1
+                axis += 1
+            covered = 0
+            continue
+        if axis >= ndim or (type(item) is ndarray and item.dtype.char == "?"):
+            return HUGE
+        if type(item) is slice:
+            kept *= array.shape[axis]
+        elif type(item) is ndarray or type(item) is list:
+            size = item.size if type(item) is ndarray else len(item)
+            named = named if size == named else named * size  # they are broadcast together
+        axis += 1
+    for length in array.shape[axis:]:
+        kept *= length
+    return kept * named
+
+
+def is_index_at_once(array: Any, key: Any) -> bool:
+    """Whether reading or writing by a plain index that is not basic is done at once."""
+    return array.size <= at_most(WRITE_FACTOR) or (
+        limit > 1 and named_elements(array, key) <= limit)
+
+
 def is_mask(x: Any) -> bool:
     """Whether it is an array of truth values."""
     return type(x) is ndarray and x.dtype.char == "?" and x.ndim > 0
@@ -745,7 +779,7 @@ def taken(handle: Any, array: Any, key: Any) -> Any:
     if plain is None:
         return recorded["__getitem__"](handle, key)
     basic = basic_index(plain[0])
-    if not basic and array.size > at_most(WRITE_FACTOR) and not is_mask(plain[0]):
+    if not basic and not is_mask(plain[0]) and not is_index_at_once(array, plain[0]):
         return recorded["__getitem__"](handle, key)
     result = array[plain[0]]
     if type(result) is ndarray and basic:
@@ -814,7 +848,7 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
             return False
         key = plain[0]
         basic = basic_index(key)
-        if not basic and array.size > at_most(WRITE_FACTOR):
+        if not basic and not is_index_at_once(array, key):
             return False
     if basic == 2 and array.size > limit and size_of(array[key]) > at_most(WRITE_FACTOR):
         return False  # a small part alone of a large array
