@@ -1,7 +1,8 @@
-"""The core: handles of arrays, and what NumPy does at once.
+"""The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (`_core.c`) and again in Python (`twin.py`), which takes its place where the extension
-was not built.  The environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
+Written in C (`_core.c`, `graph.c`) and again in Python (`twin.py`, `twin_graph.py`), which takes
+its place where the extension was not built.  The environment variable ``TILEDARRAY_CORE`` chooses:
+``c`` or ``python``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ def _chosen(wanted: str | None) -> tuple[ModuleType, str, str | None]:
 
 
 _core, kind, problem = _chosen(os.environ.get(VARIABLE))
+_graph = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_graph")
 
 if TYPE_CHECKING:
     from tiledarray.core.twin import AtOnce, Base
+    from tiledarray.core.twin_graph import Form, Key, Kind, Node
 else:
     Base, AtOnce = _core.Base, _core.AtOnce
+    Kind, Form, Node, Key = _graph.Kind, _graph.Form, _graph.Node, _graph.Key
 
 install = _core.install
 set_limit = _core.set_limit
@@ -47,3 +51,6 @@ METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
     _core.LOOKS, _core.BOUND)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
+
+trace, parts_of = _graph.trace, _graph.parts_of
+MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT

@@ -9,9 +9,8 @@
    Whatever cannot be done at once is handed to Python: the functions in `recorded`, and the
    callbacks below.  `twin.py` is this file in Python: what is changed here is changed there. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "core.h"
+
 #include <string.h>
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
@@ -19,36 +18,18 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 
-typedef struct Handle {
-    PyObject_HEAD
-    PyObject *array;          /* the settled value: an array, or a scalar of NumPy's */
-    PyObject *node;           /* of an array of its own: the recorded value */
-    struct Handle *base;      /* of a view: the array that owns the value */
-    PyObject *steps;          /* of a view: how it lies in its base; NULL until that is asked */
-    PyObject *seen;           /* of a view: what it last read (see arrays/handle.py) */
-    struct Handle *parent;    /* of a view without steps: what it was taken of, ... */
-    PyObject *how;            /* ... and how: a basic index, or (function, arguments) */
-    struct Handle *views;     /* of an array of its own: its settled views, a list through next */
-    struct Handle *next, **link;
-    PyObject *weak;
-    int depth;                /* of a view without steps: of how many it was taken in turn */
-    char by_index;            /* `how` is an index */
-    char copied;              /* `node` is a copy of `array`, which is the value */
-} Handle;
-
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
 #define MOST_LISTS 4
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by this than others */
 
-static PyTypeObject HandleType, IteratorType, AtOnceType;
-static PyTypeObject *handle_class = &HandleType; /* what is made: the Python class below it */
-static npy_intp limit = 0;    /* elements up to which a settled array is small */
-static long held = 0;         /* reasons (traced functions) for which nothing is done at once */
+static PyTypeObject IteratorType, AtOnceType;
+PyTypeObject *handle_class = &HandleType;
+Py_ssize_t limit = 0;
+long held = 0;
 static int births = 0;        /* whether new arrays are born on the host */
 
-#define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
 #define is_array(x) PyArray_CheckExact(x)
 
 /* What Python gives `install`. */
@@ -86,13 +67,6 @@ static inline npy_intp size_of(PyObject *value)
 /* Elements up to which something is done at once that pays for larger arrays too. */
 static inline npy_intp at_most(npy_intp factor) { return limit > 1 ? limit * factor : limit; }
 
-static inline Handle *root_of(Handle *handle)
-{
-    while (handle->base)
-        handle = handle->base;
-    return handle;
-}
-
 static void unlink_view(Handle *view)
 {
     if (view->link) {
@@ -114,7 +88,7 @@ static void link_view(Handle *root, Handle *view)
 }
 
 /* The steps of a view, borrowed; NULL with an error set. */
-static PyObject *steps_of(Handle *view)
+PyObject *steps_of(Handle *view)
 {
     if (!view->steps) {
         PyObject *steps = PyObject_CallFunction(
@@ -264,7 +238,7 @@ static int writable(Handle *handle, PyObject *array)
 static Handle *free_handles[MOST_FREE];
 static int free_count = 0;
 
-static Handle *new_handle(void)
+Handle *new_handle(void)
 {
     Handle *handle;
     if (free_count) {
@@ -377,7 +351,7 @@ static PyObject *handle_alloc(PyTypeObject *type, Py_ssize_t items)
 
 /* ---- what the recording in Python sees ------------------------------------------------------ */
 
-static PyObject *get_node(Handle *handle, void *unused)
+PyObject *get_node(Handle *handle, void *unused)
 {
     if (handle->node)
         return Py_NewRef(handle->node);
@@ -398,7 +372,7 @@ static PyObject *get_node(Handle *handle, void *unused)
     return node;
 }
 
-static int set_node(Handle *handle, PyObject *node, void *unused)
+int set_node(Handle *handle, PyObject *node, void *unused)
 {
     if (!handle->base) {
         if (settle_steps(handle))
@@ -593,12 +567,6 @@ static PyGetSetDef handle_attributes[] = {
     {NULL}};
 
 /* ---- operands ------------------------------------------------------------------------------ */
-
-static inline int is_plain(PyObject *x)
-{
-    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
-           PyComplex_CheckExact(x);
-}
 
 /* What NumPy computes with at once, a new reference; NULL without an error for the recorded way. */
 static inline PyObject *operand(PyObject *x)
@@ -1830,7 +1798,7 @@ static PyMethodDef handle_methods[] = {
      METH_FASTCALL | METH_KEYWORDS, "Apply one of NumPy's ufuncs."},
     {NULL}};
 
-static PyTypeObject HandleType = {
+PyTypeObject HandleType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tiledarray.core._core.Base",
     .tp_doc = "An array's handle: settled, or recorded.",
@@ -1956,7 +1924,7 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
+    if (add_graph(module) < 0 || PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||

@@ -265,7 +265,7 @@ def _planned(
     started = perf_counter()
     target = target_of(device, contract)
     params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
-    name = kept.name(traced.key, donatable, target, assumed) if _keeps_plans() else None
+    name = kept.name(traced.parts, donatable, target, assumed) if _keeps_plans() else None
     found = kept.find(name) if name is not None else None
     if found is not None:
         plan, programs, names, params = found

@@ -44,22 +44,14 @@ __all__ = [
 
 Operand = Any  # Node, or a Python scalar
 _frame = sys._getframe
-_allocate = object.__new__
 
 
 def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    node = _allocate(Node)  # what the constructor would do, without the call
-    node.form = form
     if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
-        node.inputs = ()
-        node.buffer = value
-        node.site = None
-        return node
+        return Node(form, (), None, value)
     local.recorder.count += 1
-    node.inputs = inputs
-    node.buffer = None
-    node.site = None
+    node = Node(form, inputs)
     frame: FrameType | None = _frame(2)  # a function of this module calls this: its caller
     while frame is not None:
         users = known(frame.f_globals.get("__name__"))
