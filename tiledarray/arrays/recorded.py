@@ -24,6 +24,7 @@ from tiledarray.arrays.handle import (
 )
 from tiledarray.arrays.tracing import check_own
 from tiledarray.errors import LeaveToNumPy
+from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import record
 
@@ -227,26 +228,33 @@ def _nonzero(mask: Any) -> tuple[Any, ...]:
 # The table --------------------------------------------------------------------------------------
 
 
+# Each operator and the op that it records.
+_ARITHMETIC = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}
+_COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+_OPS = {
+    f"__{short}__": BY_NAME[name]
+    for short, name in (_ARITHMETIC | _COMPARISONS | _UNARY | {"pow": "power"}).items()
+}
+
+
 def _operators() -> dict[str, Any]:
     """Return what each operator does once recorded, by its method's name."""
     found: dict[str, Any] = {}
-    for short, name in (
-        ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"),
-        ("floordiv", "floor_divide"), ("mod", "remainder"), ("and", "bitwise_and"),
-        ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "left_shift"),
-        ("rshift", "right_shift"),
-    ):
+    for short, name in _ARITHMETIC.items():
         found |= _three(short, operators.arithmetic(short, name))
     found |= _three("pow", operators.powers())
     found |= _three("matmul", operators.matrix_products())
-    for short, name in (
-        ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
-        ("eq", "equal"), ("ne", "not_equal"),
-    ):
+    for short, name in _COMPARISONS.items():
         found[f"__{short}__"] = operators.comparison(short, name)
-    for short, name in (
-        ("neg", "negative"), ("pos", "positive"), ("abs", "absolute"), ("invert", "invert"),
-    ):
+    for short, name in _UNARY.items():
         found[f"__{short}__"] = operators.unary_operator(short, name)
     return found
 
@@ -257,7 +265,7 @@ def _three(short: str, methods: tuple[Any, ...]) -> dict[str, Any]:
 
 
 FUNCTIONS: dict[str, Any] = {
-    **_operators(),
+    "ops": _OPS, **_operators(),
     "__float__": looking.to_float, "__int__": looking.to_int, "__index__": looking.to_index,
     "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
     "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,

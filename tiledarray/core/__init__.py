@@ -1,8 +1,8 @@
 """The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (`_core.c`, `graph.c`) and again in Python (`twin.py`, `twin_graph.py`), which takes
-its place where the extension was not built.  The environment variable ``TILEDARRAY_CORE`` chooses:
-``c`` or ``python``.
+Written in C (`_core.c`, `graph.c`, `record.c`) and again in Python (`twin.py`, `twin_graph.py`,
+`twin_record.py`), which takes its place where the extension was not built.  The environment
+variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ def _chosen(wanted: str | None) -> tuple[ModuleType, str, str | None]:
 
 
 _core, kind, problem = _chosen(os.environ.get(VARIABLE))
-_graph = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_graph")
+_graph, _record = (_core, _core) if kind == "c" else (
+    importlib.import_module("tiledarray.core.twin_graph"),
+    importlib.import_module("tiledarray.core.twin_record"))
 
 if TYPE_CHECKING:
     from tiledarray.core.twin import AtOnce, Base
     from tiledarray.core.twin_graph import Form, Key, Kind, Node
+    from tiledarray.core.twin_record import Local, Recorder
 else:
     Base, AtOnce = _core.Base, _core.AtOnce
     Kind, Form, Node, Key = _graph.Kind, _graph.Form, _graph.Node, _graph.Key
+    Recorder, Local = _record.Recorder, _record.Local
 
 install = _core.install
 set_limit = _core.set_limit
@@ -54,3 +58,6 @@ ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
 
 trace, parts_of = _graph.trace, _graph.parts_of
 MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT
+
+wrap, rebind, record = _record.wrap, _record.rebind, _record.record
+install_recording = _record.install_recording

@@ -54,6 +54,8 @@ enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone"};
 static PyObject *callbacks[CALLBACKS];
+static PyObject *ops[OPERATORS], *compared_ops[6]; /* what records them, NULL: Python alone */
+static PyObject *unary_ops[HASH];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
 
@@ -140,7 +142,7 @@ static PyObject *find_array(Handle *handle)
 {
     Handle *root = root_of(handle);
     if (!root->array) {
-        if (!root->node)
+        if (!root->node || is_pending(root->node))
             return NULL;
         PyObject *node = Py_NewRef(root->node);
         PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
@@ -326,6 +328,7 @@ static void handle_dealloc(PyObject *self)
     if (handle->weak)
         PyObject_ClearWeakRefs(self);
     unlink_view(handle);
+    forget_note(&handle->noted);
     Py_CLEAR(handle->array);
     Py_CLEAR(handle->node);
     Py_CLEAR(handle->steps);
@@ -685,6 +688,9 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
     }
     if (PyErr_Occurred())
         return NULL;
+    PyObject *result = op == POW ? record_power(ops[op], x, y) : record_binary(ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     if (is_handle(x))
         return PyObject_CallFunctionObjArgs(forward[op], x, y, NULL);
     return PyObject_CallFunctionObjArgs(reflected[op], y, x, NULL);
@@ -712,6 +718,9 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
             return result;
     } else if (PyErr_Occurred())
         return NULL;
+    PyObject *result = op == POW ? NULL : record_update(ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(in_place[op], x, y, NULL);
 }
 
@@ -767,10 +776,13 @@ static PyObject *i_pow(PyObject *x, PyObject *y, PyObject *modulus) { return upd
 
 static PyObject *unary(PyObject *x, unaryfunc function, int which)
 {
-    PyObject *value = operand(x);
-    if (!value)
-        return PyErr_Occurred() ? NULL : PyObject_CallOneArg(recorded[which], x);
-    PyObject *result = own(function(value));
+    PyObject *value = operand(x), *result = NULL;
+    if (!value) {
+        if (!PyErr_Occurred())
+            result = record_unary(unary_ops[which], x);
+        return result || PyErr_Occurred() ? result : PyObject_CallOneArg(recorded[which], x);
+    }
+    result = own(function(value));
     Py_DECREF(value);
     return result;
 }
@@ -836,6 +848,9 @@ static PyObject *handle_compare(PyObject *x, PyObject *y, int op)
     }
     if (PyErr_Occurred())
         return NULL;
+    PyObject *result = record_binary(compared_ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(compared[op], x, y, NULL);
 }
 
@@ -1007,7 +1022,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
 static PyObject *make_constant(Handle *handle)
 {
     Handle *root = root_of(handle);
-    if (held || limit <= 1 || root->array || !root->node)
+    if (held || limit <= 1 || root->array || !root->node || !is_constant(root->node))
         return NULL;
     PyObject *node = Py_NewRef(root->node);
     PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
@@ -1620,6 +1635,11 @@ static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flag
         names = NULL;
     if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
         return result;
+    if (function->kind & UFUNC && !names) {
+        result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
+        if (result || PyErr_Occurred())
+            return result;
+    }
     return PyObject_Vectorcall(function->fallback, args, flags, names);
 }
 
@@ -1781,6 +1801,9 @@ static PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ss
             Py_DECREF(values[known--]);
         if (done || PyErr_Occurred())
             return result;
+        result = record_ufunc(args[0], args + 2, inputs);
+        if (result || PyErr_Occurred())
+            return result;
     }
     PyObject *given[MOST_ARGUMENTS + 1];
     Py_ssize_t total = count + (names ? PyTuple_GET_SIZE(names) : 0);
@@ -1832,13 +1855,24 @@ static int set_from(PyObject *found, const char *name, PyObject **slot)
     return 0;
 }
 
+/* Say which op records an operator, if one does. */
+static void set_op(PyObject *found, const char *name, PyObject **slot)
+{
+    Py_XSETREF(*slot, Py_XNewRef(PyDict_GetItemString(found, name)));
+}
+
 static PyObject *module_install(PyObject *module, PyObject *args)
 {
-    PyObject *type, *functions, *how;
+    PyObject *type, *functions, *how, *elementwise;
     char name[32];
     if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &type, &PyDict_Type, &functions,
                           &PyTuple_Type, &how))
         return NULL;
+    elementwise = PyDict_GetItemString(functions, "ops");
+    if (!elementwise || !PyDict_Check(elementwise)) {
+        PyErr_SetString(PyExc_KeyError, "ops");
+        return NULL;
+    }
     for (int k = 0; k < OPERATORS; k++) {
         PyObject **slots[3] = {&forward[k], &reflected[k], &in_place[k]};
         const char *prefixes[3] = {"", "r", "i"};
@@ -1847,12 +1881,17 @@ static PyObject *module_install(PyObject *module, PyObject *args)
             if (set_from(functions, name, slots[j]))
                 return NULL;
         }
+        PyOS_snprintf(name, sizeof name, "__%s__", operator_names[k]);
+        set_op(elementwise, name, &ops[k]);
     }
     for (int k = 0; k < 6; k++) {
         PyOS_snprintf(name, sizeof name, "__%s__", comparison_names[k]);
         if (set_from(functions, name, &compared[k]))
             return NULL;
+        set_op(elementwise, name, &compared_ops[k]);
     }
+    for (int k = NEG; k <= INVERT; k++)
+        set_op(elementwise, other_names[k], &unary_ops[k]);
     for (int k = 0; k < OTHERS; k++)
         if (set_from(functions, other_names[k], &recorded[k]))
             return NULL;
@@ -1924,7 +1963,7 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (add_graph(module) < 0 || PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
+    if (add_graph(module) < 0 || add_record(module) < 0 || PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||

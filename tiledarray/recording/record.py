@@ -6,14 +6,14 @@ This is the hot path of Python: what NumPy would say about dtypes and shapes is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
+from tiledarray.core import record
+from tiledarray.errors import raised_outside
 from tiledarray.graph.dtypes import (
     Shape,
     UnsupportedDtypeError,
@@ -24,9 +24,10 @@ from tiledarray.graph.dtypes import (
 )
 from tiledarray.graph.node import INTERNED, Form, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
+from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recording import at_once
-from tiledarray.recording.site import is_users, known, user_site
+from tiledarray.recording.site import user_site
 from tiledarray.recording.stretch import (
     fallbacks,
     live_pending,
@@ -43,23 +44,6 @@ __all__ = [
 ]
 
 Operand = Any  # Node, or a Python scalar
-_frame = sys._getframe
-
-
-def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
-    """Return the node of one more operation, recorded at the user's line."""
-    if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
-        return Node(form, (), None, value)
-    local.recorder.count += 1
-    node = Node(form, inputs)
-    frame: FrameType | None = _frame(2)  # a function of this module calls this: its caller
-    while frame is not None:
-        users = known(frame.f_globals.get("__name__"))
-        if is_users(frame) if users is None else users:
-            node.site = frame.f_code, frame.f_lasti
-            break
-        frame = frame.f_back
-    return node
 
 
 def _one_device(nodes: Sequence[Node]) -> Any:
@@ -108,10 +92,24 @@ def _not_computed(convert: Any) -> Any:
     return None if convert is None else converted
 
 
+def _form_of_call(op: Elementwise, *operands: Operand) -> tuple[Any, ...] | None:
+    """Return what `_call` does, and whether the op's second operand is an exponent.
+
+    ``None`` where there is no such op: it is recorded the long way, which says why.
+    """
+    try:
+        found = _call(op, *operands)
+    except Exception as error:
+        if raised_outside(error):
+            raise
+        return None
+    return *found, op.exponent
+
+
 def unary(op: Elementwise, node: Node) -> Node:
     """Record an elementwise op of one node."""
     form, _ = _find_call((op, node.form.kind)) or _call(op, node)
-    return _record(form, (node,))
+    return record(form, (node,))
 
 
 def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
@@ -137,7 +135,7 @@ def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
             return _compare_beyond(op, right, left, error, reflected=True)
     else:
         raise TypeError(f"{op.name}: one operand must be an array")
-    return _record(form, (left, right))
+    return record(form, (left, right))
 
 
 def _compare_beyond(
@@ -175,7 +173,7 @@ def elementwise(op: Elementwise, *operands: Operand) -> Node:
         x if convert is None else convert(x)
         for x, convert in zip(operands, converters, strict=True)
     )
-    return _record(form, inputs)
+    return record(form, inputs)
 
 
 def cast(node: Node, dtype: Any) -> Node:
@@ -189,7 +187,7 @@ def _new(
     op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
 ) -> Node:
     kind = kind_of(shape, np.dtype(dtype), device)
-    return _record(form_of(op, attrs, kind, len(inputs)), inputs)
+    return record(form_of(op, attrs, kind, len(inputs)), inputs)
 
 
 _moves: dict[Any, Form] = {}
@@ -205,7 +203,7 @@ def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
             _moves.clear()
         result = kind_of(shape, kind.dtype, kind.device)
         form = _moves[key] = form_of(op, attrs, result, len(inputs))
-    return _record(form, inputs)
+    return record(form, inputs)
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -348,6 +346,14 @@ def leaf(buffer: Any) -> Node:
     array = buffer.array
     kind = kind_of(array.shape, array.dtype, buffer.device)
     return Node(form_of(movement.leaf, None, kind, 0), (), None, buffer)
+
+
+core.install_recording({
+    "compute": at_once.compute, "form_of_call": _form_of_call,
+    "unary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 1},
+    "binary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 2},
+    **{name: BY_NAME[name] for name in ("square", "positive", "reciprocal", "sqrt")},
+})
 
 
 def flush() -> None:

@@ -9,15 +9,13 @@ stretch of a loop has the structure of the first and finds its plan.
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
-from weakref import ref
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site
@@ -35,18 +33,15 @@ class State(Enum):
     CROWDED = "the next handle: what is pending is small, and evaluated so that more is not"
 
 
-class Recorder:
+class Recorder(core.Recorder):
     """The pending work of one thread.
+
+    The core notes what is recorded: handles that were given a pending node since the last flush,
+    where those were recorded (``noted`` of them, `came_by`), and views that keep what they have
+    read since, which goes when the stretch ends, so that nobody holds values that nobody can see.
 
     Attributes
     ----------
-    handles : list of weakref
-        Handles given a pending node since the last flush.
-    readers : list of weakref
-        Views that keep what they have read since: it goes when the stretch ends, so that nobody
-        holds values that nobody can see.
-    sites : list of Site
-        Where those handles' nodes were recorded.
     count : int
         Nodes recorded since the last flush.
     state : State
@@ -59,26 +54,16 @@ class Recorder:
         How many of those nodes could have been computed at once, had their operands been there.
     """
 
-    __slots__ = (
-        "handles", "readers", "sites", "count", "state", "limit", "cut", "anchor", "anchor_path",
-        "small", "__weakref__",
-    )
+    __slots__ = ("state", "cut", "anchor", "anchor_path", "small")
     immediate = True  # whether what is small may be computed at once
     scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
 
     def __init__(self) -> None:
-        self.handles: list[Any] = []
-        self.readers: list[Any] = []
         self.reset()
 
     def reset(self) -> None:
         """Begin a new stretch."""
-        self.handles.clear()
-        while self.readers:
-            view = self.readers.pop()()
-            if view is not None:
-                view.forget()
-        self.sites: list[Site | None] = []
+        self.clear()
         self.count = 0
         self.cut = config.cut
         self._enter(State.EMPTY)
@@ -101,7 +86,7 @@ class Recorder:
             self._enter(State.CROWDED)
 
     def _is_small(self) -> bool:
-        return self.small >= MANY_SMALL and 2 * self.small >= len(self.sites)
+        return self.small >= MANY_SMALL and 2 * self.small >= self.noted
 
     def consider(self, node: Node) -> None:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
@@ -111,14 +96,14 @@ class Recorder:
                 self.reset()
                 _evaluate_apart(targets, small=True)
                 return
-            self._enter(State.GATHERING if self.sites else State.EMPTY)
+            self._enter(State.GATHERING if self.noted else State.EMPTY)
         if self.state is State.EMPTY:
             self._begin_at(node)
         elif self.count >= 4 * self.cut or self._comes_round(node):
             self.flush(node)
         elif self.state is State.GATHERING and self.count >= self.cut:
             self._enter(State.DUE)
-            if self.anchor not in self.sites[1:]:  # it stood before the loop
+            if not self.came_by(self.anchor):  # it stood before the loop
                 self.anchor, self.anchor_path = node.site, call_path()
 
     def _comes_round(self, node: Node) -> bool:
@@ -138,16 +123,6 @@ class Recorder:
             self.count = 1
             self._begin_at(node)
 
-    def pending(self) -> list[Node]:
-        """Return the pending nodes that live handles hold, each once."""
-        found: dict[Node, None] = {}
-        for reference in self.handles:
-            handle = reference()
-            node = None if handle is None or handle._base is not None else handle._recorded
-            if node is not None and node.buffer is None:
-                found[node] = None
-        return list(found)
-
 
 class _Tracing(Recorder):
     """A recorder that never evaluates: what it records is planned as a whole."""
@@ -164,16 +139,7 @@ class _Tracing(Recorder):
         self.limit = sys.maxsize
 
 
-_recorders: list[ref[Recorder]] = []  # one for each thread that records
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.recorder = Recorder()
-        _recorders.append(ref(self.recorder, _recorders.remove))
-
-
-local = _Local()
+local: Any = core.Local(Recorder)
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 

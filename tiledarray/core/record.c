@@ -1,0 +1,850 @@
+/* Recording: each thread's recorder, and operations of handles that become nodes at once.
+
+   Only what is usual is done here: elementwise operators and functions of arrays and Python's
+   numbers, and slices.  Everything else, errors included, is left to Python, which records it by
+   the same rules (`recording/record.py`, `arrays/operators.py`, `arrays/recorded.py`) and is asked
+   here once for each combination of kinds.  `twin_record.py` is the first part of this file in
+   Python; the rest has none, since Python does it anyhow. */
+
+#include "core.h"
+
+#include <string.h>
+
+/* What Python gives `install_recording`. */
+enum { COMPUTE, FORM_OF_CALL, CALLBACKS };
+static const char *const callback_names[CALLBACKS] = {"compute", "form_of_call"};
+static PyObject *callbacks[CALLBACKS];
+static PyObject *ufuncs[2];   /* of one and of two operands, each with its op */
+static PyObject *short_powers[4]; /* square, positive, reciprocal, sqrt */
+static PyObject *consider_name, *name_name, *node_name, *kind_name, *itemsize_name;
+
+/* ---- recorders ------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject *code;
+    int instruction;
+} Site;
+
+typedef struct {
+    PyObject_HEAD
+    Link handles;             /* heads of two rings */
+    Link readers;
+    Py_ssize_t count;         /* nodes recorded since the last flush */
+    Py_ssize_t most;          /* the count from which every new handle asks `consider` */
+    Site *sites;              /* where the handles' nodes were recorded */
+    Py_ssize_t noted, room;
+} Recorder;
+
+static PyTypeObject RecorderType, LocalType;
+
+static inline void empty_ring(Link *head)
+{
+    head->next = head->before = head;
+    head->list = head;
+}
+
+void forget_note(Link *link)
+{
+    if (link->list) {
+        link->before->next = link->next;
+        link->next->before = link->before;
+        memset(link, 0, sizeof *link);
+    }
+}
+
+static inline void note_in(Link *head, Handle *handle)
+{
+    Link *link = &handle->noted;
+    if (link->list == head)
+        return; /* it keeps its place */
+    forget_note(link);
+    link->list = head;
+    link->next = head;
+    link->before = head->before;
+    head->before->next = link;
+    head->before = link;
+}
+
+#define MOST_ROOM 4096        /* for places, kept from one stretch to the next */
+#define noted_handle(link) ((Handle *)((char *)(link) - offsetof(Handle, noted)))
+
+static int note_site(Recorder *recorder, const Node *node)
+{
+    if (recorder->noted == recorder->room) {
+        Py_ssize_t room = recorder->room ? 2 * recorder->room : 512;
+        Site *sites = PyMem_Realloc(recorder->sites, (size_t)room * sizeof(Site));
+        if (!sites) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        recorder->sites = sites;
+        recorder->room = room;
+    }
+    recorder->sites[recorder->noted++] = (Site){Py_XNewRef(node->code), node->instruction};
+    return 0;
+}
+
+static void drop_sites(Recorder *recorder)
+{
+    Site *sites = recorder->sites;
+    Py_ssize_t noted = recorder->noted, room = recorder->room;
+    recorder->sites = NULL;
+    recorder->noted = recorder->room = 0;
+    for (Py_ssize_t k = 0; k < noted; k++)
+        Py_XDECREF(sites[k].code);
+    if (recorder->sites || room > MOST_ROOM)
+        PyMem_Free(sites);
+    else {
+        recorder->sites = sites;
+        recorder->room = room;
+    }
+}
+
+static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    Recorder *recorder = (Recorder *)type->tp_alloc(type, 0);
+    if (recorder) {
+        empty_ring(&recorder->handles);
+        empty_ring(&recorder->readers);
+    }
+    return (PyObject *)recorder;
+}
+
+/* Let go of what a view has read, unless that is what it would read again. */
+static void forget_seen(Handle *view)
+{
+    if (view->seen && PyTuple_CheckExact(view->seen) && view->base && !held &&
+        PyTuple_GET_ITEM(view->seen, 0) == root_of(view)->node)
+        return;
+    Py_CLEAR(view->seen);
+}
+
+static void forget_all(Recorder *recorder)
+{
+    while (recorder->handles.next != &recorder->handles)
+        forget_note(recorder->handles.next);
+    while (recorder->readers.next != &recorder->readers) {
+        Handle *view = noted_handle(recorder->readers.next);
+        forget_note(&view->noted);
+        Py_INCREF(view);
+        forget_seen(view);
+        Py_DECREF(view);
+    }
+}
+
+static PyObject *recorder_clear(Recorder *recorder, PyObject *unused)
+{
+    forget_all(recorder);
+    drop_sites(recorder);
+    Py_RETURN_NONE;
+}
+
+static uint64_t known_thread = 0;
+static Recorder *known_recorder = NULL; /* that thread's; borrowed */
+static PyObject *the_local = NULL; /* borrowed: it lives as long as its module */
+
+static void recorder_dealloc(Recorder *recorder)
+{
+    if (known_recorder == recorder)
+        known_recorder = NULL;
+    forget_all(recorder);
+    drop_sites(recorder);
+    PyMem_Free(recorder->sites);
+    Py_TYPE(recorder)->tp_free((PyObject *)recorder);
+}
+
+static PyObject *recorder_pending(Recorder *recorder, PyObject *unused)
+{
+    PyObject *found = PyList_New(0);
+    uint64_t walk = new_walk();
+    for (Link *link = recorder->handles.next; found && link != &recorder->handles;
+         link = link->next) {
+        Handle *handle = noted_handle(link);
+        Node *node = (Node *)handle->node;
+        if (handle->base || handle->copied || !node || !is_node(node) || node->buffer ||
+            node->walk == walk)
+            continue;
+        node->walk = walk;
+        if (PyList_Append(found, (PyObject *)node))
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+static PyObject *recorder_came_by(Recorder *recorder, PyObject *site)
+{
+    PyObject *code = NULL;
+    int instruction = 0;
+    if (site != Py_None && !PyArg_ParseTuple(site, "Oi", &code, &instruction))
+        return NULL;
+    for (Py_ssize_t k = 1; k < recorder->noted; k++)
+        if (recorder->sites[k].code == code && recorder->sites[k].instruction == instruction)
+            Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *recorder_note_reader(Recorder *recorder, PyObject *view)
+{
+    if (!is_handle(view)) {
+        PyErr_SetString(PyExc_TypeError, "a view is wanted");
+        return NULL;
+    }
+    note_in(&recorder->readers, (Handle *)view);
+    Py_RETURN_NONE;
+}
+
+static PyMemberDef recorder_members[] = {
+    {"count", T_PYSSIZET, offsetof(Recorder, count), 0, "Nodes recorded since the last flush."},
+    {"limit", T_PYSSIZET, offsetof(Recorder, most), 0,
+     "The count from which every new handle asks `consider`."},
+    {"noted", T_PYSSIZET, offsetof(Recorder, noted), READONLY,
+     "How often a handle got a pending node since the last flush."},
+    {NULL}};
+
+static PyMethodDef recorder_methods[] = {
+    {"clear", (PyCFunction)recorder_clear, METH_NOARGS, "Forget handles, views and places."},
+    {"pending", (PyCFunction)recorder_pending, METH_NOARGS,
+     "Return the pending nodes that live handles hold, each once."},
+    {"came_by", (PyCFunction)recorder_came_by, METH_O,
+     "Whether a node was recorded at this place, after the first."},
+    {"note_reader", (PyCFunction)recorder_note_reader, METH_O,
+     "Have a view let go of what it has read, when the stretch ends."},
+    {NULL}};
+
+static PyTypeObject RecorderType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tiledarray.core._core.Recorder",
+    .tp_doc = "What one thread has pending.",
+    .tp_basicsize = sizeof(Recorder),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_new = recorder_new,
+    .tp_dealloc = (destructor)recorder_dealloc,
+    .tp_members = recorder_members,
+    .tp_methods = recorder_methods,
+};
+
+/* What each thread has one of. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *make;
+} Local;
+
+static PyObject *local_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *make;
+    if (!PyArg_ParseTuple(args, "O", &make))
+        return NULL;
+    Local *local = (Local *)type->tp_alloc(type, 0);
+    if (local) {
+        local->make = Py_NewRef(make);
+        the_local = (PyObject *)local;
+    }
+    return (PyObject *)local;
+}
+
+static void local_dealloc(Local *local)
+{
+    if (the_local == (PyObject *)local)
+        the_local = NULL;
+    Py_XDECREF(local->make);
+    Py_TYPE(local)->tp_free((PyObject *)local);
+}
+
+static int set_recorder(Local *local, PyObject *recorder, void *unused)
+{
+    PyObject *places = PyThreadState_GetDict(); /* borrowed */
+    if (!recorder || !PyObject_TypeCheck(recorder, &RecorderType) || !places) {
+        PyErr_SetString(PyExc_TypeError, "a recorder is wanted");
+        return -1;
+    }
+    if (PyDict_SetItem(places, (PyObject *)local, recorder))
+        return -1;
+    if ((PyObject *)local == the_local) {
+        known_thread = PyThreadState_GetID(PyThreadState_Get());
+        known_recorder = (Recorder *)recorder;
+    }
+    return 0;
+}
+
+static PyObject *get_recorder(Local *local, void *unused)
+{
+    if ((PyObject *)local == the_local && known_recorder &&
+        PyThreadState_GetID(PyThreadState_Get()) == known_thread)
+        return Py_NewRef((PyObject *)known_recorder);
+    PyObject *places = PyThreadState_GetDict();
+    PyObject *found = places ? PyDict_GetItemWithError(places, (PyObject *)local) : NULL;
+    if (PyErr_Occurred())
+        return NULL;
+    found = found ? Py_NewRef(found) : PyObject_CallNoArgs(local->make);
+    if (found && set_recorder(local, found, NULL))
+        Py_CLEAR(found);
+    return found;
+}
+
+static PyGetSetDef local_attributes[] = {
+    {"recorder", (getter)get_recorder, (setter)set_recorder, "This thread's."}, {NULL}};
+
+static PyTypeObject LocalType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tiledarray.core._core.Local",
+    .tp_doc = "The recorder of each thread.",
+    .tp_basicsize = sizeof(Local),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = local_new,
+    .tp_dealloc = (destructor)local_dealloc,
+    .tp_getset = local_attributes,
+};
+
+/* This thread's recorder, a new reference; NULL with an error set. */
+static inline Recorder *present_recorder(void)
+{
+    if (known_recorder && PyThreadState_GetID(PyThreadState_Get()) == known_thread)
+        return (Recorder *)Py_NewRef((PyObject *)known_recorder);
+    if (!the_local) {
+        PyErr_SetString(PyExc_RuntimeError, "there are no recorders yet");
+        return NULL;
+    }
+    return (Recorder *)get_recorder((Local *)the_local, NULL);
+}
+
+/* ---- the user's line ------------------------------------------------------------------------ */
+
+#define NAMES 64
+
+static struct {
+    PyObject *name;
+    int users;
+} names[NAMES];
+
+/* Whether a module of this name is the user's; remembered by the text's identity. */
+static int is_users_module(PyObject *name)
+{
+    size_t at = ((size_t)name >> 4) % NAMES;
+    if (names[at].name == name)
+        return names[at].users;
+    Py_ssize_t length;
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
+    if (!text) {
+        PyErr_Clear();
+        return 1;
+    }
+    const char ours[] = "tiledarray";
+    const Py_ssize_t own = sizeof ours - 1;
+    int users = length < own || memcmp(text, ours, (size_t)own) ||
+                (length > own && text[own] != '.');
+    Py_XSETREF(names[at].name, Py_NewRef(name));
+    names[at].users = users;
+    return users;
+}
+
+static int is_users(PyFrameObject *frame)
+{
+    PyObject *globals = PyFrame_GetGlobals(frame);
+    PyObject *name = PyDict_GetItemWithError(globals, name_name);
+    int users = name ? is_users_module(name) : 1;
+    Py_DECREF(globals);
+    return users;
+}
+
+/* Say where in the user's program the node is recorded: frames are walked, never counted. */
+static void say_site(Node *node)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    Py_XINCREF(frame);
+    while (frame) {
+        if (is_users(frame)) {
+            node->code = (PyObject *)PyFrame_GetCode(frame);
+            node->instruction = PyFrame_GetLasti(frame);
+            Py_DECREF(frame);
+            return;
+        }
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    PyErr_Clear();
+}
+
+/* ---- nodes become values of handles --------------------------------------------------------- */
+
+/* Let the recorder flush where it is time to; before the node is a handle's. */
+static inline int consider(Recorder *recorder, PyObject *node)
+{
+    if (recorder->count < recorder->most)
+        return 0;
+    PyObject *done = PyObject_CallMethodOneArg((PyObject *)recorder, consider_name, node);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* Make a pending node the value of a handle, and let the recorder know. */
+static int give_pending(Recorder *recorder, Handle *handle, PyObject *node)
+{
+    /* While functions are traced, Python has a descriptor in the slot's place. */
+    if (held ? PyObject_SetAttr((PyObject *)handle, node_name, node) : set_node(handle, node, NULL))
+        return -1;
+    if (note_site(recorder, (Node *)node))
+        return -1;
+    note_in(&recorder->handles, handle);
+    return 0;
+}
+
+/* A new array whose value is the node. */
+static PyObject *wrap(PyObject *node)
+{
+    Handle *handle;
+    if (((Node *)node)->buffer) {
+        handle = new_handle();
+        if (handle && (held ? PyObject_SetAttr((PyObject *)handle, node_name, node)
+                            : set_node(handle, node, NULL)))
+            Py_CLEAR(handle);
+        return (PyObject *)handle;
+    }
+    Recorder *recorder = present_recorder();
+    if (!recorder)
+        return NULL;
+    handle = consider(recorder, node) ? NULL : new_handle();
+    if (handle && give_pending(recorder, handle, node))
+        Py_CLEAR(handle);
+    Py_DECREF(recorder);
+    return (PyObject *)handle;
+}
+
+static PyObject *record_wrap(PyObject *module, PyObject *node)
+{
+    if (!is_node(node)) {
+        PyErr_SetString(PyExc_TypeError, "a node is wanted");
+        return NULL;
+    }
+    return wrap(node);
+}
+
+/* Make the node the value of an array that is no view. */
+static int rebind(Handle *root, PyObject *node)
+{
+    if (((Node *)node)->buffer)
+        return held ? PyObject_SetAttr((PyObject *)root, node_name, node)
+                    : set_node(root, node, NULL);
+    Recorder *recorder = present_recorder();
+    if (!recorder)
+        return -1;
+    int failed = consider(recorder, node) || give_pending(recorder, root, node);
+    Py_DECREF(recorder);
+    return failed ? -1 : 0;
+}
+
+static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !is_handle(args[0]) || !is_node(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "an array and a node are wanted");
+        return NULL;
+    }
+    if (rebind((Handle *)args[0], args[1]))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* A pending node, counted, of this line; its inputs are still to be given. */
+static Node *record_node(Form *form)
+{
+    Py_INCREF(form); /* the table that it is from may change */
+    Recorder *recorder = present_recorder();
+    Node *node = recorder ? new_node(form) : NULL;
+    if (node) {
+        recorder->count++;
+        say_site(node);
+    }
+    Py_XDECREF(recorder);
+    Py_DECREF(form);
+    return node;
+}
+
+/* `record(form, inputs)`: the node of one more operation, for the functions in Python. */
+static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || Py_TYPE(args[0]) != &FormType || !PyTuple_CheckExact(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "a form and its inputs are wanted");
+        return NULL;
+    }
+    Form *form = (Form *)args[0];
+    PyObject *inputs = args[1];
+    if (form->kind->size <= limit) {
+        PyObject *value = PyObject_CallFunctionObjArgs(callbacks[COMPUTE], form, inputs, NULL);
+        if (!value)
+            return NULL;
+        if (value != Py_None) {
+            Node *node = new_node(form);
+            if (node)
+                node->buffer = value;
+            else
+                Py_DECREF(value);
+            return (PyObject *)node;
+        }
+        Py_DECREF(value);
+    }
+    Node *node = record_node(form);
+    if (node && PyTuple_GET_SIZE(inputs))
+        node->rest = Py_NewRef(inputs);
+    return (PyObject *)node;
+}
+
+/* ---- the nodes of operands ------------------------------------------------------------------ */
+
+/* The node of an array's present value, a new reference; NULL without an error if Python has to
+   find it. */
+static Node *present_node(Handle *handle)
+{
+    if (handle->base)
+        return NULL;
+    PyObject *node = handle->node ? Py_NewRef(handle->node) : get_node(handle, NULL);
+    if (node && !is_node(node))
+        Py_CLEAR(node);
+    return (Node *)node;
+}
+
+/* ---- calls that were met before ------------------------------------------------------------- */
+
+enum { AS_IT_IS, AS_FLOAT, AS_INTEGER, BY_CALL };
+
+/* An op of operands of certain kinds; a number's kind is its type. */
+typedef struct {
+    PyObject *op, *left, *right; /* the key */
+    Form *form;
+    PyObject *convert;        /* makes the number what the loop takes */
+    int64_t low, high;        /* numbers that are that already, AS_INTEGER */
+    int how;
+} Call;
+
+#define MOST_CALLS (1 << 15)
+
+static Call *calls = NULL;    /* a table of open addresses */
+static Py_ssize_t calls_room = 0, calls_known = 0;
+
+static inline Call *place_of(PyObject *op, PyObject *left, PyObject *right)
+{
+    size_t mask = (size_t)calls_room - 1;
+    size_t at = ((size_t)op >> 4) * 31 + ((size_t)left >> 4) * 0x9e3779b1u +
+                ((size_t)right >> 4) * 0x85ebca6bu;
+    for (at ^= at >> 15;; at++) {
+        Call *call = calls + (at & mask);
+        if (!call->op || (call->op == op && call->left == left && call->right == right))
+            return call;
+    }
+}
+
+static void drop_calls(void)
+{
+    Call *old = calls;
+    Py_ssize_t room = calls_room;
+    calls = NULL;
+    calls_room = calls_known = 0;
+    for (Py_ssize_t k = 0; k < room; k++)
+        if (old[k].op) {
+            Py_DECREF(old[k].op);
+            Py_DECREF(old[k].left);
+            Py_XDECREF(old[k].right);
+            Py_DECREF(old[k].form);
+            Py_XDECREF(old[k].convert);
+        }
+    PyMem_Free(old);
+}
+
+/* Make room for one more call; -1 with an error set. */
+static int make_room(void)
+{
+    if (calls_known >= MOST_CALLS)
+        drop_calls();
+    if (2 * (calls_known + 1) <= calls_room)
+        return 0;
+    Call *old = calls;
+    Py_ssize_t room = calls_room;
+    Call *found = PyMem_Calloc(room ? (size_t)(4 * room) : 256, sizeof(Call));
+    if (!found) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    calls = found;
+    calls_room = room ? 4 * room : 256;
+    for (Py_ssize_t k = 0; k < room; k++)
+        if (old[k].op)
+            *place_of(old[k].op, old[k].left, old[k].right) = old[k];
+    PyMem_Free(old);
+    return 0;
+}
+
+/* Work out how a number becomes what the loop takes. */
+static int say_how(Call *call, PyObject *loop, int is_exponent)
+{
+    call->how = BY_CALL;
+    if (call->convert == (PyObject *)&PyFloat_Type) {
+        call->how = AS_FLOAT;
+        return 0;
+    }
+    PyObject *kind = PyObject_GetAttr(loop, kind_name), *itemsize;
+    if (!kind)
+        return -1;
+    int is_signed = PyUnicode_CompareWithASCIIString(kind, "i") == 0;
+    int is_integer = is_signed || PyUnicode_CompareWithASCIIString(kind, "u") == 0;
+    Py_DECREF(kind);
+    if (!is_integer)
+        return 0;
+    itemsize = PyObject_GetAttr(loop, itemsize_name);
+    long bits = itemsize ? 8 * PyLong_AsLong(itemsize) : -1;
+    Py_XDECREF(itemsize);
+    if (bits <= 0 || bits > 64)
+        return PyErr_Occurred() ? -1 : 0;
+    call->how = AS_INTEGER;
+    call->high = bits == 64 ? INT64_MAX : (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1;
+    call->low = is_signed && !is_exponent ? -call->high - 1 : 0;
+    return 0;
+}
+
+/* Ask Python for the form, and remember it; NULL as `find_call`. */
+static Call *ask_for_call(PyObject *op, PyObject *left, PyObject *right, PyObject *x, PyObject *y)
+{
+    PyObject *found = PyObject_CallFunctionObjArgs(callbacks[FORM_OF_CALL], op, x, y, NULL);
+    PyObject *form, *converters;
+    int may_be_exponent;
+    if (!found || found == Py_None ||
+        !PyArg_ParseTuple(found, "O!O!p", &FormType, &form, &PyTuple_Type, &converters,
+                          &may_be_exponent)) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    Call call = {op, left, right, (Form *)form, NULL, 0, 0, AS_IT_IS};
+    PyObject *loops = call.form->attrs;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(converters); k++)
+        if (PyTuple_GET_ITEM(converters, k) != Py_None) {
+            call.convert = PyTuple_GET_ITEM(converters, k);
+            if (!PyTuple_CheckExact(loops) || k >= PyTuple_GET_SIZE(loops) ||
+                say_how(&call, PyTuple_GET_ITEM(loops, k), may_be_exponent && k == 1))
+                break;
+        }
+    Call *place = NULL;
+    if (!PyErr_Occurred() && !make_room()) {
+        place = place_of(op, left, right);
+        if (!place->op) { /* nobody else has put it there meanwhile */
+            Py_INCREF(op);
+            Py_INCREF(left);
+            Py_XINCREF(right);
+            Py_INCREF(form);
+            Py_XINCREF(call.convert);
+            *place = call;
+            calls_known++;
+        }
+    }
+    Py_DECREF(found);
+    return place;
+}
+
+static inline PyObject *kind_of_operand(PyObject *x)
+{
+    return is_node(x) ? (PyObject *)((Node *)x)->form->kind : (PyObject *)Py_TYPE(x);
+}
+
+/* The call of an op with a node and perhaps something else, if its result is large; NULL without
+   an error if Python has to record it. */
+static inline Call *find_call(PyObject *op, PyObject *x, PyObject *y)
+{
+    PyObject *left = kind_of_operand(x), *right = y ? kind_of_operand(y) : NULL;
+    Call *call = calls ? place_of(op, left, right) : NULL;
+    if (!call || !call->op)
+        call = ask_for_call(op, left, right, x, y);
+    return call && call->form->kind->size > limit ? call : NULL;
+}
+
+/* A number as the loop takes it, a new reference; NULL without an error if it cannot be. */
+static inline PyObject *converted(const Call *call, PyObject *x)
+{
+    PyObject *value = NULL;
+    if (call->how == AS_FLOAT) {
+        if (PyFloat_CheckExact(x))
+            return Py_NewRef(x);
+    } else if (call->how == AS_INTEGER && PyLong_CheckExact(x)) {
+        int beyond;
+        long long number = PyLong_AsLongLongAndOverflow(x, &beyond);
+        if (!beyond && number >= call->low && number <= call->high)
+            return Py_NewRef(x);
+    }
+    PyObject *convert = Py_NewRef(call->convert);
+    value = PyObject_CallOneArg(convert, x);
+    Py_DECREF(convert);
+    if (!value && (PyErr_ExceptionMatches(PyExc_OverflowError) ||
+                   PyErr_ExceptionMatches(PyExc_ValueError)))
+        PyErr_Clear(); /* Python raises it again, or knows what a comparison gives */
+    return value;
+}
+
+/* ---- elementwise operations ----------------------------------------------------------------- */
+
+/* An operand: a node or a number, a new reference; NULL as `present_node`. */
+static inline PyObject *operand(PyObject *x)
+{
+    if (is_handle(x))
+        return (PyObject *)present_node((Handle *)x);
+    return is_plain(x) ? Py_NewRef(x) : NULL;
+}
+
+/* The node of an op of two operands, one at least a node.  `kept`, if given, is the kind that the
+   result has to have.  NULL without an error if Python has to record it. */
+static Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept)
+{
+    Call *call = find_call(op, x, y);
+    if (!call || (kept && call->form->kind != kept))
+        return NULL;
+    Form *form = (Form *)Py_NewRef((PyObject *)call->form); /* the table may change */
+    PyObject *left = is_node(x) ? Py_NewRef(x) : converted(call, x);
+    PyObject *right = !left ? NULL : is_node(y) ? Py_NewRef(y) : converted(call, y);
+    Node *node = right ? record_node(form) : NULL;
+    if (node) {
+        node->left = left;
+        node->right = right;
+    } else {
+        Py_XDECREF(left);
+        Py_XDECREF(right);
+    }
+    Py_DECREF(form);
+    return node;
+}
+
+static inline PyObject *wrapped(Node *node)
+{
+    PyObject *handle = node ? wrap((PyObject *)node) : NULL;
+    Py_XDECREF(node);
+    return handle;
+}
+
+PyObject *record_binary(PyObject *op, PyObject *x, PyObject *y)
+{
+    if (held || !op)
+        return NULL;
+    PyObject *left = operand(x), *right = left ? operand(y) : NULL;
+    Node *node = NULL;
+    if (right && (is_node(left) || is_node(right)))
+        node = binary_node(op, left, right, NULL);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return wrapped(node);
+}
+
+PyObject *record_unary(PyObject *op, PyObject *x)
+{
+    if (held || !op || !is_handle(x))
+        return NULL;
+    Node *operand = present_node((Handle *)x), *node = NULL;
+    if (!operand)
+        return NULL;
+    Call *call = find_call(op, (PyObject *)operand, NULL);
+    if (call && (node = record_node(call->form)))
+        node->left = Py_NewRef((PyObject *)operand);
+    Py_DECREF(operand);
+    return wrapped(node);
+}
+
+/* `x ** y`: some exponents have functions of their own. */
+PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
+{
+    double exponent;
+    if (PyFloat_CheckExact(y))
+        exponent = PyFloat_AS_DOUBLE(y);
+    else if (PyLong_CheckExact(y)) {
+        int beyond;
+        exponent = (double)PyLong_AsLongLongAndOverflow(y, &beyond);
+    } else
+        return record_binary(op, x, y);
+    int place = exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2 : exponent == 0.5 ? 3 : 4;
+    if (place == 4)
+        return record_binary(op, x, y);
+    Node *node = !held && is_handle(x) ? present_node((Handle *)x) : NULL;
+    if (!node)
+        return NULL;
+    PyObject *kind = PyObject_GetAttr(node->form->kind->dtype, kind_name);
+    Py_DECREF(node);
+    if (!kind)
+        return NULL;
+    int inexact = !PyUnicode_CompareWithASCIIString(kind, "f") ||
+                  !PyUnicode_CompareWithASCIIString(kind, "c");
+    Py_DECREF(kind);
+    return inexact ? record_unary(short_powers[place], x) : NULL;
+}
+
+/* `x += y`, where that changes neither the kind nor a view. */
+PyObject *record_update(PyObject *op, PyObject *x, PyObject *y)
+{
+    if (held || !op || !is_handle(x))
+        return NULL;
+    Handle *handle = (Handle *)x;
+    Node *left = present_node(handle), *node = NULL;
+    PyObject *right = left && PyTuple_GET_SIZE(left->form->kind->shape) ? operand(y) : NULL;
+    if (right)
+        node = binary_node(op, (PyObject *)left, right, left->form->kind);
+    int done = node && !handle->base && !rebind(handle, (PyObject *)node);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    Py_XDECREF(node);
+    return done ? Py_NewRef(x) : NULL;
+}
+
+/* A call of one of NumPy's ufuncs, with operands alone. */
+PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count)
+{
+    if (held || count < 1 || count > 2 || !ufuncs[count - 1])
+        return NULL;
+    PyObject *op = PyDict_GetItemWithError(ufuncs[count - 1], ufunc);
+    if (!op)
+        return NULL;
+    return count == 1 ? record_unary(op, args[0]) : record_binary(op, args[0], args[1]);
+}
+
+/* ---- the module ----------------------------------------------------------------------------- */
+
+static PyObject *record_install(PyObject *module, PyObject *found)
+{
+    static const char *const ufunc_names[2] = {"unary_ufuncs", "binary_ufuncs"};
+    static const char *const power_names[4] = {"square", "positive", "reciprocal", "sqrt"};
+    struct {
+        int count;
+        const char *const *names;
+        PyObject **slots;
+    } groups[3] = {{CALLBACKS, callback_names, callbacks}, {2, ufunc_names, ufuncs},
+                   {4, power_names, short_powers}};
+    if (!PyDict_Check(found)) {
+        PyErr_SetString(PyExc_TypeError, "a dict is wanted");
+        return NULL;
+    }
+    for (int group = 0; group < 3; group++)
+        for (int k = 0; k < groups[group].count; k++) {
+            PyObject *value = PyDict_GetItemString(found, groups[group].names[k]);
+            if (!value) {
+                PyErr_SetString(PyExc_KeyError, groups[group].names[k]);
+                return NULL;
+            }
+            Py_XSETREF(groups[group].slots[k], Py_NewRef(value));
+        }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef record_functions[] = {
+    {"wrap", record_wrap, METH_O, "Return a new array whose value is the node."},
+    {"rebind", (PyCFunction)(void (*)(void))record_rebind, METH_FASTCALL,
+     "Make the node the value of an array that is no view."},
+    {"record", (PyCFunction)(void (*)(void))record_record, METH_FASTCALL,
+     "Return the node of one more operation, recorded at the user's line."},
+    {"install_recording", record_install, METH_O, "Say what Python does of the recording."},
+    {NULL}};
+
+int add_record(PyObject *module)
+{
+    consider_name = PyUnicode_InternFromString("consider");
+    name_name = PyUnicode_InternFromString("__name__");
+    node_name = PyUnicode_InternFromString("_node");
+    kind_name = PyUnicode_InternFromString("kind");
+    itemsize_name = PyUnicode_InternFromString("itemsize");
+    if (!consider_name || !name_name || !node_name || !kind_name || !itemsize_name ||
+        PyType_Ready(&RecorderType) < 0 || PyType_Ready(&LocalType) < 0 ||
+        PyModule_AddFunctions(module, record_functions) < 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "Recorder", (PyObject *)&RecorderType) < 0 ||
+                   PyModule_AddObjectRef(module, "Local", (PyObject *)&LocalType) < 0
+               ? -1 : 0;
+}
