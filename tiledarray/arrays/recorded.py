@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
 from tiledarray.arrays.handle import (
     SCALARS,
@@ -23,7 +24,8 @@ from tiledarray.arrays.handle import (
     wrap,
 )
 from tiledarray.arrays.tracing import check_own
-from tiledarray.errors import LeaveToNumPy
+from tiledarray.errors import LeaveToNumPy, raised_outside
+from tiledarray.graph.node import Form, Kind
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import record
@@ -223,6 +225,41 @@ def _nonzero(mask: Any) -> tuple[Any, ...]:
     return tuple(
         wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
     )
+
+
+# What the core asks where it records slices itself ------------------------------------------------
+
+
+def _step_of(key: Any, shape: tuple[int, ...]) -> Any:
+    """Return the step of a basic index; ``None`` of another, or where Python has to tell why."""
+    try:
+        return index.step_of(key if type(key) is tuple else (key,), shape)
+    except Exception as error:
+        if raised_outside(error):
+            raise
+        return None
+
+
+def _view_form(step: views.Affine, kind: Kind) -> Form | None:
+    return record.view_form(kind, *step)
+
+
+def _update_form(step: views.Affine, kind: Kind) -> Form | None:
+    try:
+        part = views.is_part((step,), kind.shape)
+    except ValueError:  # read-only: `setitem` tells
+        return None
+    return record.update_form(kind, *step) if part else None
+
+
+def _full_form(kind: Kind, _: None) -> Form | None:
+    return record.full_form(kind) if kind.dtype == np.float64 else None
+
+
+core.install_slices({
+    "step_of": _step_of, "extend": views.extend, "view_form": _view_form,
+    "update_form": _update_form, "full_form": _full_form, "affine": views.Affine,
+})
 
 
 # The table --------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (`_core.c`, `graph.c`, `record.c`) and again in Python (`twin.py`, `twin_graph.py`,
-`twin_record.py`), which takes its place where the extension was not built.  The environment
-variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
+Written in C (`_core.c`, `graph.c`, `record.c`, `slices.c`) and again in Python (`twin.py`,
+`twin_graph.py`, `twin_record.py`), which takes its place where the extension was not built.  The
+environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
 """
 
 from __future__ import annotations
@@ -60,4 +60,4 @@ trace, parts_of = _graph.trace, _graph.parts_of
 MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT
 
 wrap, rebind, record = _record.wrap, _record.rebind, _record.record
-install_recording = _record.install_recording
+install_recording, install_slices = _record.install_recording, _record.install_slices

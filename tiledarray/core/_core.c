@@ -89,12 +89,26 @@ static void link_view(Handle *root, Handle *view)
     root->views = view;
 }
 
+static PyObject *found_steps(Handle *view)
+{
+    Handle *parent = (Handle *)Py_NewRef((PyObject *)view->parent);
+    PyObject *how = Py_NewRef(view->how), *array = Py_XNewRef(parent->array), *steps = NULL;
+    if (view->by_index && array && is_array(array))
+        steps = steps_by_index(parent, PyArray_DIMS((PyArrayObject *)array),
+                               PyArray_NDIM((PyArrayObject *)array), how);
+    if (!steps && !PyErr_Occurred())
+        steps = PyObject_CallFunction(callbacks[STEPS_OF], "OOi", parent, how, (int)view->by_index);
+    Py_XDECREF(array);
+    Py_DECREF(how);
+    Py_DECREF(parent);
+    return steps;
+}
+
 /* The steps of a view, borrowed; NULL with an error set. */
 PyObject *steps_of(Handle *view)
 {
     if (!view->steps) {
-        PyObject *steps = PyObject_CallFunction(
-            callbacks[STEPS_OF], "OOi", view->parent, view->how, (int)view->by_index);
+        PyObject *steps = found_steps(view);
         if (!steps)
             return NULL;
         if (view->steps) { /* asked again meanwhile */
@@ -1060,6 +1074,9 @@ static PyObject *handle_getitem(PyObject *self, PyObject *key)
     }
     if (PyErr_Occurred())
         return NULL;
+    result = array ? NULL : record_getitem(handle, key);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(recorded[GETITEM], self, key, NULL);
 }
 
@@ -1141,6 +1158,8 @@ static int handle_setitem(PyObject *self, PyObject *key, PyObject *value)
         return -1;
     }
     int done = put_at_once((Handle *)self, key, value);
+    if (!done)
+        done = record_setitem((Handle *)self, key, value);
     if (done)
         return done < 0 ? -1 : 0;
     PyObject *result = PyObject_CallFunctionObjArgs(recorded[SETITEM], self, key, value, NULL);
@@ -1963,7 +1982,8 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (add_graph(module) < 0 || add_record(module) < 0 || PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
+    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 ||
+        PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||

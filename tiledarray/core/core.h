@@ -114,12 +114,29 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y);
 PyObject *record_update(PyObject *op, PyObject *x, PyObject *y);
 PyObject *record_unary(PyObject *op, PyObject *x);
 PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count);
-PyObject *record_getitem(Handle *handle, PyObject *key);
-int record_setitem(Handle *handle, PyObject *key, PyObject *value);
-PyObject *steps_by_index(Handle *parent, PyObject *key);
 
 void forget_note(Link *link);
 int add_record(PyObject *module);
+
+/* Of use to both files that record. */
+Node *present_node(Handle *handle);
+Node *record_node(Form *form);
+Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept);
+PyObject *operand_node(PyObject *x);
+int rebind(Handle *root, PyObject *node);
+int note_reader(Handle *view);
+int note_small(void);
+int must_record(const Form *form, const Node *left, const Node *right);
+int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
+
+/* ---- recording what indices do (slices.c) ---------------------------------------------------- */
+
+PyObject *record_getitem(Handle *handle, PyObject *key);
+int record_setitem(Handle *handle, PyObject *key, PyObject *value);
+PyObject *steps_by_index(Handle *parent, const Py_ssize_t *shape, int ndim, PyObject *key);
+Node *view_node(Handle *view);
+int write_view(Handle *view, Node *value);
+int add_slices(PyObject *module);
 
 /* Whether a node is sure to have no value on the host. */
 static inline int is_pending(PyObject *node)

@@ -11,12 +11,13 @@
 #include <string.h>
 
 /* What Python gives `install_recording`. */
+#define MANY_SMALL 64         /* planning and running them takes some ms, and more may follow */
 enum { COMPUTE, FORM_OF_CALL, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {"compute", "form_of_call"};
 static PyObject *callbacks[CALLBACKS];
 static PyObject *ufuncs[2];   /* of one and of two operands, each with its op */
 static PyObject *short_powers[4]; /* square, positive, reciprocal, sqrt */
-static PyObject *consider_name, *name_name, *node_name, *kind_name, *itemsize_name;
+static PyObject *consider_name, *crowded_name, *name_name, *node_name, *kind_name, *itemsize_name;
 
 /* ---- recorders ------------------------------------------------------------------------------ */
 
@@ -33,6 +34,7 @@ typedef struct {
     Py_ssize_t most;          /* the count from which every new handle asks `consider` */
     Site *sites;              /* where the handles' nodes were recorded */
     Py_ssize_t noted, room;
+    Py_ssize_t small;         /* of those, what could have been computed at once but for its operands */
 } Recorder;
 
 static PyTypeObject RecorderType, LocalType;
@@ -183,6 +185,24 @@ static PyObject *recorder_came_by(Recorder *recorder, PyObject *site)
     Py_RETURN_FALSE;
 }
 
+static inline int is_small(const Recorder *recorder)
+{
+    return recorder->small >= MANY_SMALL && 2 * recorder->small >= recorder->noted;
+}
+
+static PyObject *recorder_is_small(Recorder *recorder, PyObject *unused)
+{
+    return PyBool_FromLong(is_small(recorder));
+}
+
+static PyObject *recorder_note_small(Recorder *recorder, PyObject *unused)
+{
+    recorder->small++;
+    if (is_small(recorder))
+        return PyObject_CallMethodNoArgs((PyObject *)recorder, crowded_name);
+    Py_RETURN_NONE;
+}
+
 static PyObject *recorder_note_reader(Recorder *recorder, PyObject *view)
 {
     if (!is_handle(view)) {
@@ -197,6 +217,8 @@ static PyMemberDef recorder_members[] = {
     {"count", T_PYSSIZET, offsetof(Recorder, count), 0, "Nodes recorded since the last flush."},
     {"limit", T_PYSSIZET, offsetof(Recorder, most), 0,
      "The count from which every new handle asks `consider`."},
+    {"small", T_PYSSIZET, offsetof(Recorder, small), 0,
+     "How many nodes could have been computed at once, had their operands been there."},
     {"noted", T_PYSSIZET, offsetof(Recorder, noted), READONLY,
      "How often a handle got a pending node since the last flush."},
     {NULL}};
@@ -207,6 +229,10 @@ static PyMethodDef recorder_methods[] = {
      "Return the pending nodes that live handles hold, each once."},
     {"came_by", (PyCFunction)recorder_came_by, METH_O,
      "Whether a node was recorded at this place, after the first."},
+    {"is_small", (PyCFunction)recorder_is_small, METH_NOARGS,
+     "Whether small operations are many, and little else was recorded."},
+    {"note_small", (PyCFunction)recorder_note_small, METH_NOARGS,
+     "Count a small operation that had to be recorded, for what it reads is pending."},
     {"note_reader", (PyCFunction)recorder_note_reader, METH_O,
      "Have a view let go of what it has read, when the stretch ends."},
     {NULL}};
@@ -305,6 +331,25 @@ static inline Recorder *present_recorder(void)
         return NULL;
     }
     return (Recorder *)get_recorder((Local *)the_local, NULL);
+}
+
+int note_reader(Handle *view)
+{
+    Recorder *recorder = present_recorder();
+    if (!recorder)
+        return -1;
+    note_in(&recorder->readers, view);
+    Py_DECREF(recorder);
+    return 0;
+}
+
+int note_small(void)
+{
+    Recorder *recorder = present_recorder();
+    PyObject *done = recorder ? recorder_note_small(recorder, NULL) : NULL;
+    Py_XDECREF(recorder);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 /* ---- the user's line ------------------------------------------------------------------------ */
@@ -420,7 +465,7 @@ static PyObject *record_wrap(PyObject *module, PyObject *node)
 }
 
 /* Make the node the value of an array that is no view. */
-static int rebind(Handle *root, PyObject *node)
+int rebind(Handle *root, PyObject *node)
 {
     if (((Node *)node)->buffer)
         return held ? PyObject_SetAttr((PyObject *)root, node_name, node)
@@ -445,7 +490,7 @@ static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize
 }
 
 /* A pending node, counted, of this line; its inputs are still to be given. */
-static Node *record_node(Form *form)
+Node *record_node(Form *form)
 {
     Py_INCREF(form); /* the table that it is from may change */
     Recorder *recorder = present_recorder();
@@ -492,10 +537,10 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
 
 /* The node of an array's present value, a new reference; NULL without an error if Python has to
    find it. */
-static Node *present_node(Handle *handle)
+Node *present_node(Handle *handle)
 {
     if (handle->base)
-        return NULL;
+        return view_node(handle);
     PyObject *node = handle->node ? Py_NewRef(handle->node) : get_node(handle, NULL);
     if (node && !is_node(node))
         Py_CLEAR(node);
@@ -543,7 +588,7 @@ static void drop_calls(void)
             Py_DECREF(old[k].op);
             Py_DECREF(old[k].left);
             Py_XDECREF(old[k].right);
-            Py_DECREF(old[k].form);
+            Py_XDECREF(old[k].form);
             Py_XDECREF(old[k].convert);
         }
     PyMem_Free(old);
@@ -599,6 +644,44 @@ static int say_how(Call *call, PyObject *loop, int is_exponent)
     return 0;
 }
 
+/* Put a call in the table, unless it is there; NULL with an error set. */
+static Call *remember(const Call *call)
+{
+    if (make_room())
+        return NULL;
+    Call *place = place_of(call->op, call->left, call->right);
+    if (!place->op) {
+        Py_INCREF(call->op);
+        Py_INCREF(call->left);
+        Py_XINCREF(call->right);
+        Py_XINCREF(call->form);
+        Py_XINCREF(call->convert);
+        *place = *call;
+        calls_known++;
+    }
+    return place;
+}
+
+/* What `callback(left, right)` says the form is, remembered; NULL where it said None.  1, or -1
+   with an error set. */
+int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form)
+{
+    Call *place = calls ? place_of(op, left, right) : NULL;
+    if (!place || !place->op) {
+        PyObject *found = PyObject_CallFunctionObjArgs(callback, left, right, NULL);
+        if (!found)
+            return -1;
+        Call call = {op, left, right, Py_TYPE(found) == &FormType ? (Form *)found : NULL, NULL,
+                     0, 0, AS_IT_IS};
+        place = remember(&call);
+        Py_DECREF(found);
+        if (!place)
+            return -1;
+    }
+    *form = place->form;
+    return 1;
+}
+
 /* Ask Python for the form, and remember it; NULL as `find_call`. */
 static Call *ask_for_call(PyObject *op, PyObject *left, PyObject *right, PyObject *x, PyObject *y)
 {
@@ -621,18 +704,8 @@ static Call *ask_for_call(PyObject *op, PyObject *left, PyObject *right, PyObjec
                 break;
         }
     Call *place = NULL;
-    if (!PyErr_Occurred() && !make_room()) {
-        place = place_of(op, left, right);
-        if (!place->op) { /* nobody else has put it there meanwhile */
-            Py_INCREF(op);
-            Py_INCREF(left);
-            Py_XINCREF(right);
-            Py_INCREF(form);
-            Py_XINCREF(call.convert);
-            *place = call;
-            calls_known++;
-        }
-    }
+    if (!PyErr_Occurred())
+        place = remember(&call);
     Py_DECREF(found);
     return place;
 }
@@ -642,15 +715,34 @@ static inline PyObject *kind_of_operand(PyObject *x)
     return is_node(x) ? (PyObject *)((Node *)x)->form->kind : (PyObject *)Py_TYPE(x);
 }
 
-/* The call of an op with a node and perhaps something else, if its result is large; NULL without
-   an error if Python has to record it. */
+/* The call of an op with a node and perhaps something else; NULL without an error if Python has to
+   record it. */
 static inline Call *find_call(PyObject *op, PyObject *x, PyObject *y)
 {
     PyObject *left = kind_of_operand(x), *right = y ? kind_of_operand(y) : NULL;
     Call *call = calls ? place_of(op, left, right) : NULL;
     if (!call || !call->op)
         call = ask_for_call(op, left, right, x, y);
-    return call && call->form->kind->size > limit ? call : NULL;
+    return call;
+}
+
+/* Whether an operation has to be recorded, as `at_once.compute` says of the usual ones: it is large,
+   or waits for something pending.  0 (perhaps with an error set): ask Python. */
+int must_record(const Form *form, const Node *left, const Node *right)
+{
+    if (form->kind->size > limit)
+        return 1;
+    const Node *inputs[2] = {left, right};
+    int moves = form->roles & MOVES; /* views are read at once of arrays of any size */
+    for (int k = 0; k < 2; k++) {
+        if (!inputs[k])
+            continue;
+        if (!moves && inputs[k]->form->kind->size > limit)
+            return 1;
+        if (!inputs[k]->buffer)
+            return is_pending((PyObject *)inputs[k]) && !note_small();
+    }
+    return 0;
 }
 
 /* A number as the loop takes it, a new reference; NULL without an error if it cannot be. */
@@ -678,7 +770,7 @@ static inline PyObject *converted(const Call *call, PyObject *x)
 /* ---- elementwise operations ----------------------------------------------------------------- */
 
 /* An operand: a node or a number, a new reference; NULL as `present_node`. */
-static inline PyObject *operand(PyObject *x)
+PyObject *operand_node(PyObject *x)
 {
     if (is_handle(x))
         return (PyObject *)present_node((Handle *)x);
@@ -687,10 +779,11 @@ static inline PyObject *operand(PyObject *x)
 
 /* The node of an op of two operands, one at least a node.  `kept`, if given, is the kind that the
    result has to have.  NULL without an error if Python has to record it. */
-static Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept)
+Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept)
 {
     Call *call = find_call(op, x, y);
-    if (!call || (kept && call->form->kind != kept))
+    if (!call || (kept && call->form->kind != kept) ||
+        !must_record(call->form, is_node(x) ? (Node *)x : NULL, is_node(y) ? (Node *)y : NULL))
         return NULL;
     Form *form = (Form *)Py_NewRef((PyObject *)call->form); /* the table may change */
     PyObject *left = is_node(x) ? Py_NewRef(x) : converted(call, x);
@@ -718,7 +811,7 @@ PyObject *record_binary(PyObject *op, PyObject *x, PyObject *y)
 {
     if (held || !op)
         return NULL;
-    PyObject *left = operand(x), *right = left ? operand(y) : NULL;
+    PyObject *left = operand_node(x), *right = left ? operand_node(y) : NULL;
     Node *node = NULL;
     if (right && (is_node(left) || is_node(right)))
         node = binary_node(op, left, right, NULL);
@@ -735,7 +828,7 @@ PyObject *record_unary(PyObject *op, PyObject *x)
     if (!operand)
         return NULL;
     Call *call = find_call(op, (PyObject *)operand, NULL);
-    if (call && (node = record_node(call->form)))
+    if (call && must_record(call->form, operand, NULL) && (node = record_node(call->form)))
         node->left = Py_NewRef((PyObject *)operand);
     Py_DECREF(operand);
     return wrapped(node);
@@ -775,10 +868,11 @@ PyObject *record_update(PyObject *op, PyObject *x, PyObject *y)
         return NULL;
     Handle *handle = (Handle *)x;
     Node *left = present_node(handle), *node = NULL;
-    PyObject *right = left && PyTuple_GET_SIZE(left->form->kind->shape) ? operand(y) : NULL;
+    PyObject *right = left && PyTuple_GET_SIZE(left->form->kind->shape) ? operand_node(y) : NULL;
     if (right)
         node = binary_node(op, (PyObject *)left, right, left->form->kind);
-    int done = node && !handle->base && !rebind(handle, (PyObject *)node);
+    int done = node && (handle->base ? write_view(handle, node) == 1
+                                     : !rebind(handle, (PyObject *)node));
     Py_XDECREF(left);
     Py_XDECREF(right);
     Py_XDECREF(node);
@@ -836,11 +930,12 @@ static PyMethodDef record_functions[] = {
 int add_record(PyObject *module)
 {
     consider_name = PyUnicode_InternFromString("consider");
+    crowded_name = PyUnicode_InternFromString("crowded");
     name_name = PyUnicode_InternFromString("__name__");
     node_name = PyUnicode_InternFromString("_node");
     kind_name = PyUnicode_InternFromString("kind");
     itemsize_name = PyUnicode_InternFromString("itemsize");
-    if (!consider_name || !name_name || !node_name || !kind_name || !itemsize_name ||
+    if (!consider_name || !crowded_name || !name_name || !node_name || !kind_name || !itemsize_name ||
         PyType_Ready(&RecorderType) < 0 || PyType_Ready(&LocalType) < 0 ||
         PyModule_AddFunctions(module, record_functions) < 0)
         return -1;

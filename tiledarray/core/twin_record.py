@@ -1,8 +1,8 @@
 """Recording in Python: each thread's recorder, and how nodes become the values of handles.
 
 This is the first part of `record.c` written again, with its names: what is changed here is changed
-there.  What the rest of that file does, Python does anyhow (`recording/record.py`, and the
-functions that it calls in `arrays/`).
+there.  What the rest of that file and `slices.c` do, Python does anyhow (`recording/record.py`, and
+`arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tiledarray.core import twin
 from tiledarray.core.twin_graph import Form, Node
 
 _PACKAGE = "tiledarray"
+MANY_SMALL = 64  # planning and running them takes some ms, and more may follow
 
 compute: Callable[[Form, tuple[Any, ...]], Any]  # what Python gives `install_recording`
 
@@ -25,17 +26,18 @@ compute: Callable[[Form, tuple[Any, ...]], Any]  # what Python gives `install_re
 class Recorder:
     """What one thread has pending."""
 
-    __slots__ = ("count", "limit", "_handles", "_readers", "_sites", "__weakref__")
+    __slots__ = ("count", "limit", "small", "_handles", "_readers", "_sites", "__weakref__")
 
     def __new__(cls, *_arguments: Any) -> Any:
         """Make one that has nothing pending."""
         recorder = object.__new__(cls)
-        recorder.count = recorder.limit = 0
+        recorder.count = recorder.limit = recorder.small = 0
         recorder._handles, recorder._readers, recorder._sites = [], [], []
         return recorder
 
     count: int  # nodes recorded since the last flush
     limit: int  # the count from which every new handle asks `consider`
+    small: int  # of those, what could have been computed at once but for its operands
     _handles: list[Any]  # weak references: to handles that got a pending node, ...
     _readers: list[Any]  # ... and to views that keep what they have read
     _sites: list[Any]  # where the handles' nodes were recorded
@@ -72,6 +74,20 @@ class Recorder:
     def came_by(self, site: Any) -> bool:
         """Whether a node was recorded at this place, after the first."""
         return site in self._sites[1:]
+
+    def is_small(self) -> bool:
+        """Whether small operations are many, and little else was recorded."""
+        return self.small >= MANY_SMALL and 2 * self.small >= self.noted
+
+    def note_small(self) -> None:
+        """Count a small operation that had to be recorded, for what it reads is pending."""
+        self.small += 1
+        if self.is_small():
+            self.crowded()
+
+    def crowded(self) -> None:
+        """Have the next handle evaluate what is pending."""
+        raise NotImplementedError
 
     def note_reader(self, view: Any) -> None:
         """Have a view let go of what it has read, when the stretch ends."""
@@ -156,3 +172,7 @@ def install_recording(found: dict[str, Any]) -> None:
     """Say what Python does of the recording."""
     global compute
     compute = found["compute"]
+
+
+def install_slices(found: dict[str, Any]) -> None:
+    """Say what Python does of views: all of it."""

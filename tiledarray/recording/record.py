@@ -22,7 +22,7 @@ from tiledarray.graph.dtypes import (
     shape_text,
     signature,
 )
-from tiledarray.graph.node import INTERNED, Form, Node, form_of, kind_of
+from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
@@ -193,17 +193,21 @@ def _new(
 _moves: dict[Any, Form] = {}
 
 
-def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
-    """Record an op whose result has the dtype and the device of its first input."""
-    kind = inputs[0].form.kind
+def _move_form(op: Op, kind: Kind, attrs: Any, shape: Shape, arity: int) -> Form:
+    """Return the form of an op whose result has the dtype and the device of its first input."""
     key = (op, attrs, shape, kind)
     form = _moves.get(key)
     if form is None:
         if len(_moves) >= INTERNED:
             _moves.clear()
         result = kind_of(shape, kind.dtype, kind.device)
-        form = _moves[key] = form_of(op, attrs, result, len(inputs))
-    return record(form, inputs)
+        form = _moves[key] = form_of(op, attrs, result, arity)
+    return form
+
+
+def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
+    """Record such an op."""
+    return record(_move_form(op, inputs[0].form.kind, attrs, shape, len(inputs)), inputs)
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -244,6 +248,27 @@ def view(
     if shape == node.form.kind.shape and not any(starts) and _is_identity(axes, steps):
         return node
     return _move(movement.view, (node, *starts), (axes, steps), shape)
+
+
+def view_form(
+    kind: Kind, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape
+) -> Form | None:
+    """Return the form of a view of what is of this kind; ``None`` if nothing changes."""
+    if shape == kind.shape and not any(starts) and _is_identity(axes, steps):
+        return None
+    return _move_form(movement.view, kind, (axes, steps), shape, 1 + len(starts))
+
+
+def update_form(
+    kind: Kind, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
+) -> Form:
+    """Return the form of writing one region of what is of this kind."""
+    return _move_form(movement.update, kind, (axes, steps, region), kind.shape, 2 + len(starts))
+
+
+def full_form(kind: Kind) -> Form:
+    """Return the form of one number, to be written into an array of this kind."""
+    return form_of(movement.full, None, kind_of((), kind.dtype, kind.device), 1)
 
 
 def _is_identity(axes: Shape, steps: Shape) -> bool:

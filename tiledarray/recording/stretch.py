@@ -21,8 +21,6 @@ from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site
 from tiledarray.recording.site import call_path, user_site
 
-MANY_SMALL = 64  # planning and running them takes some ms, and they may be the first of thousands
-
 
 class State(Enum):
     """What a stretch of recording waits for."""
@@ -54,7 +52,7 @@ class Recorder(core.Recorder):
         How many of those nodes could have been computed at once, had their operands been there.
     """
 
-    __slots__ = ("state", "cut", "anchor", "anchor_path", "small")
+    __slots__ = ("state", "cut", "anchor", "anchor_path")
     immediate = True  # whether what is small may be computed at once
     scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
 
@@ -75,23 +73,17 @@ class Recorder(core.Recorder):
         self.state = state
         self.limit = self.cut if state in (State.GATHERING, State.DUE) else 0
 
-    def note_small(self) -> None:
-        """Count a small operation that had to be recorded, for what it reads is pending.
+    def crowded(self) -> None:
+        """Have the next handle evaluate what is pending: it is many small operations, little else.
 
-        Where there are many, and little else, they had better be computed at once: the next handle
-        has what is pending evaluated.
+        They had better be computed at once, and that goes on only where their operands are there.
         """
-        self.small += 1
-        if self._is_small():
-            self._enter(State.CROWDED)
-
-    def _is_small(self) -> bool:
-        return self.small >= MANY_SMALL and 2 * self.small >= self.noted
+        self._enter(State.CROWDED)
 
     def consider(self, node: Node) -> None:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
         if self.state is State.CROWDED:
-            if self._is_small():
+            if self.is_small():
                 targets = [*self.pending(), node]
                 self.reset()
                 _evaluate_apart(targets, small=True)
