@@ -1,6 +1,6 @@
 """The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (`_core.c`, `graph.c`, `record.c`, `slices.c`) and again in Python (`twin.py`,
+Written in C (`_core.c`, `graph.c`, `record.c`, `slices.c`, `run.c`) and again in Python (`twin.py`,
 `twin_graph.py`, `twin_record.py`), which takes its place where the extension was not built.  The
 environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tiledarray.errors import UnknownSetting
 
@@ -59,5 +59,9 @@ ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
 trace, parts_of = _graph.trace, _graph.parts_of
 MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT
 
+Program: Any = _record.Program
+look, run_known, remember = _record.look, _record.run_known, _record.remember
+install_running = _record.install_running
+forget_program, forget_programs = _record.forget_program, _record.forget_programs
 wrap, rebind, record = _record.wrap, _record.rebind, _record.record
 install_recording, install_slices = _record.install_recording, _record.install_slices

@@ -53,7 +53,29 @@ extern PyTypeObject KindType, FormType, NodeType, KeyType;
 
 Node *new_node(Form *form);
 uint64_t new_walk(void);
+void forget_inputs(Node *node);
 int add_graph(PyObject *module);
+
+/* What a plan is looked up by: a tuple (see `twin_graph.trace`), as words that are the same where
+   the parts are.  An object is its address; references and what is behind a start have a tag. */
+typedef struct {
+    PyObject_HEAD
+    Py_hash_t hash;
+    Py_ssize_t length;        /* words */
+    uintptr_t *words;
+    PyObject *parts;          /* the tuple, once asked for */
+} Key;
+
+/* What a walk has met, borrowed; until the next one. */
+typedef struct {
+    Node **nodes;
+    PyObject **params;
+    const uintptr_t *words;
+    Py_ssize_t count, params_count, length, updates;
+    Py_hash_t hash;
+} Walk;
+
+int walk_targets(PyObject *targets, Walk *walk);
 
 /* ---- handles (_core.c) ---------------------------------------------------------------------- */
 
@@ -126,6 +148,7 @@ PyObject *operand_node(PyObject *x);
 int rebind(Handle *root, PyObject *node);
 int note_reader(Handle *view);
 int note_small(void);
+PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int must_record(const Form *form, const Node *left, const Node *right);
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
 
@@ -137,6 +160,10 @@ PyObject *steps_by_index(Handle *parent, const Py_ssize_t *shape, int ndim, PyOb
 Node *view_node(Handle *view);
 int write_view(Handle *view, Node *value);
 int add_slices(PyObject *module);
+
+/* ---- running what was planned before (run.c) ------------------------------------------------- */
+
+int add_run(PyObject *module);
 
 /* Whether a node is sure to have no value on the host. */
 static inline int is_pending(PyObject *node)

@@ -209,13 +209,23 @@ static int set_inputs(Node *node, PyObject *inputs, void *unused)
         PyErr_SetString(PyExc_TypeError, "the inputs of a node are a tuple");
         return -1;
     }
+    Py_INCREF(inputs);
+    forget_inputs(node);
+    if (PyTuple_GET_SIZE(inputs))
+        node->rest = inputs;
+    else
+        Py_DECREF(inputs);
+    return 0;
+}
+
+/* It has been computed. */
+void forget_inputs(Node *node)
+{
     PyObject *left = node->left, *right = node->right, *rest = node->rest;
-    node->left = node->right = NULL;
-    node->rest = PyTuple_GET_SIZE(inputs) ? Py_NewRef(inputs) : NULL;
+    node->left = node->right = node->rest = NULL;
     Py_XDECREF(left);
     Py_XDECREF(right);
     Py_XDECREF(rest);
-    return 0;
 }
 
 static PyObject *get_site(Node *node, void *unused)
@@ -337,16 +347,6 @@ uint64_t new_walk(void) { return ++walks; }
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-/* What a plan is looked up by: a tuple (see `twin_graph.trace`), as words that are the same where
-   the parts are.  An object is its address; references and what is behind a start have a tag. */
-typedef struct {
-    PyObject_HEAD
-    Py_hash_t hash;
-    Py_ssize_t length;        /* words */
-    uintptr_t *words;
-    PyObject *parts;          /* the tuple, once asked for */
-} Key;
-
 enum { AN_OBJECT, A_NUMBER, NOTHING, A_START }; /* a start has one more word, a number */
 #define TAGS 3
 #define number_word(number) ((uintptr_t)(number) << 2 | A_NUMBER)
@@ -383,6 +383,16 @@ static inline int put(Words *key, uintptr_t word)
     return 0;
 }
 
+static Py_hash_t hash_words(const Words *of)
+{
+    uint64_t hash = 0x9e3779b97f4a7c15ULL;
+    for (Py_ssize_t k = 0; k < of->length; k++) {
+        hash = (hash ^ of->words[k]) * 0xff51afd7ed558ccdULL;
+        hash ^= hash >> 32;
+    }
+    return (Py_hash_t)hash == -1 ? -2 : (Py_hash_t)hash;
+}
+
 static PyObject *make_key(const Words *of)
 {
     Key *key = PyObject_New(Key, &KeyType);
@@ -395,16 +405,13 @@ static PyObject *make_key(const Words *of)
         Py_DECREF(key);
         return PyErr_NoMemory();
     }
-    uint64_t hash = 0x9e3779b97f4a7c15ULL;
     for (Py_ssize_t k = 0; k < of->length; k++) {
         uintptr_t word = key->words[k] = of->words[k];
         if (!(word & TAGS))
             Py_INCREF((PyObject *)word);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
-        hash ^= hash >> 32;
     }
     key->length = of->length;
-    key->hash = (Py_hash_t)hash == -1 ? -2 : (Py_hash_t)hash;
+    key->hash = hash_words(of);
     return (PyObject *)key;
 }
 
@@ -802,8 +809,8 @@ static PyObject *list_of(PyObject **items, Py_ssize_t count)
     return list;
 }
 
-/* Walk; the key is in `scratch`, and the outputs' numbers are in the tuple.  -1 with an error set. */
-static Py_ssize_t walk_over(PyObject *targets, PyObject *outputs, Py_ssize_t *params)
+/* Walk; the key is in `scratch`.  -1 with an error set. */
+static Py_ssize_t walk_over(PyObject *targets, Py_ssize_t *params)
 {
     uint64_t walk = new_walk();
     Py_ssize_t count = number_nodes(targets, walk);
@@ -819,30 +826,48 @@ static Py_ssize_t walk_over(PyObject *targets, PyObject *outputs, Py_ssize_t *pa
     }
     if (count < 0 || put_kinds(*params, has_zero))
         return -1;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++) {
-        Py_ssize_t number = ((Node *)PyList_GET_ITEM(targets, k))->number;
-        PyObject *item = PyLong_FromSsize_t(number);
-        if (!item || put(&scratch.key, number_word(number)))
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(targets); k++)
+        if (put(&scratch.key, number_word(((Node *)PyList_GET_ITEM(targets, k))->number)))
             return -1;
-        PyTuple_SET_ITEM(outputs, k, item);
-    }
     return count;
+}
+
+/* Walk without a list of what is met: -1 with an error set.  Nothing of Python's is run. */
+int walk_targets(PyObject *targets, Walk *walk)
+{
+    walk->count = walk_over(targets, &walk->params_count);
+    if (walk->count < 0)
+        return -1;
+    walk->nodes = scratch.nodes;
+    walk->params = scratch.params;
+    walk->words = scratch.key.words;
+    walk->length = scratch.key.length;
+    walk->hash = hash_words(&scratch.key);
+    walk->updates = 0;
+    for (Py_ssize_t k = 0, number; k < walk->count; k++)
+        walk->updates += writes_to_leaf(scratch.nodes[k], &number);
+    return 0;
 }
 
 static PyObject *trace_nodes(PyObject *targets)
 {
-    PyObject *result = PyTuple_New(6), *outputs = PyTuple_New(PyList_GET_SIZE(targets));
-    Py_ssize_t params, count = result && outputs ? walk_over(targets, outputs, &params) : -1;
-    if (count < 0) {
+    Py_ssize_t params, count = walk_over(targets, &params);
+    PyObject *result = count < 0 ? NULL : PyTuple_New(6);
+    PyObject *outputs = result ? PyTuple_New(PyList_GET_SIZE(targets)) : NULL;
+    if (!outputs) {
         Py_XDECREF(result);
-        Py_XDECREF(outputs);
         return NULL;
+    }
+    int failed = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++) {
+        PyObject *item = PyLong_FromSsize_t(((Node *)PyList_GET_ITEM(targets, k))->number);
+        PyTuple_SET_ITEM(outputs, k, item);
+        failed |= !item;
     }
     PyObject *found[6] = {
         make_key(&scratch.key), list_of((PyObject **)scratch.nodes, count),
         list_of(scratch.params, params), outputs, numbers_of(count, writes_to_leaf),
         numbers_of(count, is_leaf)};
-    int failed = 0;
     for (int k = 0; k < 6; k++) {
         PyTuple_SET_ITEM(result, k, found[k]);
         failed |= !found[k];

@@ -155,10 +155,8 @@ static void recorder_dealloc(Recorder *recorder)
     Py_TYPE(recorder)->tp_free((PyObject *)recorder);
 }
 
-static PyObject *recorder_pending(Recorder *recorder, PyObject *unused)
+static PyObject *add_pending(Recorder *recorder, PyObject *found, uint64_t walk)
 {
-    PyObject *found = PyList_New(0);
-    uint64_t walk = new_walk();
     for (Link *link = recorder->handles.next; found && link != &recorder->handles;
          link = link->next) {
         Handle *handle = noted_handle(link);
@@ -171,6 +169,11 @@ static PyObject *recorder_pending(Recorder *recorder, PyObject *unused)
             Py_CLEAR(found);
     }
     return found;
+}
+
+static PyObject *recorder_pending(Recorder *recorder, PyObject *unused)
+{
+    return add_pending(recorder, PyList_New(0), new_walk());
 }
 
 static PyObject *recorder_came_by(Recorder *recorder, PyObject *site)
@@ -331,6 +334,27 @@ static inline Recorder *present_recorder(void)
         return NULL;
     }
     return (Recorder *)get_recorder((Local *)the_local, NULL);
+}
+
+/* What this thread has pending and these nodes, each once, and its recorder: new references. */
+PyObject *pending_below(PyObject *nodes, PyObject **recorder)
+{
+    *recorder = (PyObject *)present_recorder();
+    PyObject *found = *recorder ? PyList_New(0) : NULL;
+    uint64_t walk = new_walk();
+    if (found)
+        found = add_pending((Recorder *)*recorder, found, walk);
+    for (Py_ssize_t k = 0; found && k < PyList_GET_SIZE(nodes); k++) {
+        Node *node = (Node *)PyList_GET_ITEM(nodes, k);
+        if (!is_node(node) || node->buffer || node->walk == walk)
+            continue;
+        node->walk = walk;
+        if (PyList_Append(found, (PyObject *)node))
+            Py_CLEAR(found);
+    }
+    if (!found)
+        Py_CLEAR(*recorder);
+    return found;
 }
 
 int note_reader(Handle *view)

@@ -176,3 +176,35 @@ def install_recording(found: dict[str, Any]) -> None:
 
 def install_slices(found: dict[str, Any]) -> None:
     """Say what Python does of views: all of it."""
+
+
+# ---- running what was planned before ------------------------------------------------------------
+# That is quicker in C (`run.c`); without it, plans are looked up and run by `execution/`.
+
+Program = None
+
+
+def look(nodes: list[Node]) -> bool:
+    """Compute nodes and all that is pending; whether it is known how."""
+    return False
+
+
+def run_known(targets: list[Node]) -> bool:
+    """Compute targets by a program; whether there is one."""
+    return False
+
+
+def remember(key: Any, program: Any, picks: Any) -> None:
+    """Keep the program of a key."""
+
+
+def forget_program(key: Any) -> None:
+    """Forget the program of a key."""
+
+
+def forget_programs() -> None:
+    """Forget all programs."""
+
+
+def install_running(found: dict[str, Any]) -> None:
+    """Say what Python does of running: all of it."""

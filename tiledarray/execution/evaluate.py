@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
@@ -24,7 +24,8 @@ from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArray
 from tiledarray.execution import kept
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
-from tiledarray.execution.executable import Executable, counters, spent
+from tiledarray.execution.executable import Executable, counters, observers, spent
+from tiledarray.execution.instructions import program_of
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.taken import Mark, Taken
@@ -74,17 +75,25 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
+    if core.run_known([*targets]):
+        verify()
+        return
     while True:
         with lock:
             if config.verify is not storage.watching:
                 storage.watch(config.verify)
             awaited = _evaluate_all(targets, small)
-            if config.verify:
-                storage.check()
+            verify()
             host_pool.take_back()  # of arrays that died since more may be kept than is allowed
         if awaited is None:
             return
         _compile(awaited)  # others may evaluate, and the process fork, meanwhile
+
+
+def verify() -> None:
+    """Look whether live buffers share memory, if that is wanted."""
+    if config.verify:
+        storage.check()
 
 
 def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
@@ -132,6 +141,8 @@ def _evaluate_taken(
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
+        if executable.for_core and not traced.updates and config.verify is storage.watching:
+            _tell_core(executable, traced, taken)
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)
@@ -143,6 +154,16 @@ def _evaluate_taken(
     for node in targets:
         node.buffer.plan = executable
     return None
+
+
+def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
+    """Have the core run the plan when it is met again."""
+    program = program_of(executable)
+    executable.for_core = program is not None
+    found = _executables.get((traced.key, taken.given, config.contract))
+    if program is not None and found is not None:
+        core.remember(traced.key, program, found.picks if isinstance(found, Bound) else None)
+        executable.told.add(traced.key)
 
 
 def _is_new(taken: Taken) -> bool:
@@ -428,6 +449,11 @@ def _run(
         raise
     for node in targets:
         node.inputs = ()
+
+
+core.install_running({
+    "lock": lock, "allocate": Device("cpu").allocate, "observers": observers, "counters": counters,
+})
 
 
 def _explain_failure(error: BaseException, traced: Trace) -> None:

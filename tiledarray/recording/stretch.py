@@ -153,6 +153,9 @@ def live_pending() -> list[Node]:
 
 def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
+    if core.look(nodes):
+        evaluate.verify()
+        return
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
     if isinstance(recorder, _Tracing) and wanted:
