@@ -276,6 +276,8 @@ def _apply(names: Mapping[str, Any]) -> None:
     core.forget_programs()  # they are of plans made, and of launches bound, by other settings
     if "at_once" in names:
         core.set_limit(globals()["at_once"])
+    if "cut" in names:
+        core.set_cut(globals()["cut"])
     if "device" in names:
         core.set_births(False)  # `devices.device.current` finds out
 

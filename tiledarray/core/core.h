@@ -148,6 +148,7 @@ PyObject *operand_node(PyObject *x);
 int rebind(Handle *root, PyObject *node);
 int note_reader(Handle *view);
 int note_small(void);
+void reset_recorder(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int must_record(const Form *form, const Node *left, const Node *right);
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);

@@ -26,6 +26,13 @@ typedef struct {
     int instruction;
 } Site;
 
+#define PATH_LENGTH 16        /* callers that tell two uses of one line apart */
+
+/* What a stretch waits for: its first handle, whose place becomes the anchor; as many operations as
+   make a stretch; the anchor to come round again, where it ends; or the next handle, for what is
+   pending is small, and evaluated so that more is not. */
+enum { EMPTY, GATHERING, DUE, CROWDED };
+
 typedef struct {
     PyObject_HEAD
     Link handles;             /* heads of two rings */
@@ -35,9 +42,17 @@ typedef struct {
     Site *sites;              /* where the handles' nodes were recorded */
     Py_ssize_t noted, room;
     Py_ssize_t small;         /* of those, what could have been computed at once but for its operands */
+    Py_ssize_t cut;           /* operations that make a stretch */
+    Site anchor, path[PATH_LENGTH]; /* where the stretch began, and by which callers */
+    int path_length, state;
+    char cuts;                /* whether it ever ends */
 } Recorder;
 
+static Py_ssize_t cut_setting = PY_SSIZE_T_MAX / 8;
+
 static PyTypeObject RecorderType, LocalType;
+
+static int read_path(Site *path);
 
 static inline void empty_ring(Link *head)
 {
@@ -102,12 +117,30 @@ static void drop_sites(Recorder *recorder)
     }
 }
 
+static void drop_anchor(Recorder *recorder)
+{
+    Py_CLEAR(recorder->anchor.code);
+    while (recorder->path_length) {
+        recorder->path_length--;
+        Py_CLEAR(recorder->path[recorder->path_length].code);
+    }
+}
+
+static void enter(Recorder *recorder, int state)
+{
+    recorder->state = state;
+    recorder->most = !recorder->cuts ? PY_SSIZE_T_MAX
+                     : state == GATHERING || state == DUE ? recorder->cut : 0;
+}
+
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     Recorder *recorder = (Recorder *)type->tp_alloc(type, 0);
     if (recorder) {
         empty_ring(&recorder->handles);
         empty_ring(&recorder->readers);
+        recorder->cuts = 1;
+        recorder->cut = cut_setting;
     }
     return (PyObject *)recorder;
 }
@@ -134,10 +167,21 @@ static void forget_all(Recorder *recorder)
     }
 }
 
-static PyObject *recorder_clear(Recorder *recorder, PyObject *unused)
+/* Begin a new stretch. */
+void reset_recorder(PyObject *self)
 {
+    Recorder *recorder = (Recorder *)self;
     forget_all(recorder);
     drop_sites(recorder);
+    drop_anchor(recorder);
+    recorder->count = recorder->small = 0;
+    recorder->cut = cut_setting;
+    enter(recorder, EMPTY);
+}
+
+static PyObject *recorder_reset(Recorder *recorder, PyObject *unused)
+{
+    reset_recorder((PyObject *)recorder);
     Py_RETURN_NONE;
 }
 
@@ -151,6 +195,7 @@ static void recorder_dealloc(Recorder *recorder)
         known_recorder = NULL;
     forget_all(recorder);
     drop_sites(recorder);
+    drop_anchor(recorder);
     PyMem_Free(recorder->sites);
     Py_TYPE(recorder)->tp_free((PyObject *)recorder);
 }
@@ -176,16 +221,75 @@ static PyObject *recorder_pending(Recorder *recorder, PyObject *unused)
     return add_pending(recorder, PyList_New(0), new_walk());
 }
 
-static PyObject *recorder_came_by(Recorder *recorder, PyObject *site)
+static PyObject *recorder_enter(Recorder *recorder, PyObject *state)
 {
-    PyObject *code = NULL;
-    int instruction = 0;
-    if (site != Py_None && !PyArg_ParseTuple(site, "Oi", &code, &instruction))
+    long wanted = PyLong_AsLong(state);
+    if (wanted < EMPTY || wanted > CROWDED) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "there is no such state");
         return NULL;
+    }
+    enter(recorder, (int)wanted);
+    Py_RETURN_NONE;
+}
+
+/* Have the stretch begin at this node: both are of the line that is running. */
+static void set_anchor(Recorder *recorder, const Node *node)
+{
+    drop_anchor(recorder);
+    recorder->anchor = (Site){Py_XNewRef(node->code), node->instruction};
+    recorder->path_length = read_path(recorder->path);
+}
+
+static int is_at_anchor(const Recorder *recorder, const Node *node)
+{
+    return node->code == recorder->anchor.code &&
+           (!node->code || node->instruction == recorder->anchor.instruction);
+}
+
+static int comes_round(const Recorder *recorder, const Node *node)
+{
+    if (recorder->count < recorder->cut || !is_at_anchor(recorder, node))
+        return 0;
+    Site path[PATH_LENGTH];
+    int length = read_path(path), same = length == recorder->path_length;
+    for (int k = 0; k < length; k++) {
+        same = same && path[k].code == recorder->path[k].code &&
+               path[k].instruction == recorder->path[k].instruction;
+        Py_DECREF(path[k].code);
+    }
+    return same;
+}
+
+#define NODE_WANTED(node) \
+    if (!is_node(node)) { \
+        PyErr_SetString(PyExc_TypeError, "a node is wanted"); \
+        return NULL; \
+    }
+
+static PyObject *recorder_begin_at(Recorder *recorder, PyObject *node)
+{
+    NODE_WANTED(node);
+    set_anchor(recorder, (Node *)node);
+    enter(recorder, GATHERING);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_comes_round(Recorder *recorder, PyObject *node)
+{
+    NODE_WANTED(node);
+    return PyBool_FromLong(comes_round(recorder, (Node *)node));
+}
+
+static PyObject *recorder_move_anchor(Recorder *recorder, PyObject *node)
+{
+    NODE_WANTED(node);
     for (Py_ssize_t k = 1; k < recorder->noted; k++)
-        if (recorder->sites[k].code == code && recorder->sites[k].instruction == instruction)
-            Py_RETURN_TRUE;
-    Py_RETURN_FALSE;
+        if (recorder->sites[k].code == recorder->anchor.code &&
+            recorder->sites[k].instruction == recorder->anchor.instruction)
+            Py_RETURN_NONE;
+    set_anchor(recorder, (Node *)node); /* it stood before the loop */
+    Py_RETURN_NONE;
 }
 
 static inline int is_small(const Recorder *recorder)
@@ -220,6 +324,9 @@ static PyMemberDef recorder_members[] = {
     {"count", T_PYSSIZET, offsetof(Recorder, count), 0, "Nodes recorded since the last flush."},
     {"limit", T_PYSSIZET, offsetof(Recorder, most), 0,
      "The count from which every new handle asks `consider`."},
+    {"cut", T_PYSSIZET, offsetof(Recorder, cut), READONLY, "Operations that make a stretch."},
+    {"cuts", T_BOOL, offsetof(Recorder, cuts), 0, "Whether a stretch ever ends."},
+    {"state", T_INT, offsetof(Recorder, state), READONLY, "What the stretch waits for."},
     {"small", T_PYSSIZET, offsetof(Recorder, small), 0,
      "How many nodes could have been computed at once, had their operands been there."},
     {"noted", T_PYSSIZET, offsetof(Recorder, noted), READONLY,
@@ -227,11 +334,15 @@ static PyMemberDef recorder_members[] = {
     {NULL}};
 
 static PyMethodDef recorder_methods[] = {
-    {"clear", (PyCFunction)recorder_clear, METH_NOARGS, "Forget handles, views and places."},
+    {"reset", (PyCFunction)recorder_reset, METH_NOARGS, "Begin a new stretch."},
+    {"enter", (PyCFunction)recorder_enter, METH_O, "Wait for something else."},
+    {"begin_at", (PyCFunction)recorder_begin_at, METH_O, "Begin the stretch at this node."},
+    {"comes_round", (PyCFunction)recorder_comes_round, METH_O,
+     "Whether the stretch is long enough, and the node recorded where it began."},
+    {"move_anchor", (PyCFunction)recorder_move_anchor, METH_O,
+     "Have the stretch begin at this node, if it has not come by its anchor again."},
     {"pending", (PyCFunction)recorder_pending, METH_NOARGS,
      "Return the pending nodes that live handles hold, each once."},
-    {"came_by", (PyCFunction)recorder_came_by, METH_O,
-     "Whether a node was recorded at this place, after the first."},
     {"is_small", (PyCFunction)recorder_is_small, METH_NOARGS,
      "Whether small operations are many, and little else was recorded."},
     {"note_small", (PyCFunction)recorder_note_small, METH_NOARGS,
@@ -415,23 +526,43 @@ static int is_users(PyFrameObject *frame)
     return users;
 }
 
-/* Say where in the user's program the node is recorded: frames are walked, never counted. */
-static void say_site(Node *node)
+/* The nearest frame outside this package, a new reference: frames are walked, never counted. */
+static inline PyFrameObject *user_frame(void)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
-    while (frame) {
-        if (is_users(frame)) {
-            node->code = (PyObject *)PyFrame_GetCode(frame);
-            node->instruction = PyFrame_GetLasti(frame);
-            Py_DECREF(frame);
-            return;
-        }
+    while (frame && !is_users(frame)) {
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = back;
     }
-    PyErr_Clear();
+    return frame;
+}
+
+/* Say where in the user's program the node is recorded. */
+static inline void say_site(Node *node)
+{
+    PyFrameObject *frame = user_frame();
+    if (frame) {
+        node->code = (PyObject *)PyFrame_GetCode(frame);
+        node->instruction = PyFrame_GetLasti(frame);
+        Py_DECREF(frame);
+    }
+}
+
+/* The places of the nearest callers, new references; how many. */
+static int read_path(Site *path)
+{
+    int length = 0;
+    PyFrameObject *frame = user_frame();
+    while (frame && length < PATH_LENGTH) {
+        path[length++] = (Site){(PyObject *)PyFrame_GetCode(frame), PyFrame_GetLasti(frame)};
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return length;
 }
 
 /* ---- nodes become values of handles --------------------------------------------------------- */
@@ -440,6 +571,14 @@ static void say_site(Node *node)
 static inline int consider(Recorder *recorder, PyObject *node)
 {
     if (recorder->count < recorder->most)
+        return 0;
+    if (recorder->state == EMPTY) {
+        set_anchor(recorder, (Node *)node);
+        enter(recorder, GATHERING);
+        return 0;
+    }
+    if (recorder->state == DUE && recorder->count < 4 * recorder->cut &&
+        !is_at_anchor(recorder, (Node *)node))
         return 0;
     PyObject *done = PyObject_CallMethodOneArg((PyObject *)recorder, consider_name, node);
     Py_XDECREF(done);
@@ -942,7 +1081,17 @@ static PyObject *record_install(PyObject *module, PyObject *found)
     Py_RETURN_NONE;
 }
 
+static PyObject *record_set_cut(PyObject *module, PyObject *value)
+{
+    Py_ssize_t cut = PyLong_AsSsize_t(value);
+    if (cut == -1 && PyErr_Occurred())
+        PyErr_Clear(); /* more than will ever be recorded */
+    cut_setting = cut < 0 || cut > PY_SSIZE_T_MAX / 8 ? PY_SSIZE_T_MAX / 8 : cut;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef record_functions[] = {
+    {"set_cut", record_set_cut, METH_O, "Operations that make a stretch, from the next one on."},
     {"wrap", record_wrap, METH_O, "Return a new array whose value is the node."},
     {"rebind", (PyCFunction)(void (*)(void))record_rebind, METH_FASTCALL,
      "Make the node the value of an array that is no view."},
@@ -961,7 +1110,9 @@ int add_record(PyObject *module)
     itemsize_name = PyUnicode_InternFromString("itemsize");
     if (!consider_name || !crowded_name || !name_name || !node_name || !kind_name || !itemsize_name ||
         PyType_Ready(&RecorderType) < 0 || PyType_Ready(&LocalType) < 0 ||
-        PyModule_AddFunctions(module, record_functions) < 0)
+        PyModule_AddFunctions(module, record_functions) < 0 ||
+        PyModule_AddIntMacro(module, EMPTY) < 0 || PyModule_AddIntMacro(module, GATHERING) < 0 ||
+        PyModule_AddIntMacro(module, DUE) < 0 || PyModule_AddIntMacro(module, CROWDED) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Recorder", (PyObject *)&RecorderType) < 0 ||
                    PyModule_AddObjectRef(module, "Local", (PyObject *)&LocalType) < 0

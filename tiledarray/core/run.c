@@ -13,7 +13,7 @@
 enum { LOCK, ALLOCATE, OBSERVERS, COUNTERS, GIVEN };
 static const char *const given_names[GIVEN] = {"lock", "allocate", "observers", "counters"};
 static PyObject *given[GIVEN];
-static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *reset_name, *launches_name;
+static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name;
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
@@ -460,12 +460,8 @@ static PyObject *look(PyObject *module, PyObject *nodes)
     if (!targets)
         return NULL;
     int done = PyList_GET_SIZE(targets) ? run_targets(targets) : 1;
-    if (done == 1) {
-        PyObject *reset = PyObject_CallMethodNoArgs(recorder, reset_name);
-        Py_XDECREF(reset);
-        if (!reset)
-            done = -1;
-    }
+    if (done == 1)
+        reset_recorder(recorder);
     Py_DECREF(targets);
     Py_DECREF(recorder);
     return done < 0 ? NULL : PyBool_FromLong(done);
@@ -502,9 +498,8 @@ int add_run(PyObject *module)
     plan_name = PyUnicode_InternFromString("plan");
     acquire_name = PyUnicode_InternFromString("acquire");
     release_name = PyUnicode_InternFromString("release");
-    reset_name = PyUnicode_InternFromString("reset");
     launches_name = PyUnicode_InternFromString("launches");
-    if (!pointer_name || !plan_name || !acquire_name || !release_name || !reset_name ||
+    if (!pointer_name || !plan_name || !acquire_name || !release_name ||
         !launches_name || PyType_Ready(&ProgramType) < 0 ||
         PyModule_AddFunctions(module, functions) < 0)
         return -1;

@@ -10,14 +10,19 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 from weakref import ref
 
 from tiledarray.core import twin
+from tiledarray.core.frames import user_frame
 from tiledarray.core.twin_graph import Form, Node
 
-_PACKAGE = "tiledarray"
+PATH_LENGTH = 16  # callers that tell two uses of one line apart
+
+# What a stretch waits for: its first handle, whose place becomes the anchor; as many operations as
+# make a stretch; the anchor to come round again, where it ends; or the next handle, for what is
+# pending is small, and evaluated so that more is not.
+EMPTY, GATHERING, DUE, CROWDED = range(4)
 MANY_SMALL = 64  # planning and running them takes some ms, and more may follow
 
 compute: Callable[[Form, tuple[Any, ...]], Any]  # what Python gives `install_recording`
@@ -26,18 +31,27 @@ compute: Callable[[Form, tuple[Any, ...]], Any]  # what Python gives `install_re
 class Recorder:
     """What one thread has pending."""
 
-    __slots__ = ("count", "limit", "small", "_handles", "_readers", "_sites", "__weakref__")
+    __slots__ = (
+        "count", "limit", "small", "cut", "cuts", "state", "_anchor", "_path", "_handles",
+        "_readers", "_sites", "__weakref__",
+    )
 
     def __new__(cls, *_arguments: Any) -> Any:
         """Make one that has nothing pending."""
         recorder = object.__new__(cls)
-        recorder.count = recorder.limit = recorder.small = 0
+        recorder.cuts = True
         recorder._handles, recorder._readers, recorder._sites = [], [], []
+        recorder.reset()
         return recorder
 
     count: int  # nodes recorded since the last flush
     limit: int  # the count from which every new handle asks `consider`
     small: int  # of those, what could have been computed at once but for its operands
+    cut: int  # operations that make a stretch
+    cuts: bool  # whether it ever ends
+    state: int
+    _anchor: Any  # where the stretch began, ...
+    _path: tuple[Any, ...]  # ... and by which callers
     _handles: list[Any]  # weak references: to handles that got a pending node, ...
     _readers: list[Any]  # ... and to views that keep what they have read
     _sites: list[Any]  # where the handles' nodes were recorded
@@ -51,8 +65,8 @@ class Recorder:
         """Flush where it is time to."""
         raise NotImplementedError
 
-    def clear(self) -> None:
-        """Forget handles, views and places."""
+    def reset(self) -> None:
+        """Begin a new stretch."""
         self._handles.clear()
         while self._readers:
             view = self._readers.pop()()
@@ -60,6 +74,30 @@ class Recorder:
             if seen is not None and twin.root_of(view)._node_ is not seen[0]:
                 view._seen = None
         self._sites.clear()
+        self.count = self.small = 0
+        self.cut = cut_setting
+        self._anchor, self._path = None, ()
+        self.enter(EMPTY)
+
+    def enter(self, state: int) -> None:
+        """Wait for something else."""
+        self.state = state
+        waits = state in (GATHERING, DUE)
+        self.limit = sys.maxsize if not self.cuts else self.cut if waits else 0
+
+    def begin_at(self, node: Node) -> None:
+        """Begin the stretch at this node."""
+        self._anchor, self._path = node.site, call_path()
+        self.enter(GATHERING)
+
+    def comes_round(self, node: Node) -> bool:
+        """Whether the stretch is long enough, and the node recorded where it began."""
+        return self.count >= self.cut and node.site == self._anchor and call_path() == self._path
+
+    def move_anchor(self, node: Node) -> None:
+        """Have the stretch begin at this node, if it has not come by its anchor again."""
+        if self._anchor not in self._sites[1:]:  # it stood before the loop
+            self._anchor, self._path = node.site, call_path()
 
     def pending(self) -> list[Node]:
         """Return the pending nodes that live handles hold, each once."""
@@ -70,10 +108,6 @@ class Recorder:
             if node is not None and node.buffer is None:
                 found[node] = None
         return list(found)
-
-    def came_by(self, site: Any) -> bool:
-        """Whether a node was recorded at this place, after the first."""
-        return site in self._sites[1:]
 
     def is_small(self) -> bool:
         """Whether small operations are many, and little else was recorded."""
@@ -105,19 +139,25 @@ class Local(threading.local):
 
 local: Any = None
 
-# ---- the user's line ----------------------------------------------------------------------------
+def call_path() -> tuple[Any, ...]:
+    """Return the places of the nearest callers."""
+    frame = user_frame(sys._getframe(1))
+    path: list[Any] = []
+    for _ in range(PATH_LENGTH):
+        if frame is None:
+            break
+        path += frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return tuple(path)
 
-# Whether a module of some name is the user's (not part of this package), as far as asked for.
-_users: dict[Any, bool] = {}
+
+cut_setting = sys.maxsize
 
 
-def is_users(frame: FrameType) -> bool:
-    """Whether a frame runs code that is not part of this package."""
-    module = frame.f_globals.get("__name__", "")
-    found = _users.get(module)
-    if found is None:
-        found = _users[module] = module != _PACKAGE and not module.startswith(f"{_PACKAGE}.")
-    return found
+def set_cut(value: int) -> None:
+    """Operations that make a stretch, from the next one on."""
+    global cut_setting
+    cut_setting = value
 
 
 # ---- nodes become values of handles -------------------------------------------------------------
@@ -158,13 +198,9 @@ def record(form: Form, inputs: tuple[Any, ...]) -> Node:
         return Node(form, (), None, value)
     local.recorder.count += 1
     node = Node(form, inputs)
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        users = _users.get(frame.f_globals.get("__name__"))
-        if is_users(frame) if users is None else users:
-            node.site = frame.f_code, frame.f_lasti
-            break
-        frame = frame.f_back
+    frame = user_frame(sys._getframe(1))
+    if frame is not None:
+        node.site = frame.f_code, frame.f_lasti
     return node
 
 
