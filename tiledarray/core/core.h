@@ -151,6 +151,7 @@ int note_small(void);
 void reset_recorder(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int must_record(const Form *form, const Node *left, const Node *right);
+int known_form(PyObject *op, PyObject *left, PyObject *right, Form **form);
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
 
 /* ---- recording what indices do (slices.c) ---------------------------------------------------- */

@@ -45,6 +45,7 @@ typedef struct {
     Py_ssize_t cut;           /* operations that make a stretch */
     Site anchor, path[PATH_LENGTH]; /* where the stretch began, and by which callers */
     int path_length, state;
+    PyObject *weak;
     char cuts;                /* whether it ever ends */
 } Recorder;
 
@@ -191,6 +192,8 @@ static PyObject *the_local = NULL; /* borrowed: it lives as long as its module *
 
 static void recorder_dealloc(Recorder *recorder)
 {
+    if (recorder->weak)
+        PyObject_ClearWeakRefs((PyObject *)recorder);
     if (known_recorder == recorder)
         known_recorder = NULL;
     forget_all(recorder);
@@ -360,6 +363,7 @@ static PyTypeObject RecorderType = {
     .tp_new = recorder_new,
     .tp_dealloc = (destructor)recorder_dealloc,
     .tp_members = recorder_members,
+    .tp_weaklistoffset = offsetof(Recorder, weak),
     .tp_methods = recorder_methods,
 };
 
@@ -825,22 +829,31 @@ static Call *remember(const Call *call)
     return place;
 }
 
+/* The form that `find_form` has remembered: 1, or 0 if it has not. */
+int known_form(PyObject *op, PyObject *left, PyObject *right, Form **form)
+{
+    Call *place = calls ? place_of(op, left, right) : NULL;
+    if (!place || !place->op)
+        return 0;
+    *form = place->form;
+    return 1;
+}
+
 /* What `callback(left, right)` says the form is, remembered; NULL where it said None.  1, or -1
    with an error set. */
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form)
 {
-    Call *place = calls ? place_of(op, left, right) : NULL;
-    if (!place || !place->op) {
-        PyObject *found = PyObject_CallFunctionObjArgs(callback, left, right, NULL);
-        if (!found)
-            return -1;
-        Call call = {op, left, right, Py_TYPE(found) == &FormType ? (Form *)found : NULL, NULL,
-                     0, 0, AS_IT_IS};
-        place = remember(&call);
-        Py_DECREF(found);
-        if (!place)
-            return -1;
-    }
+    if (known_form(op, left, right, form))
+        return 1;
+    PyObject *found = PyObject_CallFunctionObjArgs(callback, left, right, NULL);
+    if (!found)
+        return -1;
+    Call call = {op, left, right, Py_TYPE(found) == &FormType ? (Form *)found : NULL, NULL, 0, 0,
+                 AS_IT_IS};
+    Call *place = remember(&call);
+    Py_DECREF(found);
+    if (!place)
+        return -1;
     *form = place->form;
     return 1;
 }

@@ -32,6 +32,7 @@ typedef struct {
 
 static Place *places = NULL;  /* a table of open addresses */
 static int places_known = 0;
+static PyObject *kept_steps;  /* a dict: steps by themselves */
 
 /* An index in words: 1, or 0 if it has something in it that is not usual. */
 static int put_item(int64_t *words, int *count, PyObject *item)
@@ -213,14 +214,33 @@ PyObject *steps_by_index(Handle *parent, const Py_ssize_t *shape, int ndim, PyOb
     return after;
 }
 
+/* The same step for all that are equal, a new reference: forms are remembered by its identity. */
+static PyObject *one_of_its_kind(PyObject *step)
+{
+    if (PyDict_GET_SIZE(kept_steps) >= MOST_STEPS)
+        PyDict_Clear(kept_steps);
+    return Py_XNewRef(PyDict_SetDefault(kept_steps, step, step));
+}
+
+/* The form of reading or writing through a step what is of a kind; NULL if Python has to see to it.
+   1, or -1 with an error set. */
+static int form_of_step(int which, PyObject *step, Kind *kind, Form **form)
+{
+    if (known_form(found[which], step, (PyObject *)kind, form))
+        return 1;
+    PyObject *known = one_of_its_kind(step);
+    int done = known ? find_form(found[which], known, (PyObject *)kind, found[which], form) : -1;
+    Py_XDECREF(known);
+    return done;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 /* The node of what a step gives; NULL without an error if Python has to record it. */
 static Node *read_step(Node *node, PyObject *step)
 {
     Form *form;
-    if (!is_affine(step) ||
-        find_form(found[VIEW_FORM], step, (PyObject *)node->form->kind, found[VIEW_FORM], &form) < 0)
+    if (!is_affine(step) || form_of_step(VIEW_FORM, step, node->form->kind, &form) < 0)
         return NULL;
     if (!form || !must_record(form, node, NULL))
         return NULL;
@@ -303,8 +323,7 @@ static int write_step(Handle *root, PyObject *step, Node *value)
     int done = 0;
     if (!old)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *kind = (PyObject *)old->form->kind;
-    if (find_form(found[UPDATE_FORM], step, kind, found[UPDATE_FORM], &form) < 0)
+    if (form_of_step(UPDATE_FORM, step, old->form->kind, &form) < 0)
         done = -1;
     else if (form && value->form->kind->device == old->form->kind->device &&
              (value->form->kind->size > limit || !(done = note_small())) &&
@@ -387,7 +406,7 @@ int record_setitem(Handle *handle, PyObject *key, PyObject *value)
                 goto leave;
             }
         }
-        if (find_form(found[VIEW_FORM], step, (PyObject *)kind, found[VIEW_FORM], &form) < 0)
+        if (form_of_step(VIEW_FORM, step, kind, &form) < 0)
             goto leave;
         PyObject *wanted = form ? Py_NewRef((PyObject *)form->kind) : NULL;
         new = wanted ? present_node(given) : NULL;
@@ -423,4 +442,8 @@ static PyObject *install_slices(PyObject *module, PyObject *given)
 static PyMethodDef functions[] = {
     {"install_slices", install_slices, METH_O, "Say what Python does of views."}, {NULL}};
 
-int add_slices(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_slices(PyObject *module)
+{
+    kept_steps = PyDict_New();
+    return kept_steps ? PyModule_AddFunctions(module, functions) : -1;
+}

@@ -233,16 +233,34 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
         apart, picks = told_apart(traced, sites)
         if len(picks) > len(params):
-            params, plain = apart.params, (apart.key, donatable, contract)
-            made = _suiting(apart, plain, _executables.get(plain), device, taken)
+            plain: Any = apart.key, donatable, contract
+            found = _executables.get(plain)
+            while type(found) is Bound:  # others of this structure have been told apart further
+                apart, picks, plain, found = _bound_again(apart, picks, found)
+            made = _suiting(apart, plain, found, device, taken)
             _remember(key, Bound(made, picks, plain))
-            return made, params
+            return made, apart.params
     elif type(found) is Bound:
-        key, params = found.key, found.params(params)
+        params = found.params(traced.params)
         if found.executable.plan.suits(params):
             return found.executable, params
-        traced, found = traced._replace(key=key[0], params=params), _executables.get(key)
+        picks = tuple(range(len(traced.params)))
+        while type(found) is Bound:
+            traced, picks, key, found = _bound_again(traced, picks, found)
+        params = traced.params
     return _suiting(traced, key, found, device, taken), params
+
+
+def _bound_again(
+    traced: Trace, picks: tuple[int, ...], found: Bound
+) -> tuple[Trace, tuple[int, ...], Any, Any]:
+    """Return the trace as a plan for it is looked up, by which picks, its key and what that finds.
+
+    The picks are of what the given ones are of.
+    """
+    traced = traced._replace(key=found.key[0], params=found.params(traced.params))
+    picks = tuple([picks[number] for number in found.picks])
+    return traced, picks, found.key, _executables.get(found.key)
 
 
 def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken | None) -> (
