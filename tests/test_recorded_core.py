@@ -48,6 +48,8 @@ CALLS = [
     lambda lib, x, y: (x > 1.5) + 300, lambda lib, x, y: (x > 1.5) * True,
     lambda lib, x, y: (x * 10).astype("i1") + 7, lambda lib, x, y: (x * 10).astype("u8") - 7,
     lambda lib, x, y: (x * 10).astype("i4") ** 2, lambda lib, x, y: (x * 10).astype("i4") < 2**40,
+    lambda lib, x, y: x * np.float64(3.5), lambda lib, x, y: np.float64(3.5) - x,
+    lambda lib, x, y: x.astype("f4") * np.float64(3.5), lambda lib, x, y: x < np.float64(1.25),
     lambda lib, x, y: x.reshape(10, -1)[2] - 1, lambda lib, x, y: x[None, 3:][0] + y[3:],
 ]
 

@@ -160,6 +160,7 @@ PyObject *record_getitem(Handle *handle, PyObject *key);
 int record_setitem(Handle *handle, PyObject *key, PyObject *value);
 PyObject *steps_by_index(Handle *parent, const Py_ssize_t *shape, int ndim, PyObject *key);
 Node *view_node(Handle *view);
+Node *number_node(const Kind *kind, PyObject *number);
 int write_view(Handle *view, Node *value);
 int add_slices(PyObject *module);
 

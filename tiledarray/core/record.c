@@ -12,8 +12,8 @@
 
 /* What Python gives `install_recording`. */
 #define MANY_SMALL 64         /* planning and running them takes some ms, and more may follow */
-enum { COMPUTE, FORM_OF_CALL, CALLBACKS };
-static const char *const callback_names[CALLBACKS] = {"compute", "form_of_call"};
+enum { COMPUTE, FORM_OF_CALL, FLOAT64, CALLBACKS };
+static const char *const callback_names[CALLBACKS] = {"compute", "form_of_call", "float64"};
 static PyObject *callbacks[CALLBACKS];
 static PyObject *ufuncs[2];   /* of one and of two operands, each with its op */
 static PyObject *short_powers[4]; /* square, positive, reciprocal, sqrt */
@@ -953,6 +953,26 @@ PyObject *operand_node(PyObject *x)
     return is_plain(x) ? Py_NewRef(x) : NULL;
 }
 
+/* The node of a scalar of NumPy's beside an array; NULL as `present_node`. */
+static PyObject *scalar_node(PyObject *x, PyObject *beside)
+{
+    if ((PyObject *)Py_TYPE(x) != callbacks[FLOAT64] || !beside || !is_node(beside))
+        return NULL;
+    return (PyObject *)number_node(((Node *)beside)->form->kind, x);
+}
+
+/* Both operands, one at least a node: 1 and new references, or 0 and what there is of them. */
+static int operand_nodes(PyObject *x, PyObject *y, PyObject **left, PyObject **right)
+{
+    *left = operand_node(x);
+    *right = *left || !PyErr_Occurred() ? operand_node(y) : NULL;
+    if (!*left && *right && !PyErr_Occurred())
+        *left = scalar_node(x, *right);
+    else if (*left && !*right && !PyErr_Occurred())
+        *right = scalar_node(y, *left);
+    return *left && *right && (is_node(*left) || is_node(*right));
+}
+
 /* The node of an op of two operands, one at least a node.  `kept`, if given, is the kind that the
    result has to have.  NULL without an error if Python has to record it. */
 Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept)
@@ -987,9 +1007,9 @@ PyObject *record_binary(PyObject *op, PyObject *x, PyObject *y)
 {
     if (held || !op)
         return NULL;
-    PyObject *left = operand_node(x), *right = left ? operand_node(y) : NULL;
+    PyObject *left, *right;
     Node *node = NULL;
-    if (right && (is_node(left) || is_node(right)))
+    if (operand_nodes(x, y, &left, &right))
         node = binary_node(op, left, right, NULL);
     Py_XDECREF(left);
     Py_XDECREF(right);
@@ -1045,6 +1065,8 @@ PyObject *record_update(PyObject *op, PyObject *x, PyObject *y)
     Handle *handle = (Handle *)x;
     Node *left = present_node(handle), *node = NULL;
     PyObject *right = left && PyTuple_GET_SIZE(left->form->kind->shape) ? operand_node(y) : NULL;
+    if (left && !right && !PyErr_Occurred())
+        right = scalar_node(y, (PyObject *)left);
     if (right)
         node = binary_node(op, (PyObject *)left, right, left->form->kind);
     int done = node && (handle->base ? write_view(handle, node) == 1

@@ -359,15 +359,17 @@ int write_view(Handle *view, Node *value)
     return done;
 }
 
-/* The node of one number that is written into an array of float64; NULL as `present_node`. */
-static Node *number_node(const Kind *kind, PyObject *number)
+/* The node of one number beside, or to be written into, an array of float64; NULL as
+   `present_node`. */
+Node *number_node(const Kind *kind, PyObject *number)
 {
     Form *form;
-    if (!PyFloat_CheckExact(number) && !PyLong_CheckExact(number))
+    if (!found[FULL_FORM])
         return NULL;
     if (find_form(found[FULL_FORM], (PyObject *)kind, Py_None, found[FULL_FORM], &form) < 0 || !form)
         return NULL;
-    PyObject *value = PyNumber_Float(number);
+    double of = PyFloat_AsDouble(number);
+    PyObject *value = of == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(of);
     if (!value) {
         if (PyErr_ExceptionMatches(PyExc_OverflowError))
             PyErr_Clear(); /* Python tells it in NumPy's words */
@@ -413,7 +415,7 @@ int record_setitem(Handle *handle, PyObject *key, PyObject *value)
         if (new && (PyObject *)new->form->kind != wanted)
             Py_CLEAR(new);
         Py_XDECREF(wanted);
-    } else
+    } else if (PyFloat_CheckExact(value) || PyLong_CheckExact(value))
         new = number_node(kind, value);
     if (new)
         done = write_step(handle, step, new);
