@@ -22,12 +22,13 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.workloads import dispatch
+from tiledarray.core import trace
 
 REPEATS = 30
 IMPORTS = 7
 SHORT, LONG = 20, 220
 ELEMENTS = 1000
-TIMES_NUMPY = 3
+TIMES_NUMPY = 1
 
 
 @dataclass(frozen=True)
@@ -69,27 +70,53 @@ def import_seconds() -> Overhead:
     start("import tiledarray")  # files into the page cache, byte code compiled
     pairs = [(start("import tiledarray"), start("pass")) for _ in range(IMPORTS)]
     seconds = statistics.median(full - bare for full, bare in pairs)
-    return Overhead("import tiledarray (NumPy included)", seconds, 0.5, "s")
+    return Overhead("import tiledarray (NumPy included)", seconds, 0.3, "s")
 
 
 def recording(library: Any) -> list[Overhead]:
-    """Time recording one operation, and evaluating one more node of a remembered plan."""
+    """Time recording one operation, and evaluating one more node of a remembered plan.
+
+    Small arrays would be computed at once: here everything is recorded.
+    """
     x = library.asarray(np.ones(16, np.float32))
     y = library.asarray(np.ones(16, np.float32))
     library.evaluate(x, y)
-    with library.config.override(compile="wait", cut=10 * LONG):
+    with library.config.override(compile="wait", cut=10 * LONG, at_once=0, first_seconds=0.0):
         for count in (SHORT, LONG):
-            library.evaluate(chain(x, y, count))
+            for _ in range(2):
+                library.evaluate(chain(x, y, count))
         short = [evaluation(library, x, y, SHORT) for _ in range(REPEATS)]
         long = [evaluation(library, x, y, LONG) for _ in range(REPEATS)]
-        record = [median_of(lambda: chain(x, y, LONG), 1) / LONG for _ in range(REPEATS)]
+        record = [recorded(x, y) for _ in range(REPEATS)]
+        look = [walk(x, y, LONG) - walk(x, y, SHORT) for _ in range(REPEATS)]
+    small = np.ones(3)
+    beside = [median_of(lambda: small + small, 100) for _ in range(REPEATS)]
     per_node = (statistics.median(long) - statistics.median(short)) / (LONG - SHORT)
     return [
-        Overhead("record an operation", statistics.median(record) * 1e6, 3, "us"),
-        Overhead("evaluate a remembered plan, each node more", per_node * 1e6, 1, "us"),
+        Overhead("for comparison: NumPy adds 3 elements", statistics.median(beside) * 1e6,
+                 float("inf"), "us"),
+        Overhead("record an operation", statistics.median(record) * 1e6, 0.1, "us"),
+        Overhead("look a plan up, each node more",
+                 statistics.median(look) / (LONG - SHORT) * 1e6, 0.03, "us"),
+        Overhead("evaluate a remembered plan, each node more", per_node * 1e6, 0.1, "us"),
         Overhead(f"evaluate a remembered plan of {SHORT} nodes", statistics.median(short) * 1e6,
-                 100, "us"),
+                 4, "us"),
     ]  # fmt: skip
+
+
+def recorded(x: Any, y: Any) -> float:
+    """Return the seconds of one operation of a recorded chain, which is dropped."""
+    start = time.perf_counter()
+    chain(x, y, LONG)
+    return (time.perf_counter() - start) / LONG
+
+
+def walk(x: Any, y: Any, count: int) -> float:
+    """Return the seconds that it takes to walk over a recorded chain and make its key."""
+    node = chain(x, y, count).node
+    start = time.perf_counter()
+    trace([node])
+    return time.perf_counter() - start
 
 
 def chain(x: Any, y: Any, count: int) -> Any:
@@ -110,10 +137,17 @@ def evaluation(library: Any, x: Any, y: Any, count: int) -> float:
 
 def small_calls(library: Any) -> list[Overhead]:
     """Time whole small programs, recorded and evaluated at each call, beside NumPy."""
-    return [
+    found = [
         *beside_numpy(library, "10 operations on 1,000 elements", ten_operations),
         *beside_numpy(library, "150 dependent operations on 1,000 elements", dispatch.program),
     ]
+    with library.config.override(at_once=0, first_seconds=0.0):
+        return [
+            *found,
+            *beside_numpy(library, "1 recorded operation on 1,000 elements", one_operation)[1:],
+            *beside_numpy(library, "10 recorded on 1,000 elements", ten_operations)[1:],
+            *beside_numpy(library, "150 recorded on 1,000 elements", dispatch.program)[1:],
+        ]
 
 
 def beside_numpy(library: Any, name: str, program: Callable[..., Any]) -> list[Overhead]:
@@ -135,6 +169,11 @@ def beside_numpy(library: Any, name: str, program: Callable[..., Any]) -> list[O
         Overhead(f"{name}: NumPy", numpy_time, float("inf"), "us"),
         Overhead(f"{name}: tiledarray", our_time, TIMES_NUMPY * numpy_time, "us"),
     ]
+
+
+def one_operation(np: Any, x: Any) -> Any:
+    """Return a sum."""
+    return x + x
 
 
 def ten_operations(np: Any, x: Any) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, moved, nbytes, plan_of, planned
 from tests.test_staging import by_device_plan, softmax
+from tiledarray.core import forget_programs
 from tiledarray.execution import evaluate
 from tiledarray.fusion.target import Target
 from tiledarray.kernels.text.program import print_kernel
@@ -135,6 +136,7 @@ def carried_along_on_the_host():
     with pytest.MonkeyPatch.context() as patch, np.config.override(compile="wait"):
         patch.setattr(Target, "bound_by_memory", True)
         patch.setattr(evaluate, "_executables", type(evaluate._executables)())
+        forget_programs()
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import tiledarray as np
 from tests.plans import planned
 from tiledarray import config
+from tiledarray.recording.stretch import local
 
 
 @pytest.mark.parametrize("length", [390, 1700, 20_000])
@@ -112,3 +114,14 @@ def test_thousands_of_dependent_ops_are_one_plan(work) -> None:
         values = len(planned(result).values)  # apart: a plan of this depth has no repr
         assert values > 3000
         numpy.testing.assert_allclose(result.numpy(), work(x), rtol=1e-9)
+
+
+def test_a_million_operations_that_nobody_looks_at_are_dropped() -> None:
+    with config.override(cut=10**9, at_once=0):
+        x = np.ones(3)
+        for _ in range(1_000_000):
+            x = x + 1
+        first = weakref.ref(x.node)
+        del x
+        assert first() is None
+        local.recorder.reset()

@@ -11,6 +11,7 @@ import pytest
 
 import tiledarray as np
 from tiledarray import config
+from tiledarray.core import forget_programs
 from tiledarray.devices import device as devices
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import (
@@ -33,6 +34,7 @@ def clean(monkeypatch):
     local.recorder.reset()
     monkeypatch.setattr(evaluate, "_warned", set())
     monkeypatch.setattr(evaluate, "_executables", type(evaluate._executables)())
+    forget_programs()
     with config.override(device="cpu"):
         yield
     local.recorder.reset()

@@ -19,6 +19,7 @@ import pytest
 import tiledarray as ta
 from tests.faults import EMPTY, VERSION, begin, ended, wait_until
 from tiledarray import config
+from tiledarray.core import forget_programs
 from tiledarray.errors import CompilerError, TiledArrayWarning
 from tiledarray.execution import evaluate, executable
 from tiledarray.execution.loaded import Loaded
@@ -82,6 +83,7 @@ def test_thousands_of_kernels_leave_the_mappings_flat(variants):
 def test_a_plan_that_is_forgotten_lets_its_kernels_go(monkeypatch, shared):
     monkeypatch.setattr(evaluate, "PLANS_REMEMBERED", 2)
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    forget_programs()
     monkeypatch.setattr(executable, "_compiled", Loaded(recent=1))
     with config.override(compile="wait", device="cpu", cache_dir=shared):
         x = ta.array(numpy.arange(2000.0))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.plans import planned
 from tiledarray import config
+from tiledarray.core import forget_programs
 from tiledarray.execution import evaluate, executable
 from tiledarray.fusion import limits
 from tiledarray.kernels.compile import host
@@ -41,6 +42,7 @@ def streaming(monkeypatch):
     """Everything that a map stores is streamed; nothing has been planned before."""
     monkeypatch.setattr(limits, "HOST", replace(limits.HOST, streamed_bytes=0, streamed_lanes=1))
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    forget_programs()
     monkeypatch.setattr(config, "at_once", 0)
 
 

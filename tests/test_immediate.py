@@ -100,7 +100,7 @@ def test_many_small_results_of_large_arrays():
     used = []
     for k in range(len(out)):
         out[k] = (x * k).mean()
-        used.append((host_pool.statistics().in_use, len(local.recorder.handles)))
+        used.append((host_pool.statistics().in_use, local.recorder.noted))
     at_most = [max(column) for column in zip(*used[:1000], strict=True)]
     assert all(now <= most for pair in used for now, most in zip(pair, at_most, strict=True))
     np.testing.assert_allclose(np.asarray(out), np.arange(3000) * 499.5)

@@ -15,6 +15,7 @@ import pytest
 import tiledarray as np
 from tests.plans import counted
 from tiledarray import config, jit
+from tiledarray.core import forget_programs
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import evaluate, kept
 from tiledarray.insight.explain import explain
@@ -40,6 +41,7 @@ def forget(monkeypatch):
     """What makes this process one that has planned nothing yet."""
     def anew():
         monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+        forget_programs()
 
     anew()
     return anew

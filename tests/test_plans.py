@@ -24,6 +24,7 @@ from tests.plans import (
     planned,
 )
 from tiledarray import config
+from tiledarray.core import forget_programs
 from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate, executable
 from tiledarray.recording.stretch import local
@@ -45,6 +46,7 @@ def clean():
 def fresh(monkeypatch):
     """A process that has planned and compiled nothing yet (the disk still remembers)."""
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    forget_programs()
     monkeypatch.setattr(executable, "_compiled", {})
 
 

@@ -273,8 +273,11 @@ def _apply(names: Mapping[str, Any]) -> None:
     for name in names:
         values = [layer[name] for layer in (_base, *_layers) if name in layer]
         globals()[name] = values[-1]
+    core.forget_programs()  # they are of plans made, and of launches bound, by other settings
     if "at_once" in names:
         core.set_limit(globals()["at_once"])
+    if "cut" in names:
+        core.set_cut(globals()["cut"])
     if "device" in names:
         core.set_births(False)  # `devices.device.current` finds out
 

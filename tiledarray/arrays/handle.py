@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
-from tiledarray.core import Base
+from tiledarray.core import Base, rebind, wrap
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
@@ -51,14 +50,8 @@ class Handle(Base):
         seen = self._seen
         if seen is None or seen[0] is not root:
             seen = self._seen = root, views.read(root, self._steps)
-            local.recorder.readers.append(ref(self))
+            local.recorder.note_reader(self)
         return seen[1]
-
-    def forget(self) -> None:
-        """Let go of what a view has read, unless that is what it would read again."""
-        seen = self._seen
-        if seen is not None and self.origin()._node is not seen[0]:
-            self._seen = None
 
     def origin(self) -> Handle:
         """Return the array that owns the value: the base of a view, else the array itself."""
@@ -102,35 +95,6 @@ def use_class(handle_class: type[Handle]) -> None:
     """Say which subclass `wrap` makes."""
     global _handle_class
     _handle_class = handle_class
-
-
-def wrap(node: Node) -> Any:
-    """Return a new array whose value is the node."""
-    if node.buffer is None:
-        recorder = local.recorder
-        if recorder.count >= recorder.limit:
-            recorder.consider(node)
-        handle = _new(_handle_class)
-        handle._node = node
-        recorder.sites.append(node.site)
-        recorder.handles.append(ref(handle))
-        return handle
-    handle = _new(_handle_class)
-    handle._node = node
-    return handle
-
-
-def rebind(root: Handle, node: Node) -> None:
-    """Make the node the value of an array that is no view."""
-    if node.buffer is None:
-        recorder = local.recorder
-        if recorder.count >= recorder.limit:
-            recorder.consider(node)
-        root._node = node
-        recorder.sites.append(node.site)
-        recorder.handles.append(ref(root))
-    else:
-            root._node = node
 
 
 def view_of(handle: Handle, step: Step) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
 from tiledarray.arrays.handle import (
     SCALARS,
@@ -24,8 +24,10 @@ from tiledarray.arrays.handle import (
     wrap,
 )
 from tiledarray.arrays.tracing import check_own
-from tiledarray.errors import LeaveToNumPy
+from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.execution import placement
+from tiledarray.graph.node import Form, Kind
+from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import record
 
@@ -222,29 +224,71 @@ def _nonzero(mask: Any) -> tuple[Any, ...]:
     return looking.nonzero(mask) if isinstance(mask, Handle) else np.nonzero(mask)
 
 
+# What the core asks where it records slices itself ------------------------------------------------
+
+
+def _step_of(key: Any, shape: tuple[int, ...]) -> Any:
+    """Return the step of a basic index; ``None`` of another, or where Python has to tell why."""
+    try:
+        return index.step_of(key if type(key) is tuple else (key,), shape)
+    except Exception as error:
+        if raised_outside(error):
+            raise
+        return None
+
+
+def _view_form(step: views.Affine, kind: Kind) -> Form | None:
+    return record.view_form(kind, *step)
+
+
+def _update_form(step: views.Affine, kind: Kind) -> Form | None:
+    try:
+        part = views.is_part((step,), kind.shape)
+    except ValueError:  # read-only: `setitem` tells
+        return None
+    return record.update_form(kind, *step) if part else None
+
+
+def _full_form(kind: Kind, _: None) -> Form | None:
+    return record.full_form(kind) if kind.dtype == np.float64 else None
+
+
+core.install_slices({
+    "step_of": _step_of, "extend": views.extend, "view_form": _view_form,
+    "update_form": _update_form, "full_form": _full_form, "affine": views.Affine,
+})
+
+
 # The table --------------------------------------------------------------------------------------
+
+
+# Each operator and the op that it records.
+_ARITHMETIC = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}
+_COMPARISONS = {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal",
+    "ne": "not_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+_OPS = {
+    f"__{short}__": BY_NAME[name]
+    for short, name in (_ARITHMETIC | _COMPARISONS | _UNARY | {"pow": "power"}).items()
+}
 
 
 def _operators() -> dict[str, Any]:
     """Return what each operator does once recorded, by its method's name."""
     found: dict[str, Any] = {}
-    for short, name in (
-        ("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"),
-        ("floordiv", "floor_divide"), ("mod", "remainder"), ("and", "bitwise_and"),
-        ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "left_shift"),
-        ("rshift", "right_shift"),
-    ):
+    for short, name in _ARITHMETIC.items():
         found |= _three(short, operators.arithmetic(short, name))
     found |= _three("pow", operators.powers())
     found |= _three("matmul", operators.matrix_products())
-    for short, name in (
-        ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
-        ("eq", "equal"), ("ne", "not_equal"),
-    ):
+    for short, name in _COMPARISONS.items():
         found[f"__{short}__"] = operators.comparison(short, name)
-    for short, name in (
-        ("neg", "negative"), ("pos", "positive"), ("abs", "absolute"), ("invert", "invert"),
-    ):
+    for short, name in _UNARY.items():
         found[f"__{short}__"] = operators.unary_operator(short, name)
     return found
 
@@ -255,7 +299,7 @@ def _three(short: str, methods: tuple[Any, ...]) -> dict[str, Any]:
 
 
 FUNCTIONS: dict[str, Any] = {
-    **_operators(),
+    "ops": _OPS, **_operators(),
     "__float__": looking.to_float, "__int__": looking.to_int, "__index__": looking.to_index,
     "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
     "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,

@@ -1,7 +1,8 @@
-"""The core: handles of arrays, and what NumPy does at once.
+"""The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (`_core.c`) and again in Python (`twin.py`), which takes its place where the extension
-was not built.  The environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
+Written in C (`_core.c`, `graph.c`, `record.c`, `slices.c`, `run.c`) and again in Python (`twin.py`,
+`twin_graph.py`, `twin_record.py`), which takes its place where the extension was not built.  The
+environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tiledarray.errors import UnknownSetting
 
@@ -32,11 +33,18 @@ def _chosen(wanted: str | None) -> tuple[ModuleType, str, str | None]:
 
 
 _core, kind, problem = _chosen(os.environ.get(VARIABLE))
+_graph, _record = (_core, _core) if kind == "c" else (
+    importlib.import_module("tiledarray.core.twin_graph"),
+    importlib.import_module("tiledarray.core.twin_record"))
 
 if TYPE_CHECKING:
     from tiledarray.core.twin import AtOnce, Base
+    from tiledarray.core.twin_graph import Form, Key, Kind, Node
+    from tiledarray.core.twin_record import Local, Recorder
 else:
     Base, AtOnce = _core.Base, _core.AtOnce
+    Kind, Form, Node, Key = _graph.Kind, _graph.Form, _graph.Node, _graph.Key
+    Recorder, Local = _record.Recorder, _record.Local
 
 install = _core.install
 set_limit = _core.set_limit
@@ -49,3 +57,15 @@ METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
     _core.LOOKS, _core.BOUND)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
+
+trace, parts_of = _graph.trace, _graph.parts_of
+MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT
+
+Program: Any = _record.Program
+look, run_known, remember = _record.look, _record.run_known, _record.remember
+install_running = _record.install_running
+forget_program, forget_programs = _record.forget_program, _record.forget_programs
+wrap, rebind, record = _record.wrap, _record.rebind, _record.record
+set_cut = _record.set_cut
+EMPTY, GATHERING, DUE, CROWDED = _record.EMPTY, _record.GATHERING, _record.DUE, _record.CROWDED
+install_recording, install_slices = _record.install_recording, _record.install_slices

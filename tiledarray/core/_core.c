@@ -9,9 +9,8 @@
    Whatever cannot be done at once is handed to Python: the functions in `recorded`, and the
    callbacks below.  `twin.py` is this file in Python: what is changed here is changed there. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "core.h"
+
 #include <string.h>
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
@@ -19,36 +18,18 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 
-typedef struct Handle {
-    PyObject_HEAD
-    PyObject *array;          /* the settled value: an array, or a scalar of NumPy's */
-    PyObject *node;           /* of an array of its own: the recorded value */
-    struct Handle *base;      /* of a view: the array that owns the value */
-    PyObject *steps;          /* of a view: how it lies in its base; NULL until that is asked */
-    PyObject *seen;           /* of a view: what it last read (see arrays/handle.py) */
-    struct Handle *parent;    /* of a view without steps: what it was taken of, ... */
-    PyObject *how;            /* ... and how: a basic index, or (function, arguments) */
-    struct Handle *views;     /* of an array of its own: its settled views, a list through next */
-    struct Handle *next, **link;
-    PyObject *weak;
-    int depth;                /* of a view without steps: of how many it was taken in turn */
-    char by_index;            /* `how` is an index */
-    char copied;              /* `node` is a copy of `array`, which is the value */
-} Handle;
-
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
-static PyTypeObject HandleType, IteratorType, AtOnceType;
-static PyTypeObject *handle_class = &HandleType; /* what is made: the Python class below it */
-static npy_intp limit = 0;    /* elements up to which a settled array is small */
-static long held = 0;         /* reasons (traced functions) for which nothing is done at once */
+static PyTypeObject IteratorType, AtOnceType;
+PyTypeObject *handle_class = &HandleType;
+Py_ssize_t limit = 0;
+long held = 0;
 static int births = 0;        /* whether new arrays are born on the host */
 static npy_intp library_factor = LIBRARY_FACTOR;
 
-#define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
 #define is_array(x) PyArray_CheckExact(x)
 
 /* What Python gives `install`. */
@@ -73,10 +54,12 @@ enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone"};
 static PyObject *callbacks[CALLBACKS];
+static PyObject *ops[OPERATORS], *compared_ops[6]; /* what records them, NULL: Python alone */
+static PyObject *unary_ops[HASH];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
-/* Attributes of nodes and of what they have. */
-static PyObject *name_form, *name_kind, *name_size, *name_buffer, *name_device, *name_on_host;
+/* Attributes of buffers and devices. */
+static PyObject *name_device, *name_on_host;
 
 /* ---- the two states ------------------------------------------------------------------------ */
 
@@ -87,13 +70,6 @@ static inline npy_intp size_of(PyObject *value)
 
 /* Elements up to which something is done at once that pays for larger arrays too. */
 static inline npy_intp at_most(npy_intp factor) { return limit > 1 ? limit * factor : limit; }
-
-static inline Handle *root_of(Handle *handle)
-{
-    while (handle->base)
-        handle = handle->base;
-    return handle;
-}
 
 static void unlink_view(Handle *view)
 {
@@ -115,16 +91,30 @@ static void link_view(Handle *root, Handle *view)
     root->views = view;
 }
 
+static PyObject *found_steps(Handle *view)
+{
+    Handle *parent = (Handle *)Py_NewRef((PyObject *)view->parent);
+    PyObject *how = Py_NewRef(view->how), *array = Py_XNewRef(parent->array), *steps = NULL;
+    if (view->by_index && array && is_array(array))
+        steps = steps_by_index(parent, PyArray_DIMS((PyArrayObject *)array),
+                               PyArray_NDIM((PyArrayObject *)array), how);
+    if (!steps && !PyErr_Occurred())
+        steps = PyObject_CallFunction(callbacks[STEPS_OF], "OOi", parent, how, (int)view->by_index);
+    Py_XDECREF(array);
+    Py_DECREF(how);
+    Py_DECREF(parent);
+    return steps;
+}
+
 /* The steps of a view, borrowed; NULL with an error set. */
-static PyObject *steps_of(Handle *view)
+PyObject *steps_of(Handle *view)
 {
     if (!view->steps) {
         if (!view->parent) {
             PyErr_SetString(PyExc_SystemError, "a view does not know how it lies in its base");
             return NULL;
         }
-        PyObject *steps = PyObject_CallFunction(
-            callbacks[STEPS_OF], "OOi", view->parent, view->how, (int)view->by_index);
+        PyObject *steps = found_steps(view);
         if (!steps)
             return NULL;
         if (view->steps) { /* asked again meanwhile */
@@ -170,29 +160,22 @@ static void drop_arrays(Handle *root)
 
 /* Whether a node is known to have no value that can settle its array: that is asked for every
    operand of what is recorded. */
-static int is_far(PyObject *node)
+static int is_far(PyObject *x)
 {
-    int far = 0;
-    PyObject *form = PyObject_GetAttr(node, name_form);
-    PyObject *kind = form ? PyObject_GetAttr(form, name_kind) : NULL;
-    PyObject *size = kind ? PyObject_GetAttr(kind, name_size) : NULL;
-    Py_ssize_t elements = size ? PyLong_AsSsize_t(size) : -1;
-    PyObject *buffer = elements < 0 ? NULL : PyObject_GetAttr(node, name_buffer);
-    if (elements == PY_SSIZE_T_MAX) /* not on the host */
-        far = 1;
-    else if (buffer == Py_None)
-        far = elements > limit;
-    else if (buffer && !PyTuple_Check(buffer)) {
-        PyObject *device = PyObject_GetAttr(buffer, name_device);
-        PyObject *on_host = device ? PyObject_GetAttr(device, name_on_host) : NULL;
-        far = on_host == Py_False;
-        Py_XDECREF(on_host);
-        Py_XDECREF(device);
-    }
-    Py_XDECREF(buffer);
-    Py_XDECREF(size);
-    Py_XDECREF(kind);
-    Py_XDECREF(form);
+    if (!is_node(x))
+        return 0;
+    Node *node = (Node *)x;
+    if (node->form->kind->size == PY_SSIZE_T_MAX || is_pending(x))
+        return 1;
+    if (!node->buffer)
+        return node->form->kind->size > limit;
+    if (PyTuple_Check(node->buffer))
+        return 0;
+    PyObject *device = PyObject_GetAttr(node->buffer, name_device);
+    PyObject *on_host = device ? PyObject_GetAttr(device, name_on_host) : NULL;
+    int far = on_host == Py_False;
+    Py_XDECREF(on_host);
+    Py_XDECREF(device);
     if (PyErr_Occurred())
         PyErr_Clear();
     return far;
@@ -300,7 +283,7 @@ static int writable(Handle *handle, PyObject *array)
 static Handle *free_handles[MOST_FREE];
 static int free_count = 0;
 
-static Handle *new_handle(void)
+Handle *new_handle(void)
 {
     Handle *handle;
     if (free_count) {
@@ -392,6 +375,7 @@ static void handle_dealloc(PyObject *self)
     if (handle->weak)
         PyObject_ClearWeakRefs(self);
     unlink_view(handle);
+    forget_note(&handle->noted);
     Py_CLEAR(handle->array);
     Py_CLEAR(handle->node);
     Py_CLEAR(handle->steps);
@@ -417,7 +401,7 @@ static PyObject *handle_alloc(PyTypeObject *type, Py_ssize_t items)
 
 /* ---- what the recording in Python sees ------------------------------------------------------ */
 
-static PyObject *get_node(Handle *handle, void *unused)
+PyObject *get_node(Handle *handle, void *unused)
 {
     if (handle->node)
         return Py_NewRef(handle->node);
@@ -438,7 +422,7 @@ static PyObject *get_node(Handle *handle, void *unused)
     return node;
 }
 
-static int set_node(Handle *handle, PyObject *node, void *unused)
+int set_node(Handle *handle, PyObject *node, void *unused)
 {
     if (!handle->base) {
         if (settle_steps(handle))
@@ -621,12 +605,6 @@ static PyGetSetDef handle_attributes[] = {
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
-static inline int is_plain(PyObject *x)
-{
-    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
-           PyComplex_CheckExact(x);
-}
-
 /* What NumPy computes with at once, a new reference; NULL without an error for the recorded way. */
 static inline PyObject *operand(PyObject *x)
 {
@@ -744,6 +722,9 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
     }
     if (PyErr_Occurred())
         return NULL;
+    PyObject *result = op == POW ? record_power(ops[op], x, y) : record_binary(ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     if (is_handle(x))
         return PyObject_CallFunctionObjArgs(forward[op], x, y, NULL);
     return PyObject_CallFunctionObjArgs(reflected[op], y, x, NULL);
@@ -771,6 +752,9 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
             return result;
     } else if (PyErr_Occurred())
         return NULL;
+    PyObject *result = op == POW ? NULL : record_update(ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(in_place[op], x, y, NULL);
 }
 
@@ -827,10 +811,13 @@ static PyObject *i_pow(PyObject *x, PyObject *y, PyObject *modulus) { return upd
 
 static PyObject *unary(PyObject *x, unaryfunc function, int which)
 {
-    PyObject *value = operand(x);
-    if (!value)
-        return PyErr_Occurred() ? NULL : PyObject_CallOneArg(recorded[which], x);
-    PyObject *result = own(function(value));
+    PyObject *value = operand(x), *result = NULL;
+    if (!value) {
+        if (!PyErr_Occurred())
+            result = record_unary(unary_ops[which], x);
+        return result || PyErr_Occurred() ? result : PyObject_CallOneArg(recorded[which], x);
+    }
+    result = own(function(value));
     Py_DECREF(value);
     return result;
 }
@@ -896,6 +883,9 @@ static PyObject *handle_compare(PyObject *x, PyObject *y, int op)
     }
     if (PyErr_Occurred())
         return NULL;
+    PyObject *result = record_binary(compared_ops[op], x, y);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(compared[op], x, y, NULL);
 }
 
@@ -1111,7 +1101,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
 static PyObject *make_constant(Handle *handle)
 {
     Handle *root = root_of(handle);
-    if (held || limit <= 1 || root->array || !root->node)
+    if (held || limit <= 1 || root->array || !root->node || !is_constant(root->node))
         return NULL;
     PyObject *node = Py_NewRef(root->node);
     PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
@@ -1150,6 +1140,9 @@ static PyObject *handle_getitem(PyObject *self, PyObject *key)
     }
     if (PyErr_Occurred())
         return NULL;
+    result = array ? NULL : record_getitem(handle, key);
+    if (result || PyErr_Occurred())
+        return result;
     return PyObject_CallFunctionObjArgs(recorded[GETITEM], self, key, NULL);
 }
 
@@ -1233,6 +1226,8 @@ static int handle_setitem(PyObject *self, PyObject *key, PyObject *value)
         return -1;
     }
     int done = put_at_once((Handle *)self, key, value);
+    if (!done)
+        done = record_setitem((Handle *)self, key, value);
     if (done)
         return done < 0 ? -1 : 0;
     PyObject *result = PyObject_CallFunctionObjArgs(recorded[SETITEM], self, key, value, NULL);
@@ -1741,6 +1736,11 @@ static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flag
         names = NULL;
     if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
         return result;
+    if (function->kind & UFUNC && !names) {
+        result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
+        if (result || PyErr_Occurred())
+            return result;
+    }
     return PyObject_Vectorcall(function->fallback, args, flags, names);
 }
 
@@ -1902,6 +1902,9 @@ static PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ss
             Py_DECREF(values[known--]);
         if (done || PyErr_Occurred())
             return result;
+        result = record_ufunc(args[0], args + 2, inputs);
+        if (result || PyErr_Occurred())
+            return result;
     }
     PyObject *given[MOST_ARGUMENTS + 1];
     Py_ssize_t total = count + (names ? PyTuple_GET_SIZE(names) : 0);
@@ -1919,7 +1922,7 @@ static PyMethodDef handle_methods[] = {
      METH_FASTCALL | METH_KEYWORDS, "Apply one of NumPy's ufuncs."},
     {NULL}};
 
-static PyTypeObject HandleType = {
+PyTypeObject HandleType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tiledarray.core._core.Base",
     .tp_doc = "An array's handle: settled, or recorded.",
@@ -1953,13 +1956,24 @@ static int set_from(PyObject *found, const char *name, PyObject **slot)
     return 0;
 }
 
+/* Say which op records an operator, if one does. */
+static void set_op(PyObject *found, const char *name, PyObject **slot)
+{
+    Py_XSETREF(*slot, Py_XNewRef(PyDict_GetItemString(found, name)));
+}
+
 static PyObject *module_install(PyObject *module, PyObject *args)
 {
-    PyObject *type, *functions, *how;
+    PyObject *type, *functions, *how, *elementwise;
     char name[32];
     if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &type, &PyDict_Type, &functions,
                           &PyTuple_Type, &how))
         return NULL;
+    elementwise = PyDict_GetItemString(functions, "ops");
+    if (!elementwise || !PyDict_Check(elementwise)) {
+        PyErr_SetString(PyExc_KeyError, "ops");
+        return NULL;
+    }
     for (int k = 0; k < OPERATORS; k++) {
         PyObject **slots[3] = {&forward[k], &reflected[k], &in_place[k]};
         const char *prefixes[3] = {"", "r", "i"};
@@ -1968,12 +1982,17 @@ static PyObject *module_install(PyObject *module, PyObject *args)
             if (set_from(functions, name, slots[j]))
                 return NULL;
         }
+        PyOS_snprintf(name, sizeof name, "__%s__", operator_names[k]);
+        set_op(elementwise, name, &ops[k]);
     }
     for (int k = 0; k < 6; k++) {
         PyOS_snprintf(name, sizeof name, "__%s__", comparison_names[k]);
         if (set_from(functions, name, &compared[k]))
             return NULL;
+        set_op(elementwise, name, &compared_ops[k]);
     }
+    for (int k = NEG; k <= INVERT; k++)
+        set_op(elementwise, other_names[k], &unary_ops[k]);
     for (int k = 0; k < OTHERS; k++)
         if (set_from(functions, other_names[k], &recorded[k]))
             return NULL;
@@ -2054,19 +2073,16 @@ PyMODINIT_FUNC PyInit__core(void)
     import_array();
     import_umath();
     no_steps = PyTuple_New(0);
-    name_form = PyUnicode_InternFromString("form");
-    name_kind = PyUnicode_InternFromString("kind");
-    name_size = PyUnicode_InternFromString("size");
-    name_buffer = PyUnicode_InternFromString("buffer");
     name_device = PyUnicode_InternFromString("device");
     name_on_host = PyUnicode_InternFromString("on_host");
-    if (!name_device || !name_on_host || !no_steps || !name_form || !name_kind || !name_size || !name_buffer || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
+    if (!name_device || !name_on_host || !no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
         PyType_Ready(&AtOnceType) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
+    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
+        PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||

@@ -36,7 +36,7 @@ def _write_complex(memory: Any, offset: int, scalar: Any) -> None:
     _COMPLEX.pack_into(memory, offset, scalar.real, scalar.imag)
 
 
-_WRITERS: dict[str, Writer] = {
+WRITERS: dict[str, Writer] = {
     "f32": _write_single,
     "f64": Struct("=d").pack_into,
     "i32": lambda memory, offset, scalar: _INT32.pack_into(memory, offset, int(scalar)),
@@ -118,7 +118,7 @@ class Binding:
         elif slot.kind == "phase":
             self.phases.append((place, slot.number, slot.offset))
         elif slot.kind == "param":
-            self.params.append((place, slot.number, _WRITERS[slot.ctype]))
+            self.params.append((place, slot.number, WRITERS[slot.ctype]))
             if slot.ctype == "c128":
                 self.fields.append(0)
         elif slot.kind == "scratch":

@@ -16,7 +16,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
@@ -24,7 +24,8 @@ from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArray
 from tiledarray.execution import kept, placement
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
-from tiledarray.execution.executable import Executable, counters, spent
+from tiledarray.execution.executable import Executable, counters, observers, spent
+from tiledarray.execution.instructions import program_of
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.taken import Mark, Taken
@@ -74,17 +75,25 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
+    if core.run_known([*targets]):
+        verify()
+        return
     while True:
         with lock:
             if config.verify is not storage.watching:
                 storage.watch(config.verify)
             awaited = _evaluate_all(targets, small)
-            if config.verify:
-                storage.check()
+            verify()
             host_pool.take_back()  # of arrays that died since more may be kept than is allowed
         if awaited is None:
             return
         _compile(awaited)  # others may evaluate, and the process fork, meanwhile
+
+
+def verify() -> None:
+    """Look whether live buffers share memory, if that is wanted."""
+    if config.verify:
+        storage.check()
 
 
 def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
@@ -145,6 +154,9 @@ def _evaluate_taken(
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
+        if executable.for_core and not traced.updates and device is targets[0].device and (
+                config.verify is storage.watching):
+            _tell_core(executable, traced, taken)
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)
@@ -156,6 +168,16 @@ def _evaluate_taken(
     for node in targets:
         node.buffer.plan = executable
     return None
+
+
+def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
+    """Have the core run the plan when it is met again."""
+    program = program_of(executable)
+    executable.for_core = program is not None
+    found = _executables.get((traced.key, taken.given, config.contract, executable.device))
+    if program is not None and found is not None:
+        core.remember(traced.key, program, found.picks if isinstance(found, Bound) else None)
+        executable.told.add(traced.key)
 
 
 def _is_new(taken: Taken, device: Device) -> bool:
@@ -225,16 +247,34 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
         apart, picks = told_apart(traced, sites)
         if len(picks) > len(params):
-            params, plain = apart.params, (apart.key, donatable, contract, device)
-            made = _suiting(apart, plain, _executables.get(plain), taken)
+            plain: Any = apart.key, donatable, contract, device
+            found = _executables.get(plain)
+            while type(found) is Bound:  # others of this structure have been told apart further
+                apart, picks, plain, found = _bound_again(apart, picks, found)
+            made = _suiting(apart, plain, found, taken)
             _remember(key, Bound(made, picks, plain))
-            return made, params
+            return made, apart.params
     elif type(found) is Bound:
-        key, params = found.key, found.params(params)
+        params = found.params(traced.params)
         if found.executable.plan.suits(params):
             return found.executable, params
-        traced, found = traced._replace(key=key[0], params=params), _executables.get(key)
+        picks = tuple(range(len(traced.params)))
+        while type(found) is Bound:
+            traced, picks, key, found = _bound_again(traced, picks, found)
+        params = traced.params
     return _suiting(traced, key, found, taken), params
+
+
+def _bound_again(
+    traced: Trace, picks: tuple[int, ...], found: Bound
+) -> tuple[Trace, tuple[int, ...], Any, Any]:
+    """Return the trace as a plan for it is looked up, by which picks, its key and what that finds.
+
+    The picks are of what the given ones are of.
+    """
+    traced = traced._replace(key=found.key[0], params=found.params(traced.params))
+    picks = tuple([picks[number] for number in found.picks])
+    return traced, picks, found.key, _executables.get(found.key)
 
 
 def _suiting(traced: Trace, key: Any, found: Any, taken: Taken | None) -> Executable:
@@ -277,7 +317,7 @@ def _planned(
     started = perf_counter()
     target = target_of(device, contract)
     params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
-    name = kept.name(traced.key, donatable, target, assumed) if _keeps_plans() else None
+    name = kept.name(traced.parts, donatable, target, assumed) if _keeps_plans() else None
     found = kept.find(name) if name is not None else None
     if found is not None:
         plan, programs, names, params = found
@@ -454,6 +494,11 @@ def _on_one_side(buffer: Any, device: Device, written: bool) -> Any:
     if type(buffer) is tuple:
         return tuple([part.on(device) for part in buffer])
     return buffer.parted(device) if written else buffer.on(device)
+
+
+core.install_running({
+    "lock": lock, "allocate": Device("cpu").allocate, "observers": observers, "counters": counters,
+})
 
 
 def _explain_failure(error: BaseException, traced: Trace) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.execution.arguments import Binding
@@ -72,6 +72,11 @@ class Executable:
         The text of each kernel with its arguments, and what it is called.
     sites, params : list
         Where the entries of the signature were recorded and the scalars, at the first evaluation.
+    releases, places : list
+        After each step what nobody needs any more, and where the outputs are.
+    for_core, told : bool, set
+        Whether the core might run it (`instructions.program_of`), as far as is known; and the keys
+        by which it was told to.
     again : callable or None
         Plans the same once more, where ``plan`` came from disk and says only how to run it.
     """
@@ -97,8 +102,11 @@ class Executable:
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
         ]
-        self._steps = list(zip(map(self._action, plan.steps), _releases(plan), strict=True))
-        self._outputs = _places(plan)
+        self.releases = _releases(plan)
+        self._steps = list(zip(map(self._action, plan.steps), self.releases, strict=True))
+        self.places = _places(plan)
+        self.for_core = True
+        self.told: set[Any] = set()
 
     # ---- compiling -----------------------------------------------------------------------
 
@@ -190,6 +198,8 @@ class Executable:
 
     def let_go(self) -> None:
         """Drop the kernels: it will not run again, though some array remembers what made it."""
+        while self.told:
+            core.forget_program(self.told.pop())
         if not self.kept:
             self.ready = not self.plan.kernels
             self.launches.clear()
@@ -267,7 +277,7 @@ class Executable:
     def outputs(self, buffers: dict[Value, Any]) -> list[Any]:
         """Return the outputs' buffers, each with a hold of its own on the memory of the values."""
         found = []
-        for base, number, shape, alone in self._outputs:
+        for base, number, shape, alone in self.places:
             buffer = buffers[base] if number is None else buffers[base][number]
             found.append(buffer if alone else buffer.another(shape))
         return found

@@ -78,7 +78,7 @@ def name(key: Sequence[Any], donatable: Collection[int], target: Target,
     Parameters
     ----------
     key : tuple
-        See `Trace.key`.
+        See `Trace.parts`.
     donatable : frozenset of int
     target : Target
     assumed : sequence of tuple of Assumption

@@ -42,6 +42,17 @@ class HostLaunch:
 
     check = staticmethod(threads.check)
 
+    @property
+    def header_length(self) -> int:
+        """How many numbers are before the arguments."""
+        return len(self._header)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether threads share the work."""
+        _, blocks, grain, _ = self._header
+        return blocks > grain
+
     def arguments(self) -> Arguments:
         """Return memory for the arguments of one launch, after what the thread pool reads."""
         return Arguments(self._header, self.binding.fields)

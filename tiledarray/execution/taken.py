@@ -123,7 +123,7 @@ def _candidates(traced: Trace) -> list[int]:
 def _entries(traced: Trace) -> list[tuple[Form | None, list[tuple[bool, Any]]]]:
     """Return the form and the inputs of every node: numbers of nodes, or scalars themselves."""
     entries: list[tuple[Form | None, list[tuple[bool, Any]]]] = []
-    parts = iter(traced.key)
+    parts = iter(traced.parts)
     for _ in traced.nodes:
         first = next(parts)
         if type(first) is not Form:

@@ -6,6 +6,19 @@ scalars; a scalar is a *run-time parameter* of the plan, never part of its signa
 steps, loop dtypes) is in ``attrs``.
 
 Once a node has been computed it holds a ``buffer`` and forgets its inputs: it has become a leaf.
+
+The types are the core's.  A `Kind` has the ``shape``, ``dtype`` and ``device`` of a value; ``size``
+is the number of elements where it is on the host, at least 1; elsewhere no number is larger.
+
+A `Form` is everything about a node but its operands, what a plan depends on: ``op`` (compared by
+identity) computes the value, ``attrs`` is everything static about this use of it, whose meaning
+belongs to the op's class, ``kind`` is the result's and ``arity`` the number of operands.  ``call``
+computes it at once, once that was asked for.
+
+A `Node` has a ``form``, through which ``op``, ``attrs``, ``shape``, ``dtype`` and ``device`` are
+read; its operands are ``inputs``, ``site`` is where in the user's program it was recorded (the code
+and an offset in it, or ``None``), and ``buffer`` is the computed value, dense and row-major: a
+`Buffer`, a tuple of them, or ``None`` while it is pending.
 """
 
 from __future__ import annotations
@@ -15,10 +28,13 @@ import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from tiledarray.ops.op import AxisView, Op
+from tiledarray.core import CONSTANT, MOVES, UPDATES, Form, Kind, Node
+from tiledarray.ops.op import AxisView, Op, Source, Update
 
 if TYPE_CHECKING:
     import numpy as np
+
+__all__ = ["Form", "Kind", "Node", "Scalar", "Site", "form_of", "kind_of", "location"]
 
 type_of_scalar = (bool, int, float, complex)
 Scalar = bool | int | float | complex
@@ -26,52 +42,6 @@ Site = tuple[CodeType, int]
 
 ADDRESS_SPACE = 1 << 47  # bytes that a process of x86-64 or arm64 can address
 INTERNED = 1 << 15  # kinds and forms remembered; forgetting one only costs a plan
-
-
-class Kind:
-    """Shape, dtype and device of a value.  Interned: compared by identity.
-
-    ``size`` is the number of elements where it is on the host, at least 1; elsewhere no number is
-    larger.  ``element`` is the form of one of its elements, once asked for.
-    """
-
-    __slots__ = ("shape", "dtype", "device", "size", "element")
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
-        self.size = max(1, math.prod(shape)) if device.on_host else sys.maxsize
-        self.element: Form | None = None
-
-
-class Form:
-    """Everything about a node but its operands: what a plan depends on.
-
-    Interned, so that signatures hold identities, which are quick to hash and to compare.
-
-    Attributes
-    ----------
-    op : Op
-        What computes the value.  Compared by identity.
-    attrs : hashable
-        Everything static about this use of the op; its meaning belongs to the op's class.
-    kind : Kind
-        Of the result.
-    arity : int
-        Number of inputs.
-    call : callable or None
-        How it is computed at once, if it has been (see `immediate`).
-    """
-
-    __slots__ = ("op", "attrs", "kind", "arity", "call")
-
-    def __init__(self, op: Op, attrs: Any, kind: Kind, arity: int) -> None:
-        self.op = op
-        self.attrs = attrs
-        self.kind = kind
-        self.arity = arity
-        self.call: Any = None
 
 
 _kinds: dict[Any, Kind] = {}
@@ -115,7 +85,8 @@ def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
         _check_size(shape, dtype)
         if len(_kinds) >= INTERNED:
             _kinds.clear()
-        kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device))
+        size = max(1, math.prod(shape)) if device.on_host else sys.maxsize
+        kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device, int(size)))
     return kind
 
 
@@ -135,69 +106,16 @@ def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
             _check_memory(kind)
         if len(_forms) >= INTERNED:
             _forms.clear()
-        form = _forms.setdefault(key, Form(op, attrs, kind, arity))
+        form = _forms.setdefault(key, Form(op, attrs, kind, arity, _roles_of(op)))
     return form
 
 
-class Node:
-    """One recorded operation and, once computed, its value.
-
-    Attributes
-    ----------
-    form : Form
-        Op, attrs and kind of the result; ``op``, ``attrs``, ``shape``, ``dtype`` and ``device``
-        are read through it.
-    inputs : tuple of Node or scalar
-        Operands.  Python scalars are run-time parameters.
-    site : (code, instruction offset) or None
-        Where in the user's program the op was recorded.
-    buffer : Buffer or tuple of Buffer or None
-        The computed value: dense, row-major.  ``None`` while pending.
-    """
-
-    __slots__ = ("form", "inputs", "site", "buffer", "__weakref__")
-
-    def __init__(
-        self, form: Form, inputs: tuple[Any, ...], site: Site | None = None, buffer: Any = None
-    ) -> None:
-        self.form = form
-        self.inputs = inputs
-        self.site = site
-        self.buffer = buffer
-
-    @property
-    def op(self) -> Op:
-        """What computes the value."""
-        return self.form.op
-
-    @property
-    def attrs(self) -> Any:
-        """What is static about this use of the op."""
-        return self.form.attrs
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        return self.form.kind.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return self.form.kind.dtype
-
-    @property
-    def device(self) -> Any:
-        """Where the value lives."""
-        return self.form.kind.device
-
-    @property
-    def pending(self) -> bool:
-        """Whether the value is still to be computed."""
-        return self.buffer is None
-
-    def __repr__(self) -> str:
-        state = "pending" if self.buffer is None else "computed"
-        return f"<Node {self.op.name} {self.dtype}{list(self.shape)} {state}>"
+def _roles_of(op: Op) -> int:
+    """What the core looks at in place of the op."""
+    return (
+        (MOVES if op.moves else 0) | (UPDATES if type(op) is Update else 0)
+        | (CONSTANT if type(op) is Source else 0)
+    )
 
 
 def location(site: Site | None) -> tuple[str, int] | None:

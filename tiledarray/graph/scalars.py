@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
+from tiledarray.core import Key
+from tiledarray.core.twin_graph import kinds_of
 from tiledarray.graph.node import Form, Site
-from tiledarray.graph.program import Trace, kinds_of
+from tiledarray.graph.program import Trace
 
 FEW = 16  # uses of scalars that are all told apart; each takes a kernel's argument
 REMEMBERED = 1 << 10  # pieces of code
@@ -85,12 +87,12 @@ def told_apart(traced: Trace, sites: Sequence[Site | None]) -> tuple[Trace, tupl
     params = [traced.params[number] for number in picks]
     key += kinds_of(params, starts)
     key += traced.outputs
-    return traced._replace(key=tuple(key), params=params), tuple(picks)
+    return traced._replace(key=Key(tuple(key)), params=params), tuple(picks)
 
 
 def _entries(traced: Trace, sites: Sequence[Site | None]) -> Iterable[tuple[Any, list[Any]]]:
     """What each node begins with in the key, and its operands: scalars as uses."""
-    parts = iter(traced.key)
+    parts = iter(traced.parts)
     nodes = [(first, [next(parts) for _ in range(first.arity)] if type(first) is Form else [])
              for first, _ in zip(parts, traced.nodes, strict=False)]
     many = sum(type(first) is Form and not first.op.moves and x is not None and x < 0

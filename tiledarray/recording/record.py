@@ -6,14 +6,14 @@ This is the hot path of Python: what NumPy would say about dtypes and shapes is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
+from tiledarray.core import record
+from tiledarray.errors import raised_outside
 from tiledarray.graph.dtypes import (
     Shape,
     UnsupportedDtypeError,
@@ -22,12 +22,13 @@ from tiledarray.graph.dtypes import (
     shape_text,
     signature,
 )
-from tiledarray.graph.node import INTERNED, Form, Node, form_of, kind_of
+from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
+from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recording import at_once
 from tiledarray.recording.bring import Apart, brought, together
-from tiledarray.recording.site import is_users, known, user_site
+from tiledarray.recording.site import user_site
 from tiledarray.recording.stretch import (
     fallbacks,
     live_pending,
@@ -44,31 +45,6 @@ __all__ = [
 ]
 
 Operand = Any  # Node, or a Python scalar
-_frame = sys._getframe
-_allocate = object.__new__
-
-
-def _record(form: Form, inputs: tuple[Operand, ...]) -> Node:
-    """Return the node of one more operation, recorded at the user's line."""
-    node = _allocate(Node)  # what the constructor would do, without the call
-    node.form = form
-    if form.kind.size <= config.at_once and (value := at_once.compute(form, inputs)) is not None:
-        node.inputs = ()
-        node.buffer = value
-        node.site = None
-        return node
-    local.recorder.count += 1
-    node.inputs = inputs
-    node.buffer = None
-    node.site = None
-    frame: FrameType | None = _frame(2)  # a function of this module calls this: its caller
-    while frame is not None:
-        users = known(frame.f_globals.get("__name__"))
-        if is_users(frame) if users is None else users:
-            node.site = frame.f_code, frame.f_lasti
-            break
-        frame = frame.f_back
-    return node
 
 
 def _one_device(nodes: Sequence[Node]) -> Any:
@@ -114,10 +90,24 @@ def _not_computed(convert: Any) -> Any:
     return None if convert is None else converted
 
 
+def _form_of_call(op: Elementwise, *operands: Operand) -> tuple[Any, ...] | None:
+    """Return what `_call` does, and whether the op's second operand is an exponent.
+
+    ``None`` where there is no such op: it is recorded the long way, which says why.
+    """
+    try:
+        found = _call(op, *operands)
+    except Exception as error:
+        if raised_outside(error):
+            raise
+        return None
+    return *found, op.exponent
+
+
 def unary(op: Elementwise, node: Node) -> Node:
     """Record an elementwise op of one node."""
     form, _ = _find_call((op, node.form.kind)) or _call(op, node)
-    return _record(form, (node,))
+    return record(form, (node,))
 
 
 def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
@@ -146,7 +136,7 @@ def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
             return _compare_beyond(op, right, left, error, reflected=True)
     else:
         raise TypeError(f"{op.name}: one operand must be an array")
-    return _record(form, (left, right))
+    return record(form, (left, right))
 
 
 def _compare_beyond(
@@ -187,7 +177,7 @@ def elementwise(op: Elementwise, *operands: Operand) -> Node:
         x if convert is None else convert(x)
         for x, convert in zip(operands, converters, strict=True)
     )
-    return _record(form, inputs)
+    return record(form, inputs)
 
 
 def cast(node: Node, dtype: Any) -> Node:
@@ -201,23 +191,27 @@ def _new(
     op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, dtype: Any, device: Any
 ) -> Node:
     kind = kind_of(shape, np.dtype(dtype), device)
-    return _record(form_of(op, attrs, kind, len(inputs)), inputs)
+    return record(form_of(op, attrs, kind, len(inputs)), inputs)
 
 
 _moves: dict[Any, Form] = {}
 
 
-def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
-    """Record an op whose result has the dtype and the device of its first input."""
-    kind = inputs[0].form.kind
+def _move_form(op: Op, kind: Kind, attrs: Any, shape: Shape, arity: int) -> Form:
+    """Return the form of an op whose result has the dtype and the device of its first input."""
     key = (op, attrs, shape, kind)
     form = _moves.get(key)
     if form is None:
         if len(_moves) >= INTERNED:
             _moves.clear()
         result = kind_of(shape, kind.dtype, kind.device)
-        form = _moves[key] = form_of(op, attrs, result, len(inputs))
-    return _record(form, inputs)
+        form = _moves[key] = form_of(op, attrs, result, arity)
+    return form
+
+
+def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
+    """Record such an op."""
+    return record(_move_form(op, inputs[0].form.kind, attrs, shape, len(inputs)), inputs)
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -258,6 +252,27 @@ def view(
     if shape == node.form.kind.shape and not any(starts) and _is_identity(axes, steps):
         return node
     return _move(movement.view, (node, *starts), (axes, steps), shape)
+
+
+def view_form(
+    kind: Kind, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape
+) -> Form | None:
+    """Return the form of a view of what is of this kind; ``None`` if nothing changes."""
+    if shape == kind.shape and not any(starts) and _is_identity(axes, steps):
+        return None
+    return _move_form(movement.view, kind, (axes, steps), shape, 1 + len(starts))
+
+
+def update_form(
+    kind: Kind, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
+) -> Form:
+    """Return the form of writing one region of what is of this kind."""
+    return _move_form(movement.update, kind, (axes, steps, region), kind.shape, 2 + len(starts))
+
+
+def full_form(kind: Kind) -> Form:
+    """Return the form of one number, to be written into an array of this kind."""
+    return form_of(movement.full, None, kind_of((), kind.dtype, kind.device), 1)
 
 
 def _is_identity(axes: Shape, steps: Shape) -> bool:
@@ -364,6 +379,14 @@ def leaf(buffer: Any, device: Any = None) -> Node:
     array = buffer.array
     kind = kind_of(array.shape, array.dtype, buffer.device if device is None else device)
     return Node(form_of(movement.leaf, None, kind, 0), (), None, buffer)
+
+
+core.install_recording({
+    "compute": at_once.compute, "form_of_call": _form_of_call, "float64": np.float64,
+    "unary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 1},
+    "binary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 2},
+    **{name: BY_NAME[name] for name in ("square", "positive", "reciprocal", "sqrt")},
+})
 
 
 def flush() -> None:

@@ -8,126 +8,56 @@ stretch of a loop has the structure of the first and finds its plan.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import Any
-from weakref import ref
 
-from tiledarray import config
+from tiledarray import core
+from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site
-from tiledarray.recording.site import call_path, user_site
-
-MANY_SMALL = 64  # planning and running them takes some ms, and they may be the first of thousands
+from tiledarray.recording.site import user_site
 
 
-class State(Enum):
-    """What a stretch of recording waits for."""
-
-    EMPTY = "its first handle, whose place becomes the anchor"
-    GATHERING = "as many operations as make a stretch"
-    DUE = "the anchor to come round again, where it ends"
-    CROWDED = "the next handle: what is pending is small, and evaluated so that more is not"
-
-
-class Recorder:
+class Recorder(core.Recorder):
     """The pending work of one thread.
 
-    Attributes
-    ----------
-    handles : list of weakref
-        Handles given a pending node since the last flush.
-    readers : list of weakref
-        Views that keep what they have read since: it goes when the stretch ends, so that nobody
-        holds values that nobody can see.
-    sites : list of Site
-        Where those handles' nodes were recorded.
-    count : int
-        Nodes recorded since the last flush.
-    state : State
-        What a stretch waits for.
-    limit : int
-        The count from which every new handle asks `consider`: it follows from the state.
-    anchor, anchor_path
-        Where the stretch began: it ends where that comes round again.
-    small : int
-        How many of those nodes could have been computed at once, had their operands been there.
+    The core notes what is recorded: how many nodes (``count``), handles that were given a pending
+    one since the last flush, where those were recorded (``noted`` of them), and views that keep
+    what they have read since, which goes when the stretch ends, so that nobody holds values that
+    nobody can see.  It knows what the stretch waits for (``state``), and from which ``count`` on
+    every new handle asks `consider`: ``limit``, which follows from the state.
     """
 
-    __slots__ = (
-        "handles", "readers", "sites", "count", "state", "limit", "cut", "anchor", "anchor_path",
-        "small", "__weakref__",
-    )
+    __slots__ = ()
     immediate = True  # whether what is small may be computed at once
     scope: Any = None  # what a traced function sees in place of values; see `arrays.tracing`
 
-    def __init__(self) -> None:
-        self.handles: list[Any] = []
-        self.readers: list[Any] = []
-        self.reset()
+    def crowded(self) -> None:
+        """Have the next handle evaluate what is pending: it is many small operations, little else.
 
-    def reset(self) -> None:
-        """Begin a new stretch."""
-        self.handles.clear()
-        while self.readers:
-            view = self.readers.pop()()
-            if view is not None:
-                view.forget()
-        self.sites: list[Site | None] = []
-        self.count = 0
-        self.cut = config.cut
-        self._enter(State.EMPTY)
-        self.anchor: Site | None = None
-        self.anchor_path: tuple[Any, ...] = ()
-        self.small = 0
-
-    def _enter(self, state: State) -> None:
-        self.state = state
-        self.limit = self.cut if state in (State.GATHERING, State.DUE) else 0
-
-    def note_small(self) -> None:
-        """Count a small operation that had to be recorded, for what it reads is pending.
-
-        Where there are many, and little else, they had better be computed at once: the next handle
-        has what is pending evaluated.
+        They had better be computed at once, and that goes on only where their operands are there.
         """
-        self.small += 1
-        if self._is_small():
-            self._enter(State.CROWDED)
-
-    def _is_small(self) -> bool:
-        return self.small >= MANY_SMALL and 2 * self.small >= len(self.sites)
+        self.enter(CROWDED)
 
     def consider(self, node: Node) -> None:
         """Flush if the stretch is long enough and ``node`` begins the next one."""
-        if self.state is State.CROWDED:
-            if self._is_small():
+        if self.state == CROWDED:
+            if self.is_small():
                 targets = [*self.pending(), node]
                 self.reset()
                 _evaluate_apart(targets, small=True)
                 return
-            self._enter(State.GATHERING if self.sites else State.EMPTY)
-        if self.state is State.EMPTY:
-            self._begin_at(node)
-        elif self.count >= 4 * self.cut or self._comes_round(node):
+            self.enter(GATHERING if self.noted else EMPTY)
+        if self.state == EMPTY:
+            self.begin_at(node)
+        elif self.count >= 4 * self.cut or self.comes_round(node):
             self.flush(node)
-        elif self.state is State.GATHERING and self.count >= self.cut:
-            self._enter(State.DUE)
-            if self.anchor not in self.sites[1:]:  # it stood before the loop
-                self.anchor, self.anchor_path = node.site, call_path()
-
-    def _comes_round(self, node: Node) -> bool:
-        return self.count >= self.cut and node.site == self.anchor and (
-            call_path() == self.anchor_path)
-
-    def _begin_at(self, node: Node) -> None:
-        self.anchor, self.anchor_path = node.site, call_path()
-        self._enter(State.GATHERING)
+        elif self.state == GATHERING and self.count >= self.cut:
+            self.enter(DUE)
+            self.move_anchor(node)
 
     def flush(self, node: Node | None = None) -> None:
         """Evaluate what live handles hold; ``node`` is the first of the next stretch."""
@@ -136,17 +66,7 @@ class Recorder:
         _evaluate_apart(targets)
         if node is not None:
             self.count = 1
-            self._begin_at(node)
-
-    def pending(self) -> list[Node]:
-        """Return the pending nodes that live handles hold, each once."""
-        found: dict[Node, None] = {}
-        for reference in self.handles:
-            handle = reference()
-            node = None if handle is None or handle._base is not None else handle._recorded
-            if node is not None and node.buffer is None:
-                found[node] = None
-        return list(found)
+            self.begin_at(node)
 
 
 class _Tracing(Recorder):
@@ -156,24 +76,12 @@ class _Tracing(Recorder):
     immediate = False
 
     def __init__(self, scope: Any) -> None:
-        super().__init__()
+        self.cuts = False
+        self.reset()
         self.scope = scope
 
-    def consider(self, node: Node) -> None:
-        """Never cut."""
-        self.limit = sys.maxsize
 
-
-_recorders: list[ref[Recorder]] = []  # one for each thread that records
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.recorder = Recorder()
-        _recorders.append(ref(self.recorder, _recorders.remove))
-
-
-local = _Local()
+local: Any = core.Local(Recorder)
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 
@@ -195,6 +103,9 @@ def live_pending() -> list[Node]:
 
 def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
+    if core.look(nodes):
+        evaluate.verify()
+        return
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
     if isinstance(recorder, _Tracing) and wanted:

@@ -1,0 +1,182 @@
+/* What the files of the core share. */
+
+#ifndef TILEDARRAY_CORE_H
+#define TILEDARRAY_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stdint.h>
+
+/* ---- the graph (graph.c) ------------------------------------------------------------------- */
+
+/* Shape, dtype and device of a value.  Interned: compared by identity. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *shape, *dtype, *device;
+    Py_ssize_t size;          /* elements on the host, at least 1; elsewhere no number is larger */
+} Kind;
+
+/* Everything about a node but its operands.  Interned too. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *op, *attrs;
+    Kind *kind;               /* of the result */
+    PyObject *call;
+    Py_ssize_t arity;
+    int roles;
+} Form;
+
+enum {
+    MOVES = 1,                /* its scalars are starts: a plan knows which of them are 0 */
+    UPDATES = 2,              /* overwrites a part of its first input */
+    CONSTANT = 4              /* has no nodes among its inputs, and may be computed at any time */
+};
+
+/* One recorded operation and, once computed, its value. */
+typedef struct Node {
+    PyObject_HEAD
+    Form *form;
+    PyObject *left, *right;   /* the first inputs; NULL if `rest` has them */
+    PyObject *rest;           /* a tuple of the others; NULL if there are none */
+    PyObject *code;           /* where in the user's program it was recorded; NULL: unknown */
+    PyObject *buffer;         /* the value; NULL while pending */
+    PyObject *weak;
+    uint64_t walk;            /* the walk over the graph that met it last, ... */
+    Py_ssize_t number;        /* ... and its number there */
+    int instruction;
+} Node;
+
+extern PyTypeObject KindType, FormType, NodeType, KeyType;
+
+#define is_node(x) (Py_TYPE(x) == &NodeType)
+
+Node *new_node(Form *form);
+uint64_t new_walk(void);
+void forget_inputs(Node *node);
+int add_graph(PyObject *module);
+
+/* What a plan is looked up by: a tuple (see `twin_graph.trace`), as words that are the same where
+   the parts are.  An object is its address; references and what is behind a start have a tag. */
+typedef struct {
+    PyObject_HEAD
+    Py_hash_t hash;
+    Py_ssize_t length;        /* words */
+    uintptr_t *words;
+    PyObject *parts;          /* the tuple, once asked for */
+} Key;
+
+/* What a walk has met, borrowed; until the next one. */
+typedef struct {
+    Node **nodes;
+    PyObject **params;
+    const uintptr_t *words;
+    Py_ssize_t count, params_count, length, updates;
+    Py_hash_t hash;
+} Walk;
+
+int walk_targets(PyObject *targets, Walk *walk);
+
+/* ---- handles (_core.c) ---------------------------------------------------------------------- */
+
+/* In a list of a recorder's: handles with a pending node, or views that keep what they have read. */
+typedef struct Link {
+    struct Link *next, *before;
+    struct Link *list;        /* its head; NULL while in none */
+} Link;
+
+typedef struct Handle {
+    PyObject_HEAD
+    PyObject *array;          /* the settled value: an array, or a scalar of NumPy's */
+    PyObject *node;           /* of an array of its own: the recorded value */
+    struct Handle *base;      /* of a view: the array that owns the value */
+    PyObject *steps;          /* of a view: how it lies in its base; NULL until that is asked */
+    PyObject *seen;           /* of a view: what it last read (see arrays/handle.py) */
+    struct Handle *parent;    /* of a view without steps: what it was taken of, ... */
+    PyObject *how;            /* ... and how: a basic index, or (function, arguments) */
+    struct Handle *views;     /* of an array of its own: its settled views, a list through next */
+    struct Handle *next, **link;
+    Link noted;               /* by a recorder */
+    PyObject *weak;
+    int depth;                /* of a view without steps: of how many it was taken in turn */
+    char by_index;            /* `how` is an index */
+    char copied;              /* `node` is a copy of `array`, which is the value */
+} Handle;
+
+extern PyTypeObject HandleType;
+extern PyTypeObject *handle_class; /* what is made: the Python class below it */
+extern Py_ssize_t limit;      /* elements up to which a settled array is small */
+extern long held;             /* reasons (traced functions) for which nothing is done at once */
+
+#define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
+
+Handle *new_handle(void);
+PyObject *get_node(Handle *handle, void *unused);
+int set_node(Handle *handle, PyObject *node, void *unused);
+PyObject *steps_of(Handle *view);
+
+static inline Handle *root_of(Handle *handle)
+{
+    while (handle->base)
+        handle = handle->base;
+    return handle;
+}
+
+static inline int is_plain(PyObject *x)
+{
+    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) ||
+           PyComplex_CheckExact(x);
+}
+
+/* ---- recording (record.c) ------------------------------------------------------------------- */
+
+/* These return NULL, or 0, without an error where Python has to do it: see `arrays/recorded.py`. */
+PyObject *record_binary(PyObject *op, PyObject *x, PyObject *y);
+PyObject *record_power(PyObject *op, PyObject *x, PyObject *y);
+PyObject *record_update(PyObject *op, PyObject *x, PyObject *y);
+PyObject *record_unary(PyObject *op, PyObject *x);
+PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count);
+
+void forget_note(Link *link);
+int add_record(PyObject *module);
+
+/* Of use to both files that record. */
+Node *present_node(Handle *handle);
+Node *record_node(Form *form);
+Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept);
+PyObject *operand_node(PyObject *x);
+int rebind(Handle *root, PyObject *node);
+int note_reader(Handle *view);
+int note_small(void);
+void reset_recorder(PyObject *recorder);
+PyObject *pending_below(PyObject *nodes, PyObject **recorder);
+int must_record(const Form *form, const Node *left, const Node *right);
+int known_form(PyObject *op, PyObject *left, PyObject *right, Form **form);
+int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
+
+/* ---- recording what indices do (slices.c) ---------------------------------------------------- */
+
+PyObject *record_getitem(Handle *handle, PyObject *key);
+int record_setitem(Handle *handle, PyObject *key, PyObject *value);
+PyObject *steps_by_index(Handle *parent, const Py_ssize_t *shape, int ndim, PyObject *key);
+Node *view_node(Handle *view);
+Node *number_node(const Kind *kind, PyObject *number);
+int write_view(Handle *view, Node *value);
+int add_slices(PyObject *module);
+
+/* ---- running what was planned before (run.c) ------------------------------------------------- */
+
+int add_run(PyObject *module);
+
+/* Whether a node is sure to have no value on the host. */
+static inline int is_pending(PyObject *node)
+{
+    return is_node(node) && !((Node *)node)->buffer && !(((Node *)node)->form->roles & CONSTANT);
+}
+
+static inline int is_constant(PyObject *node)
+{
+    return !is_node(node) || (!((Node *)node)->buffer && ((Node *)node)->form->roles & CONSTANT);
+}
+
+#endif

@@ -1,0 +1,246 @@
+"""Recording in Python: each thread's recorder, and how nodes become the values of handles.
+
+This is the first part of `record.c` written again, with its names: what is changed here is changed
+there.  What the rest of that file and `slices.c` do, Python does anyhow (`recording/record.py`, and
+`arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from tiledarray.core import twin
+from tiledarray.core.frames import user_frame
+from tiledarray.core.twin_graph import Form, Node
+
+PATH_LENGTH = 16  # callers that tell two uses of one line apart
+
+# What a stretch waits for: its first handle, whose place becomes the anchor; as many operations as
+# make a stretch; the anchor to come round again, where it ends; or the next handle, for what is
+# pending is small, and evaluated so that more is not.
+EMPTY, GATHERING, DUE, CROWDED = range(4)
+MANY_SMALL = 64  # planning and running them takes some ms, and more may follow
+
+compute: Callable[[Form, tuple[Any, ...]], Any]  # what Python gives `install_recording`
+
+
+class Recorder:
+    """What one thread has pending."""
+
+    __slots__ = (
+        "count", "limit", "small", "cut", "cuts", "state", "_anchor", "_path", "_handles",
+        "_readers", "_sites", "__weakref__",
+    )
+
+    def __new__(cls, *_arguments: Any) -> Any:
+        """Make one that has nothing pending."""
+        recorder = object.__new__(cls)
+        recorder.cuts = True
+        recorder._handles, recorder._readers, recorder._sites = [], [], []
+        recorder.reset()
+        return recorder
+
+    count: int  # nodes recorded since the last flush
+    limit: int  # the count from which every new handle asks `consider`
+    small: int  # of those, what could have been computed at once but for its operands
+    cut: int  # operations that make a stretch
+    cuts: bool  # whether it ever ends
+    state: int
+    _anchor: Any  # where the stretch began, ...
+    _path: tuple[Any, ...]  # ... and by which callers
+    _handles: list[Any]  # weak references: to handles that got a pending node, ...
+    _readers: list[Any]  # ... and to views that keep what they have read
+    _sites: list[Any]  # where the handles' nodes were recorded
+
+    @property
+    def noted(self) -> int:
+        """How often a handle got a pending node since the last flush."""
+        return len(self._sites)
+
+    def consider(self, node: Node) -> None:
+        """Flush where it is time to."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Begin a new stretch."""
+        self._handles.clear()
+        while self._readers:
+            view = self._readers.pop()()
+            seen = None if view is None else view._seen
+            if seen is not None and twin.root_of(view)._node_ is not seen[0]:
+                view._seen = None
+        self._sites.clear()
+        self.count = self.small = 0
+        self.cut = cut_setting
+        self._anchor, self._path = None, ()
+        self.enter(EMPTY)
+
+    def enter(self, state: int) -> None:
+        """Wait for something else."""
+        self.state = state
+        waits = state in (GATHERING, DUE)
+        self.limit = sys.maxsize if not self.cuts else self.cut if waits else 0
+
+    def begin_at(self, node: Node) -> None:
+        """Begin the stretch at this node."""
+        self._anchor, self._path = node.site, call_path()
+        self.enter(GATHERING)
+
+    def comes_round(self, node: Node) -> bool:
+        """Whether the stretch is long enough, and the node recorded where it began."""
+        return self.count >= self.cut and node.site == self._anchor and call_path() == self._path
+
+    def move_anchor(self, node: Node) -> None:
+        """Have the stretch begin at this node, if it has not come by its anchor again."""
+        if self._anchor not in self._sites[1:]:  # it stood before the loop
+            self._anchor, self._path = node.site, call_path()
+
+    def pending(self) -> list[Node]:
+        """Return the pending nodes that live handles hold, each once."""
+        found: dict[Node, None] = {}
+        for reference in self._handles:
+            handle = reference()
+            node = None if handle is None or handle._base is not None else handle._recorded
+            if node is not None and node.buffer is None:
+                found[node] = None
+        return list(found)
+
+    def is_small(self) -> bool:
+        """Whether small operations are many, and little else was recorded."""
+        return self.small >= MANY_SMALL and 2 * self.small >= self.noted
+
+    def note_small(self) -> None:
+        """Count a small operation that had to be recorded, for what it reads is pending."""
+        self.small += 1
+        if self.is_small():
+            self.crowded()
+
+    def crowded(self) -> None:
+        """Have the next handle evaluate what is pending."""
+        raise NotImplementedError
+
+    def note_reader(self, view: Any) -> None:
+        """Have a view let go of what it has read, when the stretch ends."""
+        self._readers.append(ref(view))
+
+
+class Local(threading.local):
+    """The recorder of each thread."""
+
+    def __init__(self, make: Callable[[], Recorder]) -> None:
+        global local
+        self.recorder = make()
+        local = self
+
+
+local: Any = None
+
+def call_path() -> tuple[Any, ...]:
+    """Return the places of the nearest callers."""
+    frame = user_frame(sys._getframe(1))
+    path: list[Any] = []
+    for _ in range(PATH_LENGTH):
+        if frame is None:
+            break
+        path += frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return tuple(path)
+
+
+cut_setting = sys.maxsize
+
+
+def set_cut(value: int) -> None:
+    """Operations that make a stretch, from the next one on."""
+    global cut_setting
+    cut_setting = value
+
+
+# ---- nodes become values of handles -------------------------------------------------------------
+
+
+def wrap(node: Node) -> Any:
+    """Return a new array whose value is the node."""
+    if node.buffer is not None:
+        handle = twin.new_handle(twin.handle_class)
+        handle._node = node
+        return handle
+    recorder = local.recorder
+    if recorder.count >= recorder.limit:
+        recorder.consider(node)
+    handle = twin.new_handle(twin.handle_class)
+    handle._node = node
+    recorder._sites.append(node.site)
+    recorder._handles.append(ref(handle))
+    return handle
+
+
+def rebind(root: Any, node: Node) -> None:
+    """Make the node the value of an array that is no view."""
+    if node.buffer is not None:
+        root._node = node
+        return
+    recorder = local.recorder
+    if recorder.count >= recorder.limit:
+        recorder.consider(node)
+    root._node = node
+    recorder._sites.append(node.site)
+    recorder._handles.append(ref(root))
+
+
+def record(form: Form, inputs: tuple[Any, ...]) -> Node:
+    """Return the node of one more operation, recorded at the user's line."""
+    if form.kind.size <= twin.limit and (value := compute(form, inputs)) is not None:
+        return Node(form, (), None, value)
+    local.recorder.count += 1
+    node = Node(form, inputs)
+    frame = user_frame(sys._getframe(1))
+    if frame is not None:
+        node.site = frame.f_code, frame.f_lasti
+    return node
+
+
+def install_recording(found: dict[str, Any]) -> None:
+    """Say what Python does of the recording."""
+    global compute
+    compute = found["compute"]
+
+
+def install_slices(found: dict[str, Any]) -> None:
+    """Say what Python does of views: all of it."""
+
+
+# ---- running what was planned before ------------------------------------------------------------
+# That is quicker in C (`run.c`); without it, plans are looked up and run by `execution/`.
+
+Program = None
+
+
+def look(nodes: list[Node]) -> bool:
+    """Compute nodes and all that is pending; whether it is known how."""
+    return False
+
+
+def run_known(targets: list[Node]) -> bool:
+    """Compute targets by a program; whether there is one."""
+    return False
+
+
+def remember(key: Any, program: Any, picks: Any) -> None:
+    """Keep the program of a key."""
+
+
+def forget_program(key: Any) -> None:
+    """Forget the program of a key."""
+
+
+def forget_programs() -> None:
+    """Forget all programs."""
+
+
+def install_running(found: dict[str, Any]) -> None:
+    """Say what Python does of running: all of it."""
