@@ -21,7 +21,7 @@ from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
-from tiledarray.execution import kept, placement
+from tiledarray.execution import kept, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, observers, spent
@@ -31,6 +31,7 @@ from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
+from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Assumption
@@ -450,18 +451,7 @@ def _run(
     executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
 ) -> None:
     entry = executable.plan.entry
-    nodes = taken.traced.nodes
-    anywhere = targets[0].device.kind == "auto"
-    if anywhere and executable.device.on_host:
-        placement.bring_leaves_home(taken.traced, but=taken.given)
-    if taken.apart:
-        leaves = {value: taken.buffer(number) for value, number in executable.leaves}
-    else:
-        leaves = {value: nodes[number].buffer for value, number in executable.leaves}
-    if anywhere:
-        device, given = executable.device, taken.given
-        leaves = {value: _on_one_side(leaves[value], device, number in given)
-                  for value, number in executable.leaves}
+    leaves = _leaves_of(executable, taken, anywhere=targets[0].device.kind == "auto")
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
@@ -478,6 +468,8 @@ def _run(
             buffer.plan = executable
             node.buffer = buffer
 
+    if executable.device.kind == "cuda" and executable.runs == replay.MET:
+        replay.prepare(executable, params)
     try:
         executable.run(leaves, params, marks, settle)
     except BaseException as error:
@@ -487,6 +479,21 @@ def _run(
         raise
     for node in targets:
         node.inputs = ()
+
+
+def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[Value, Any]:
+    """Return the buffers of a plan's leaves; of what may lie ``anywhere``, where it is computed."""
+    nodes, device = taken.traced.nodes, executable.device
+    if anywhere and device.on_host:
+        placement.bring_leaves_home(taken.traced, but=taken.given)
+    if taken.apart:
+        leaves = {value: taken.buffer(number) for value, number in executable.leaves}
+    else:
+        leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+    if anywhere:
+        leaves = {value: _on_one_side(leaves[value], device, number in taken.given)
+                  for value, number in executable.leaves}
+    return leaves
 
 
 def _on_one_side(buffer: Any, device: Device, written: bool) -> Any:
