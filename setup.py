@@ -48,7 +48,8 @@ class BuildCore(build_ext):
 
 CORE = Extension(
     "tiledarray.core._core",
-    ["tiledarray/core/_core.c"],
+    ["tiledarray/core/_core.c", "tiledarray/core/watch.c"],
+    depends=["tiledarray/core/watch.h"],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

@@ -16,6 +16,7 @@ from tiledarray.arrays.handle import Handle, host_array, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
+from tiledarray.execution.spans import Spending
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
 
@@ -51,7 +52,8 @@ def call(
     device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
-    result = function(*host_args, **host_kwargs)
+    with Spending("NumPy"):
+        result = function(*host_args, **host_kwargs)
     copies.write_back()
     given = _Given(copies, host_args, host_kwargs)
     if type(result) is tuple:

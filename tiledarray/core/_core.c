@@ -18,6 +18,7 @@
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
+#include "watch.h"
 
 typedef struct Handle {
     PyObject_HEAD
@@ -1644,7 +1645,7 @@ leave:
     return done || PyErr_Occurred();
 }
 
-static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     const AtOnce *function = (AtOnce *)self;
     PyObject *result;
@@ -1653,6 +1654,13 @@ static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flag
     if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
         return result;
     return PyObject_Vectorcall(function->fallback, args, flags, names);
+}
+
+static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (watching)
+        return watched_call(at_once_work, ((AtOnce *)self)->kind & READS, self, args, flags, names);
+    return at_once_work(self, args, flags, names);
 }
 
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -1956,7 +1964,8 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
+    if (add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
+        PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
