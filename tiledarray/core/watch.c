@@ -30,6 +30,8 @@ int watching = 0;
 enum { ELEMENT, LOOK, AT_ONCE, RECORDED, KINDS };
 #define FIRST 32              /* calls from a place that are all timed */
 #define SHORT 4e-6            /* seconds; of shorter calls some are timed */
+#define RECENT 64             /* timed calls over which the mean goes */
+#define OUTLYING 4            /* a call that takes longer than the mean by this was interrupted */
 #define COUNTED 64            /* calls by which the cost of counting is measured, as often */
 #define MOST_ACCOUNTS 16
 #define DEEPEST_ACCOUNT 64
@@ -39,9 +41,8 @@ typedef struct {
     int lasti, slot;
     int kind;                 /* of the last call */
     int skip;                 /* calls until one is timed again */
-    double mean;
-    int64_t timed;
-    double timed_seconds;
+    double mean;              /* seconds of recent calls that were timed */
+    int timed;
     int64_t count[KINDS], elements[KINDS];
     double seconds[KINDS];
 } Place;
@@ -51,6 +52,7 @@ static size_t room = 0, used = 0;
 static PyCodeObject *known = NULL; /* the user's code that was asked of last; a place holds it */
 static unsigned long owner = 0; /* the thread that is watched */
 static volatile int depth = 0; /* slots that are running */
+static volatile double seen = 0; /* since when a slot is known to run for long */
 static double last = 0;       /* until when the time is accounted for */
 static double estimated = 0;  /* seconds in slots since then */
 static double exact = 0;      /* seconds in accounts */
@@ -180,8 +182,21 @@ static inline int begin(Call *call, int slot)
     depth = 1;
     call->exact = exact;
     int timed = place->timed < FIRST || place->mean > SHORT || --place->skip <= 0;
+    seen = 0;
     call->started = timed ? now() : 0;
     return 1;
+}
+
+/* Take a call that was timed into the mean. */
+static void learn(Place *place, double own)
+{
+    if (place->timed < RECENT)
+        place->timed++;
+    if (place->timed > FIRST && own > OUTLYING * place->mean)
+        own = OUTLYING * place->mean;
+    place->mean += (own - place->mean) / place->timed;
+    dice = dice * 1664525u + 1013904223u;
+    place->skip = 1 + (int)(dice >> 27);
 }
 
 static void end(const Call *call, int kind, npy_intp elements)
@@ -194,21 +209,17 @@ static void end(const Call *call, int kind, npy_intp elements)
     if (call->at >= (Py_ssize_t)room || place->code != call->code ||
         place->lasti != call->lasti || place->slot != call->slot)
         return; /* the table has grown meanwhile, by what an exit handler or a tracer did */
+    double own = place->mean;
     if (ended) {
-        double own = ended - call->started - (exact - call->exact) - (now() - ended);
+        own = ended - call->started - (exact - call->exact) - (now() - ended);
         if (own < 0)
             own = 0;
-        place->timed++;
-        place->timed_seconds += own;
-        place->mean = place->timed_seconds / (double)place->timed;
-        dice = dice * 1664525u + 1013904223u;
-        place->skip = 1 + (int)(dice >> 27);
-        estimated += own;
-        place->seconds[kind] += own;
-    } else {
-        estimated += place->mean;
-        place->seconds[kind] += place->mean;
+        learn(place, own);
+    } else if (seen) {
+        own = now() - seen;
     }
+    estimated += own;
+    place->seconds[kind] += own;
     calls++;
     place->count[kind]++;
     place->elements[kind] += elements;
@@ -527,6 +538,8 @@ static PyObject *watch_tick(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     while (ticking) {
         rest(seconds);
+        if (depth && !seen)
+            seen = now();
         if (ticking && !depth && !height)
 #ifdef _WIN32
             PyErr_SetInterruptEx(number);
