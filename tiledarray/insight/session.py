@@ -83,6 +83,12 @@ class Session:
         if self.accounts is not None:
             self.verdicts = verdicts(Facts(self.accounts, self.counters, self.fallbacks))
 
+    @property
+    def did_something(self) -> bool:
+        """Whether anything was done with arrays."""
+        at_once = self.accounts is not None and any(self.accounts.places.values())
+        return bool(self.counters or self.fallbacks or at_once)
+
     def __str__(self) -> str:
         device = current()
         threads = f", {host_threads()} threads" if device.kind == "cpu" else ""
