@@ -5,6 +5,7 @@ import threading
 import time
 from textwrap import dedent
 
+import numpy
 import pytest
 
 import tiledarray as np
@@ -67,7 +68,7 @@ def test_loops_over_elements():
     assert accounts.share("elements") > 0.1
     text = only_verdict(session)
     assert text.startswith("120,000 elements read or written one by one on ")
-    assert "program.py:6" in text and "program.py:7" in text
+    assert "program.py:6, 7" in text or "program.py:7, 6" in text
     assert "done by NumPy itself: nothing" in str(session)
 
 
@@ -283,3 +284,48 @@ def test_what_jit_runs_is_told():
             step(u).numpy()
     """, step=step, u=u)
     assert session.accounts.seconds["kernels"] > 0
+
+
+def test_times_are_what_they_are():
+    """Each of these ways to spend time has what the clock on the wall says that it took."""
+    took = {}
+    with config.override(compile="never"):
+        session = explained("""
+            def python():
+                n = 0
+                for _ in range(2_000_000):
+                    n += 1
+
+            def at_once():
+                for _ in range(500):
+                    np.exp(small)
+
+            def recorded():
+                for k in range(8):
+                    float(np.sin(large + k).sum())
+
+            def numpy():
+                for k in range(2):
+                    np.unique(large)
+
+            for work in (python, at_once, recorded, numpy):
+                started = now()
+                work()
+                took[work.__name__] = now() - started
+        """, now=time.perf_counter, took=took, small=np.linspace(0, 1, 20_000),
+            large=np.asarray(numpy.random.default_rng(0).random(5_000_000)))
+    found = session.accounts.seconds
+    for name, accounts in (("python", ["Python"]), ("at_once", ["at once"]), ("numpy", ["NumPy"]),
+                           ("recorded", ["op by op", "looks", "recording", "reads"])):
+        spent = sum(found[account] for account in accounts)
+        assert spent == pytest.approx(took[name], rel=0.2, abs=0.03), (name, found, took)
+
+
+def test_what_gives_one_number_works_on_many():
+    session = explained("""
+        for _ in range(200):
+            x.sum()
+            np.median(x)
+    """, x=np.linspace(0, 1, 3000))
+    assert {round(place.size) for place in session.accounts.places["at once"]} == {3000}
+    assert not any("elements read" in verdict.text for verdict in session.verdicts)

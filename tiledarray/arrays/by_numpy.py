@@ -47,13 +47,16 @@ def call(
         among the arguments, else on the current one.
     """
     record.note_fallback(name, reason=reason)
-    kwargs = kwargs or {}
+    with Spending("NumPy"):
+        return _called(function, args, kwargs or {})
+
+
+def _called(function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
-    with Spending("NumPy"):
-        result = function(*host_args, **host_kwargs)
+    result = function(*host_args, **host_kwargs)
     copies.write_back()
     given = _Given(copies, host_args, host_kwargs)
     if type(result) is tuple:

@@ -102,16 +102,20 @@ class _Watch:
         """Return kind and elements of a call by what came of it."""
         if isinstance(result, (tuple, list)) and result:
             result = result[0]
+        most = max(map(self.size_of, (result, *args)), default=1)
         if type(result) is not self.kind:
-            return otherwise, 1
-        array = result._array_
-        return (RECORDED, 1) if array is None else (AT_ONCE, getattr(array, "size", 1))
+            return otherwise, most
+        return (RECORDED, 1) if result._array_ is None else (AT_ONCE, most)
+
+    def size_of(self, value: Any) -> int:
+        """Return the elements of a settled array of ours; 1 of anything else."""
+        return getattr(value._array_, "size", 1) if type(value) is self.kind else 1
 
     def of_read(self, result: Any, args: Any) -> tuple[int, int]:
         """Return them of reading by an index."""
         if type(result) is self.kind and isinstance(result._array_, np.generic):
             return ELEMENT, 1
-        return self.of_result(result, args)
+        return self.of_result(result, ())
 
     def of_write(self, result: Any, args: Any) -> tuple[int, int]:
         """Return them of writing by an index."""
@@ -119,9 +123,7 @@ class _Watch:
         array = handle._array_
         if array is None:
             return RECORDED, 1
-        size = 1
-        if type(value) is self.kind and value._array_ is not None:
-            size = value._array_.size
+        size = self.size_of(value)
         places = key if isinstance(key, tuple) else (key,)
         scalar = size == 1 and all(isinstance(part, (int, np.integer)) or (
             type(part) is self.kind and isinstance(part._array_, np.integer)) for part in places)

@@ -236,19 +236,30 @@ static inline npy_intp size_of(PyObject *value)
     return value && PyArray_CheckExact(value) ? PyArray_SIZE((PyArrayObject *)value) : 1;
 }
 
-/* Count a call by what came of it. */
-static void end_with(const Call *call, PyObject *result, int otherwise)
+/* Elements of a settled array of ours; 1 of anything else. */
+static inline npy_intp elements_of(PyObject *x)
+{
+    return x && Py_TYPE(x) == watched_type ? size_of(array_of(x)) : 1;
+}
+
+/* Count a call by what came of it; it works on `elements`, or as many as the result has. */
+static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp elements)
 {
     PyObject *x = result;
     if (x && (PyTuple_CheckExact(x) || PyList_CheckExact(x)) && PySequence_Fast_GET_SIZE(x))
         x = PySequence_Fast_GET_ITEM(x, 0);
+    npy_intp made = elements_of(x);
+    if (made > elements)
+        elements = made;
     if (!x || Py_TYPE(x) != watched_type)
-        end(call, otherwise, 1);
+        end(call, otherwise, elements);
     else if (array_of(x))
-        end(call, AT_ONCE, size_of(array_of(x)));
+        end(call, AT_ONCE, elements);
     else
         end(call, RECORDED, 1);
 }
+
+static inline npy_intp larger(npy_intp x, npy_intp y) { return x > y ? x : y; }
 
 /* ---- slots ------------------------------------------------------------------------------------ */
 
@@ -276,7 +287,7 @@ static iternextfunc next_element;
         if (!begin(&call, SLOT_##name)) \
             return numbers.nb_##name(x, y); \
         PyObject *result = numbers.nb_##name(x, y); \
-        end_with(&call, result, AT_ONCE); \
+        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
         return result; \
     }
 BINARIES(BINARY)
@@ -288,7 +299,7 @@ BINARIES(BINARY)
         if (!begin(&call, SLOT_##name)) \
             return numbers.nb_##name(x); \
         PyObject *result = numbers.nb_##name(x); \
-        end_with(&call, result, kind); \
+        end_with(&call, result, kind, 1); \
         return result; \
     }
 #define OF_UNARY(name) UNARY(name, AT_ONCE)
@@ -303,7 +314,7 @@ CONVERSIONS(OF_CONVERSION)
         if (!begin(&call, SLOT_##name)) \
             return numbers.nb_##name(x, y, modulus); \
         PyObject *result = numbers.nb_##name(x, y, modulus); \
-        end_with(&call, result, AT_ONCE); \
+        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
         return result; \
     }
 POWER(power)
@@ -329,7 +340,7 @@ static PyObject *count_read(PyObject *x, PyObject *key)
         !PyArray_CheckExact(array_of(result)))
         end(&call, ELEMENT, 1);
     else
-        end_with(&call, result, AT_ONCE);
+        end_with(&call, result, AT_ONCE, 1);
     return result;
 }
 
@@ -362,7 +373,7 @@ static int count_write(PyObject *x, PyObject *key, PyObject *value)
                  PyArray_NDIM((PyArrayObject *)array))
         end(&call, ELEMENT, 1);
     else
-        end(&call, AT_ONCE, value && Py_TYPE(value) == watched_type ? size_of(array_of(value)) : 1);
+        end(&call, AT_ONCE, elements_of(value));
     return result;
 }
 
@@ -372,7 +383,7 @@ static PyObject *count_compare(PyObject *x, PyObject *y, int op)
     if (!begin(&call, SLOT_compare))
         return compares(x, y, op);
     PyObject *result = compares(x, y, op);
-    end_with(&call, result, AT_ONCE);
+    end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y)));
     return result;
 }
 
@@ -383,7 +394,7 @@ static PyObject *count_next(PyObject *iterator)
         return next_element(iterator);
     PyObject *result = next_element(iterator);
     if (result && Py_TYPE(result) == watched_type)
-        end_with(&call, result, AT_ONCE);
+        end_with(&call, result, AT_ONCE, 1);
     else
         end(&call, ELEMENT, 1);
     return result;
@@ -396,7 +407,10 @@ PyObject *watched_call(vectorcallfunc work, int reads, PyObject *self, PyObject 
     if (!begin(&call, SLOT_function))
         return work(self, args, flags, names);
     PyObject *result = work(self, args, flags, names);
-    end_with(&call, result, reads ? LOOK : AT_ONCE);
+    npy_intp elements = 1;
+    for (Py_ssize_t k = 0; k < PyVectorcall_NARGS(flags); k++)
+        elements = larger(elements, elements_of(args[k]));
+    end_with(&call, result, reads ? LOOK : AT_ONCE, elements);
     return result;
 }
 

@@ -70,11 +70,15 @@ Rule = Callable[[Facts], Verdict | None]
 
 
 def lines_of(places: Iterable[Place], weight: str = "seconds") -> str:
-    """Return the lines of some places, the heaviest first: ``a.py:3, a.py:7``."""
+    """Return the lines of some places, the heaviest first: ``a.py:3, 7``."""
     found: Counter[str] = Counter()
     for place in places:
         found[place_text(place.site) or "?"] += getattr(place, weight)
-    named = [line for line, _ in found.most_common(LINES)]
+    named, last = [], ""
+    for line, _ in found.most_common(LINES):
+        file, _, number = line.rpartition(":")
+        named.append(number if file == last else line)
+        last = file
     return ", ".join(named) + (f" and {len(found) - LINES} more" if len(found) > LINES else "")
 
 
