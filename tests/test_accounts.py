@@ -220,7 +220,7 @@ def test_everything_is_put_back():
         x[0] + (x + x[:3])
     assert (evaluate.evaluate, executable.observers, spans.watchers,
             signal.getsignal(TICK)) == before
-    assert not [thread for thread in threading.enumerate() if "watch_tick" in thread.name]
+    assert not [thread for thread in threading.enumerate() if "explains" in thread.name]
     for _ in range(3):
         with Clock() as clock:
             x[0] + x
@@ -329,3 +329,12 @@ def test_what_gives_one_number_works_on_many():
     """, x=np.linspace(0, 1, 3000))
     assert {round(place.size) for place in session.accounts.places["at once"]} == {3000}
     assert not any("elements read" in verdict.text for verdict in session.verdicts)
+
+
+def test_random_numbers_are_drawn_by_numpy():
+    session = explained("""
+        for _ in range(10):
+            rng.standard_normal(200_000)
+    """, rng=np.random.default_rng(0))
+    assert session.accounts.share("at once") > 0.8
+    assert session.accounts.places["at once"][0].size == 200_000

@@ -105,7 +105,11 @@ class _Watch:
         most = max(map(self.size_of, (result, *args)), default=1)
         if type(result) is not self.kind:
             return otherwise, most
-        return (RECORDED, 1) if result._array_ is None else (AT_ONCE, most)
+        if result._array_ is not None:
+            return AT_ONCE, most
+        node = result._recorded  # what was computed as well, as large random numbers are
+        computed = node is not None and node.buffer is not None
+        return (AT_ONCE, result.size) if computed else (RECORDED, 1)
 
     def size_of(self, value: Any) -> int:
         """Return the elements of a settled array of ours; 1 of anything else."""

@@ -39,7 +39,7 @@ enum { ELEMENT, LOOK, AT_ONCE, RECORDED, KINDS };
 typedef struct {
     PyCodeObject *code;       /* NULL where the table is empty */
     int lasti, slot;
-    int kind;                 /* of the last call */
+    npy_intp computed;        /* elements of what the call gave recorded, but computed; or 0 */
     int skip;                 /* calls until one is timed again */
     double mean;              /* seconds of recent calls that were timed */
     int timed;
@@ -216,14 +216,14 @@ static void end(const Call *call, int kind, npy_intp elements)
             own = 0;
         learn(place, own);
     } else if (seen) {
-        own = now() - seen;
+        own = now() - seen - (exact - call->exact);
+        own = own > 0 ? own : 0;
     }
     estimated += own;
     place->seconds[kind] += own;
     calls++;
     place->count[kind]++;
     place->elements[kind] += elements;
-    place->kind = kind;
 }
 
 static inline PyObject *array_of(PyObject *x)
@@ -242,6 +242,21 @@ static inline npy_intp elements_of(PyObject *x)
     return x && Py_TYPE(x) == watched_type ? size_of(array_of(x)) : 1;
 }
 
+/* Elements of what is recorded and has been computed, as large random numbers are; else 0. */
+static npy_intp computed_elements(PyObject *x)
+{
+    PyObject *node = PyObject_GetAttrString(x, "_recorded"), *size = NULL;
+    PyObject *buffer = node ? PyObject_GetAttrString(node, "buffer") : NULL;
+    if (buffer && buffer != Py_None)
+        size = PyObject_GetAttrString(x, "size");
+    npy_intp elements = size ? PyLong_AsSsize_t(size) : 0;
+    PyErr_Clear(); /* a view's `_recorded` is None */
+    Py_XDECREF(node);
+    Py_XDECREF(buffer);
+    Py_XDECREF(size);
+    return elements > 0 ? elements : 0;
+}
+
 /* Count a call by what came of it; it works on `elements`, or as many as the result has. */
 static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp elements)
 {
@@ -255,8 +270,12 @@ static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp
         end(call, otherwise, elements);
     else if (array_of(x))
         end(call, AT_ONCE, elements);
-    else
-        end(call, RECORDED, 1);
+    else {
+        if (call->started)
+            places[call->at].computed = computed_elements(x);
+        npy_intp computed = places[call->at].computed;
+        end(call, computed ? AT_ONCE : RECORDED, computed ? computed : 1);
+    }
 }
 
 static inline npy_intp larger(npy_intp x, npy_intp y) { return x > y ? x : y; }

@@ -48,11 +48,10 @@ TICK: int = getattr(signal, "SIGPROF", None) or signal.SIGFPE
 
 # What is told exactly, by number; the core adds up their seconds.
 EXACT = ("looks", "planning", "compiling", "op by op", "NumPy", "kernels", "library calls",
-         "copies", "allocation", "telling")
+         "copies", "allocation")
 # What the core's calls are, by number: see `core/watch.c`.
 KINDS = ("elements", "reads", "at once", "recording")
 
-_TELLING = EXACT.index("telling")
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _INSTALLED = (os.path.dirname(os.path.dirname(np.__file__)), *(
     os.sep + name + os.sep for name in ("site-packages", "dist-packages")))
@@ -172,15 +171,18 @@ class Clock:
         executable.Executable.run = _accounted(self._run)  # type: ignore[method-assign]
         executable.observers.append(self._step)
         spans.watchers.append(self)
-        watch_begin(TiledArray, _PACKAGE)
-        self._started = perf_counter()
         self._ticks = None
-        if threading.current_thread() is threading.main_thread():  # no other runs handlers
-            self._handler = signal.signal(TICK, self._tick)
-            if hasattr(signal, "siginterrupt"):
-                signal.siginterrupt(TICK, False)  # system calls of libraries go on
-            self._ticks = threading.Thread(target=watch_tick, args=(INTERVAL, TICK), daemon=True)
-            self._ticks.start()
+        gate = threading.Lock()
+        with gate:  # the thread is started before anything counts, and ticks from then on
+            if threading.current_thread() is threading.main_thread():  # no other runs handlers
+                self._handler = signal.signal(TICK, self._tick)
+                if hasattr(signal, "siginterrupt"):
+                    signal.siginterrupt(TICK, False)  # system calls of libraries go on
+                self._ticks = threading.Thread(
+                    target=_tick_after, args=(gate,), name="tiledarray explains", daemon=True)
+                self._ticks.start()
+            watch_begin(TiledArray, _PACKAGE)
+            self._started = perf_counter()
         return self
 
     def __exit__(
@@ -222,11 +224,7 @@ class Clock:
     def _tick(self, number: int, frame: FrameType | None) -> None:
         seconds = watch_take()
         if seconds is not None:
-            watch_enter(_TELLING)
-            try:
-                self._sample(frame, seconds)
-            finally:  # an error is another signal's handler's
-                watch_leave()
+            self._sample(frame, seconds)
 
     def _sample(self, frame: FrameType | None, seconds: float) -> None:
         """Give so many seconds of Python's to whose frame is running."""
@@ -300,6 +298,12 @@ class Clock:
             look.elements += math.prod(largest)
             look.works.add((operations, largest))
         return look
+
+
+def _tick_after(gate: threading.Lock) -> None:
+    with gate:
+        pass
+    watch_tick(INTERVAL, TICK)
 
 
 def _accounted(run: Any) -> Any:
