@@ -20,6 +20,7 @@ class Watcher(Protocol):
 
 spent: defaultdict[str, float] = defaultdict(float)  # seconds by name, in all threads
 watchers: list[Watcher] = []
+_NOBODY: list[Watcher] = []
 
 
 class Spending:
@@ -39,15 +40,15 @@ class Spending:
         self.about = about
 
     def __enter__(self) -> None:
-        self.started = perf_counter()
-        self.told = watchers[:]
+        self.told = watchers.copy() if watchers else _NOBODY
         for watcher in self.told:
             watcher.begin(self.name, self.about)
+        self.started = perf_counter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        spent[self.name] += perf_counter() - self.started
         for watcher in self.told:
             watcher.end()
-        spent[self.name] += perf_counter() - self.started
