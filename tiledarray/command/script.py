@@ -367,8 +367,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", metavar="DEVICE",
                         help="where arrays live: auto, cpu, cuda or cuda:N")
     parser.add_argument("--explain", action="store_true",
-                        help="at the end, tell what was fused, what NumPy did itself and where, "
-                        "and the time of each kernel")
+                        help="at the end, tell where the time went, what was fused, what NumPy "
+                        "did itself and where, the time of each kernel, and a verdict")
     parser.add_argument("--compare", action="store_true",
                         help="run it once more with NumPy, and tell both times (files that it "
                         "writes are written again)")
