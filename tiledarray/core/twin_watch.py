@@ -11,11 +11,11 @@ from __future__ import annotations
 import _thread
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
+from threading import get_ident
 from time import perf_counter
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,13 @@ class _Watch:
     def __init__(self, kind: Any, folder: str) -> None:
         self.kind = kind
         self.folder = folder
-        self.owner = threading.get_ident()
+        self.owner = get_ident()
         self.on = True
         self.inside = False
         self.exact = self.in_python = self.telling = self.estimated = 0.0
         self.accounts = [0.0] * MOST_ACCOUNTS
         self.stack: list[int] = []
+        self.known: set[CodeType] = set()
         self.places: dict[Any, list[Any]] = {}
         self.originals: list[tuple[type, str, Any]] = []
         self.last = perf_counter()
@@ -60,40 +61,44 @@ class _Watch:
 
     def is_owners(self) -> bool:
         """Whether this is the thread that is watched."""
-        return self.on and threading.get_ident() == self.owner
+        return self.on and get_ident() == self.owner
 
-    def place(self, frame: FrameType | None) -> Any:
-        """Return the user's place that is running."""
+    def users(self, frame: FrameType | None) -> FrameType | None:
+        """Return the innermost of the user's frames."""
         while frame is not None and frame.f_code.co_filename.startswith(self.folder):
             frame = frame.f_back
-        return None if frame is None else (frame.f_code, frame.f_lasti)
-
-    def count(self, place: Any, kind: int, elements: int, seconds: float) -> None:
-        """Enter a call."""
-        if place is not None:
-            entry = self.places.setdefault((place, kind), [0, 0, 0.0])
-            entry[0] += 1
-            entry[1] += elements
-            entry[2] += seconds
-            self.estimated += seconds
+        if frame is not None:
+            self.known.add(frame.f_code)
+        return frame
 
     def exchange(self, owner: type, name: str, kind_of: Callable[..., tuple[int, int]]) -> None:
         """Put one that counts in a method's place."""
         original = vars(owner)[name]
+        known, places = self.known, self.places
 
         def counted(*args: Any, **names: Any) -> Any:
-            if self.inside or not self.is_owners():
+            if self.inside or not self.on or get_ident() != self.owner:
                 return original(*args, **names)
-            place = self.place(sys._getframe(1))
-            self.inside, exact, started = True, self.exact, perf_counter()
-            result = None
+            frame: Any = sys._getframe(1)
+            if frame.f_code not in known:
+                frame = self.users(frame)
+            self.inside, exact, result, started = True, self.exact, None, perf_counter()
             try:
                 result = original(*args, **names)
                 return result
             finally:
                 seconds = perf_counter() - started - (self.exact - exact)
                 self.inside = False
-                self.count(place, *kind_of(result, args), seconds)
+                if frame is not None:
+                    kind, elements = kind_of(result, args)
+                    key = frame.f_code, frame.f_lasti, kind
+                    entry = places.get(key)
+                    if entry is None:
+                        entry = places[key] = [0, 0, 0.0]
+                    entry[0] += 1
+                    entry[1] += elements
+                    entry[2] += seconds
+                    self.estimated += seconds
 
         self.originals.append((owner, name, original))
         setattr(owner, name, counted)
@@ -102,7 +107,10 @@ class _Watch:
         """Return kind and elements of a call by what came of it."""
         if isinstance(result, (tuple, list)) and result:
             result = result[0]
-        most = max(map(self.size_of, (result, *args)), default=1)
+        most = self.size_of(result)
+        for arg in args:
+            if type(arg) is self.kind:
+                most = max(most, self.size_of(arg))
         if type(result) is not self.kind:
             return otherwise, most
         if result._array_ is not None:
@@ -186,7 +194,7 @@ def watch_end() -> tuple[list[float], float, float, list[Any]]:
     watch.settle()
     watch.on = False
     watch.give_back()
-    found = [(*place, kind, *entry) for (place, kind), entry in watch.places.items()]
+    found = [(*place, *entry) for place, entry in watch.places.items()]
     return watch.accounts, watch.in_python, watch.telling, found
 
 

@@ -218,7 +218,7 @@ def python(facts: Facts) -> Verdict | None:
     share = accounts.share("Python", "libraries")
     if share < 0.5:
         return None
-    text = "Python's own code and other libraries take most of the time"
+    text = "Python's own code, other libraries and waiting take most of the time"
     line = max(accounts.lines, key=accounts.lines.__getitem__, default=None)
     if line is not None and accounts.lines[line] >= WORTH * accounts.wall:
         text += f", the line {line_text(*line)} most of all"
