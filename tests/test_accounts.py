@@ -10,6 +10,7 @@ import pytest
 
 import tiledarray as np
 from tiledarray import config
+from tiledarray.core import kind as core_kind
 from tiledarray.execution import evaluate, executable, spans
 from tiledarray.insight.clock import TICK, Clock
 from tiledarray.insight.session import Session
@@ -74,16 +75,16 @@ def test_loops_over_elements():
 
 def test_times_of_elements_are_about_what_they_are_alone():
     x = np.linspace(0, 1, 200)
-    empty = least(lambda: [None for _ in range(20000)])
-    alone = (least(lambda: [x[7] for _ in range(20000)]) - empty) / 20000
+    empty = least(lambda: [None for _ in range(1000)])
+    alone = (least(lambda: [x[7] for _ in range(1000)]) - empty) / 1000
     places = explained("for _ in range(20000): x[7]", x=x).accounts.places["elements"]
     each = sum(place.seconds for place in places) / 20000
-    assert alone / 4 < each < alone * 4
+    assert alone / 5 < each < alone * 5
 
 
 def least(work):
     times = []
-    for _ in range(7):
+    for _ in range(100):  # short ones: nothing else may run meanwhile
         started = time.perf_counter()
         work()
         times.append(time.perf_counter() - started)
@@ -101,7 +102,8 @@ def test_many_small_operations():
     """)
     accounts = session.accounts
     assert 15_000 <= sum(place.count for place in accounts.places["at once"]) <= 21_000
-    assert accounts.share("at once") > 0.4
+    assert accounts.share("at once") > 0.25
+    assert accounts.share("at once", "Python", "telling") > 0.9
     text = only_verdict(session)
     assert "operations on arrays of about 300 elements on program.py:3" in text
     assert "`jit` this loop" in text
@@ -338,3 +340,15 @@ def test_random_numbers_are_drawn_by_numpy():
     """, rng=np.random.default_rng(0))
     assert session.accounts.share("at once") > 0.8
     assert session.accounts.places["at once"][0].size == 200_000
+
+
+def test_what_numpy_does_within_an_operation_is_its_own():
+    """Where NumPy does the work of a function of ours in Python, samples tell."""
+    if core_kind != "c":
+        pytest.skip("the twin takes no samples within operations")
+    session = explained("""
+        for _ in range(3):
+            np.apply_along_axis(slow, 0, x)
+    """, x=np.ones((40, 5000)), slow=lambda column: float(sum(range(len(column) * 3))))
+    assert session.accounts.share("recording") < 0.2
+    assert session.accounts.share("NumPy", "libraries", "Python") > 0.7

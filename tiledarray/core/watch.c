@@ -53,6 +53,7 @@ static PyCodeObject *known = NULL; /* the user's code that was asked of last; a 
 static unsigned long owner = 0; /* the thread that is watched */
 static volatile int depth = 0; /* slots that are running */
 static volatile double seen = 0; /* since when a slot is known to run for long */
+static double marked = 0, exact_marked = 0; /* until when samples took the running slot's time */
 static double last = 0;       /* until when the time is accounted for */
 static double estimated = 0;  /* seconds in slots since then */
 static double exact = 0;      /* seconds in accounts */
@@ -182,7 +183,7 @@ static inline int begin(Call *call, int slot)
     depth = 1;
     call->exact = exact;
     int timed = place->timed < FIRST || place->mean > SHORT || --place->skip <= 0;
-    seen = 0;
+    seen = marked = 0;
     call->started = timed ? now() : 0;
     return 1;
 }
@@ -538,11 +539,28 @@ static PyObject *watch_note(PyObject *module, PyObject *args)
 
 static volatile int ticking = 0;
 
+/* The seconds of a slot that has come to Python's code, since that was asked last. */
+static PyObject *take_of_slot(void)
+{
+    double until = now(), seconds = until - marked - (exact - exact_marked);
+    int first = !marked;
+    marked = until;
+    exact_marked = exact;
+    if (first || seconds <= 0)
+        Py_RETURN_NONE;
+    estimated += seconds;
+    exact += seconds;
+    exact_marked = exact;
+    return PyFloat_FromDouble(seconds);
+}
+
 /* The seconds in Python's code that no sample has taken yet; None where other code is running. */
 static PyObject *watch_take(PyObject *module, PyObject *unused)
 {
-    if (!is_owners() || depth || height)
+    if (!is_owners() || height)
         Py_RETURN_NONE;
+    if (depth)
+        return take_of_slot();
     settle(now());
     double seconds = in_python;
     in_python = 0;
@@ -573,7 +591,7 @@ static PyObject *watch_tick(PyObject *module, PyObject *args)
         rest(seconds);
         if (depth && !seen)
             seen = now();
-        if (ticking && !depth && !height)
+        if (ticking && !height)
 #ifdef _WIN32
             PyErr_SetInterruptEx(number);
 #else

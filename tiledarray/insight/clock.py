@@ -239,7 +239,10 @@ class Clock:
             if found in ("libraries", "imports"):
                 kind = found
             elif found != "standard":
-                kind = found if kind == "Python" else kind
+                if kind == "Python":
+                    kind = found
+                elif kind == "libraries" and found != "Python":
+                    kind = "NumPy"  # which does what we ask it for
                 break
             if found == "imports":
                 break

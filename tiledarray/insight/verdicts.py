@@ -19,7 +19,7 @@ WORTH = 0.1  # of the time: what takes less is not spoken of
 MANY = 100  # of something done again and again on a line
 SMALL = 1 << 16  # elements: NumPy computes such arrays about as fast as kernels
 MANY_PLANS = 5
-SHORT = 1e-5  # seconds: what NumPy spends mostly on the call, not on the elements
+SHORT = 2e-5  # seconds: what NumPy spends mostly on the call, not on the elements
 LINES = 4  # that are named
 WIDTH = 100  # of what is printed
 
@@ -240,7 +240,7 @@ RULES: dict[Rule, tuple[Rule, ...]] = {
     small_operations: (),
     by_numpy_itself: (),
     first_run: (changing_plans,),
-    python: (elements,),
+    python: (elements, small_operations, small_looks),
     imports: (),
 }
 
