@@ -299,11 +299,11 @@ def test_times_are_what_they_are():
                     n += 1
 
             def at_once():
-                for _ in range(500):
+                for _ in range(2500):
                     np.exp(small)
 
             def recorded():
-                for k in range(8):
+                for k in range(5):
                     float(np.sin(large + k).sum())
 
             def numpy():
@@ -320,7 +320,7 @@ def test_times_are_what_they_are():
     for name, accounts in (("python", ["Python"]), ("at_once", ["at once"]), ("numpy", ["NumPy"]),
                            ("recorded", ["op by op", "looks", "recording", "reads"])):
         spent = sum(found[account] for account in accounts)
-        assert spent == pytest.approx(took[name], rel=0.2, abs=0.03), (name, found, took)
+        assert spent == pytest.approx(took[name], rel=0.25, abs=0.06), (name, found, took)
 
 
 def test_what_gives_one_number_works_on_many():

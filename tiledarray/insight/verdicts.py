@@ -19,7 +19,8 @@ WORTH = 0.1  # of the time: what takes less is not spoken of
 MANY = 100  # of something done again and again on a line
 SMALL = 1 << 16  # elements: NumPy computes such arrays about as fast as kernels
 MANY_PLANS = 5
-SHORT = 2e-5  # seconds: what NumPy spends mostly on the call, not on the elements
+SHORT = 1e-4  # seconds, and
+FEW = 1 << 14  # elements: of what NumPy spends much on the call, and little on the elements
 LINES = 4  # that are named
 WIDTH = 100  # of what is printed
 
@@ -119,7 +120,7 @@ def small_operations(facts: Facts) -> Verdict | None:
     """NumPy computes many small arrays at once."""
     accounts = facts.accounts
     small = [place for place in accounts.places["at once"]
-             if place.size > 1 and place.seconds < SHORT * place.count]
+             if 1 < place.size <= FEW and place.seconds < SHORT * place.count]
     if not small or sum(place.count for place in small) < MANY:
         return None
     whole = together(small)
