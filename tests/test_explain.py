@@ -241,3 +241,6 @@ def test_what_numpy_computed_at_once_is_told_so():
         both = explain(y, large)
         assert both.plan is not None and "computed at once by NumPy: 100 elements" in str(both)
         assert large.node.buffer is None
+        total = large.sum()
+        assert float(total) == 200_000.0  # settled since, but a plan computed it
+        assert explain(total).plan is not None

@@ -147,8 +147,11 @@ def _root(array: Any) -> Handle:
 
 
 def _is_small(handle: Handle) -> bool:
-    """Whether the value is there, and so small that NumPy computes with it at once."""
-    return handle._array is not None and handle.size <= config.at_once
+    """Whether the value is there, so small that NumPy computes it at once, and of no plan."""
+    if handle._array is None or handle.size > config.at_once:
+        return False
+    node = handle._recorded
+    return node is None or getattr(node.buffer, "plan", None) is None
 
 
 def _title(handle: Handle, names: dict[Node, str]) -> str:
