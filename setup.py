@@ -48,8 +48,9 @@ class BuildCore(build_ext):
 
 CORE = Extension(
     "tiledarray.core._core",
-    [f"tiledarray/core/{name}.c" for name in ("_core", "graph", "record", "run", "slices")],
-    depends=["tiledarray/core/core.h"],
+    [f"tiledarray/core/{name}.c"
+     for name in ("_core", "graph", "record", "run", "slices", "watch")],
+    depends=["tiledarray/core/core.h", "tiledarray/core/watch.h"],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

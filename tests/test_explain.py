@@ -227,3 +227,20 @@ def test_the_reason_of_a_fallback_is_told():
     line = test_the_reason_of_a_fallback_is_told.__code__.co_firstlineno + 2
     assert f"tri ({HERE}:{line}: negative lengths)" in str(explain(array(3) + 1))
     assert f"{HERE}:{line}" in str(session) and "tri  (negative lengths)" in str(session)
+
+
+def test_what_numpy_computed_at_once_is_told_so():
+    with config.override(at_once=1 << 16):
+        x = np.arange(100.0)
+        y = x * 2
+        told = str(explain(y))
+        assert told.startswith("explain: y = float64[100] on cpu, computed")
+        assert "computed at once by NumPy: 100 elements, at most config.at_once (65,536)" in told
+        assert "1 element, " in str(explain(y.sum()))
+        large = np.asarray(numpy.ones(100_000)) + 1
+        both = explain(y, large)
+        assert both.plan is not None and "computed at once by NumPy: 100 elements" in str(both)
+        assert large.node.buffer is None
+        total = large.sum()
+        assert float(total) == 200_000.0  # settled since, but a plan computed it
+        assert explain(total).plan is not None

@@ -166,3 +166,27 @@ def test_the_hook_goes_away():
 
     assert inside.__name__ == "tiledarray" and after is numpy
     assert builtins.__import__ is before
+
+
+COMPUTED = "what each run recorded was computed in it"
+SETUP = "import numpy as np; x = np.ones(200000); kind = type(x).__module__"
+
+
+def test_timeit_as_a_command(project):
+    done = run(project, "-m", "timeit", "-n", "3", "-s", SETUP, "x + 1; print(kind)")
+    assert done.returncode == 0, done.stderr
+    assert "tiledarray" in done.stdout and "3 loops, best of 5" in done.stdout
+    done = run(project, "-m", "timeit", "-n", "3", "-s", SETUP, "x + 1")
+    assert COMPUTED in done.stderr
+    done = run(project, "-m", "timeit", "x ++")
+    assert done.returncode == 1 and "SyntaxError" in done.stderr
+
+
+def test_timeit_in_a_script(project):
+    (project / "times.py").write_text(
+        "import timeit\nimport numpy as np\nx = np.ones(200000)\n"
+        "print(timeit.timeit('x + 1', globals=globals(), number=3) > 0)\n"
+        "print(timeit.timeit('type(x).__module__', 'import numpy as np; x = np.ones(3)') > 0)\n"
+    )
+    done = run(project, "times.py")
+    assert done.stdout == "True\nTrue\n" and done.stderr.count(COMPUTED) == 1

@@ -16,6 +16,7 @@ from tiledarray.arrays.handle import Handle, host_array, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
+from tiledarray.execution.spans import Spending
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
 
@@ -46,7 +47,11 @@ def call(
         among the arguments, else on the current one.
     """
     record.note_fallback(name, reason=reason)
-    kwargs = kwargs or {}
+    with Spending("NumPy"):
+        return _called(function, args, kwargs or {})
+
+
+def _called(function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))

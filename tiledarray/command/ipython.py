@@ -2,19 +2,30 @@
 
 From then on ``import numpy`` in a cell, or in a module of the notebook's own folder, gives
 tiledarray; installed packages keep NumPy.  ``%tiledarray off`` and ``on`` switch that, and
-``%%explain`` above a cell tells how the cell was computed.
+``%%explain`` above a cell tells how the cell was computed.  ``%timeit`` measures the work.
 """
 
 from __future__ import annotations
 
+import builtins
+import sys
 from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 
 from tiledarray import config
 from tiledarray.arrays.handle import Handle
+from tiledarray.command import timing
 from tiledarray.command.script import Replacement, project_folders
 from tiledarray.insight.explain import Explanation, explained, names_in
 from tiledarray.insight.facts import Reporter
@@ -36,6 +47,7 @@ class TiledArrayMagics(Magics):
         self.installed = False
         self.session: Session | None = None
         self.explains = False
+        self.timeit_of_ipython = shell.find_magic("timeit")
 
     def switch(self, *, on: bool) -> None:
         """Begin or end to give tiledarray where a cell imports NumPy."""
@@ -85,6 +97,21 @@ class TiledArrayMagics(Magics):
             names = names_in(self.shell.user_ns)
             print(f"\nnot computed yet:\n{explained(pending, names)}")
 
+    @no_var_expand
+    @line_cell_magic
+    @needs_local_scope
+    def timeit(self, line: str, cell: str | None = None, local_ns: Any = None) -> Any:
+        """``%timeit`` as IPython has it, where each run also computes what it leaves recorded."""
+        transformer = timing.FinishingTransformer()
+        vars(builtins)[timing.NAME] = timing.finish
+        self.shell.ast_transformers.append(transformer)
+        try:
+            return self.timeit_of_ipython(line, cell, local_ns)
+        finally:
+            if transformer in self.shell.ast_transformers:  # it takes out what raises an error
+                self.shell.ast_transformers.remove(transformer)
+            timing.finish.tell(sys.stdout)
+
     def before_cell(self, *_: Any) -> None:
         """Watch the cell, if every cell is to be explained."""
         if self.explains:
@@ -96,7 +123,7 @@ class TiledArrayMagics(Magics):
         session, self.session = self.session, None
         if session is not None:
             session.__exit__(None, None, None)
-            if session.counters or session.fallbacks:
+            if session.did_something:
                 print(session)
 
 
@@ -120,6 +147,8 @@ def unload(ipython: Any) -> None:
         magics.switch(on=False)
         ipython.events.unregister("pre_run_cell", magics.before_cell)
         ipython.events.unregister("post_run_cell", magics.after_cell)
+        for kind in ("line", "cell"):
+            ipython.register_magic_function(magics.timeit_of_ipython, kind, "timeit")
 
 
 load_ipython_extension = load

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import timeit
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ import numpy
 
 import tiledarray
 from tiledarray import config
-from tiledarray.command import doctor
+from tiledarray.command import doctor, timing
 from tiledarray.devices.device import resolve
 from tiledarray.errors import TiledArrayError
 from tiledarray.insight.facts import INSTALLED, time_text
@@ -207,10 +208,14 @@ class Program:
 
     def run(self) -> None:
         """Run it as ``__main__``."""
-        main = self._module_main() if self.is_module else self._file_main()
-        sys.modules["__main__"] = main
+        if self.is_module and self.target == "timeit":  # the one that has been told to finish runs
+            sys.argv[:] = [timeit.__file__, *self.arguments]
+            main: Any = timeit.main
+            sys.exit(main(self.arguments))
+        module = self._module_main() if self.is_module else self._file_main()
+        sys.modules["__main__"] = module
         assert self.code is not None
-        exec(self.code, vars(main))
+        exec(self.code, vars(module))
 
     def missing(self) -> str | None:
         """What there is not, so that nothing can be run."""
@@ -300,7 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         if not options.plain:
             # Left installed at the end: what the script leaves to exit handlers still imports.
-            Replacement(program.folders).install()
+            # What `timeit` is given is the user's too.
+            Replacement(program.folders, [vars(timeit)]).install()
+            timing.install()
         if options.explain:
             stack.enter_context(session)
         started = perf_counter()
@@ -360,8 +367,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", metavar="DEVICE",
                         help="where arrays live: auto, cpu, cuda or cuda:N")
     parser.add_argument("--explain", action="store_true",
-                        help="at the end, tell what was fused, what NumPy did itself and where, "
-                        "and the time of each kernel")
+                        help="at the end, tell where the time went, what was fused, what NumPy "
+                        "did itself and where, the time of each kernel, and a verdict")
     parser.add_argument("--compare", action="store_true",
                         help="run it once more with NumPy, and tell both times (files that it "
                         "writes are written again)")

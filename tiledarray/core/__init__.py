@@ -52,6 +52,10 @@ hold = _core.hold
 set_births = _core.set_births
 set_library_factor = _core.set_library_factor
 LIBRARY_FACTOR = _core.LIBRARY_FACTOR
+watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_watch")
+watch_begin, watch_end = watch.watch_begin, watch.watch_end
+watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, watch.watch_note
+watch_take, watch_tick = watch.watch_take, watch.watch_tick
 METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
     _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS,
     _core.LOOKS, _core.BOUND)

@@ -17,6 +17,7 @@
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
+#include "watch.h"
 
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
@@ -1728,7 +1729,7 @@ leave:
     return done || PyErr_Occurred();
 }
 
-static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     const AtOnce *function = (AtOnce *)self;
     PyObject *result;
@@ -1742,6 +1743,13 @@ static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flag
             return result;
     }
     return PyObject_Vectorcall(function->fallback, args, flags, names);
+}
+
+static PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (watching)
+        return watched_call(at_once_work, ((AtOnce *)self)->kind & READS, self, args, flags, names);
+    return at_once_work(self, args, flags, names);
 }
 
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -2081,7 +2089,8 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
+    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 ||
+        add_run(module) < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0 ||

@@ -13,7 +13,6 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from tiledarray import config, core
@@ -24,10 +23,11 @@ from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArray
 from tiledarray.execution import kept, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
-from tiledarray.execution.executable import Executable, counters, observers, spent
+from tiledarray.execution.executable import Executable, counters, observers
 from tiledarray.execution.instructions import program_of
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
+from tiledarray.execution.spans import Spending
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
@@ -315,7 +315,14 @@ def _planned(
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
-    started = perf_counter()
+    with Spending("planning", traced):
+        return _found_or_made(traced, donatable, device, contract, assumed)
+
+
+def _found_or_made(
+    traced: Trace, donatable: frozenset[int], device: Device, contract: bool | str,
+    assumed: Sequence[tuple[Assumption, ...]],
+) -> Executable:
     target = target_of(device, contract)
     params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
     name = kept.name(traced.parts, donatable, target, assumed) if _keeps_plans() else None
@@ -333,7 +340,6 @@ def _planned(
         if name is not None:
             kept.keep(name, made.plan, made.programs, made.names, params)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
-    spent["planning"] += perf_counter() - started
     return made
 
 
@@ -525,16 +531,16 @@ def _told_where(error: _Error, node: Node) -> _Error:
 
 def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     """Compute the targets op by op; ``nodes`` is everything below them, inputs first."""
-    _run_parts(parts_of(nodes, targets), targets)
+    with Spending("op by op"):
+        _run_parts(parts_of(nodes, targets), targets)
 
 
 def _op_by_op(parts: Sequence[Part], taken: Taken, targets: Sequence[Node]) -> None:
     counters["op by op"] += 1
-    started = perf_counter()
-    if targets[0].device.kind == "auto":
-        placement.bring_leaves_home(taken.traced)
-    _run_parts(parts, targets, taken.given_nodes())
-    spent["op by op"] += perf_counter() - started
+    with Spending("op by op"):
+        if targets[0].device.kind == "auto":
+            placement.bring_leaves_home(taken.traced)
+        _run_parts(parts, targets, taken.given_nodes())
 
 
 def _run_parts(

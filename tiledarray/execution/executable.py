@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
@@ -18,6 +18,7 @@ from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
 from tiledarray.execution.loaded import Loaded
+from tiledarray.execution.spans import Spending
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
 from tiledarray.fusion.order import written
@@ -34,7 +35,6 @@ Settle = Callable[[list[Any]], None]
 Action = Callable[[dict[Value, Any], Sequence[Any], list[Kernel]], Any]
 
 counters: Counter[str] = Counter()
-spent: defaultdict[str, float] = defaultdict(float)  # seconds of planning, compiling, op by op
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 
 
@@ -176,10 +176,9 @@ class Executable:
         kernels = {source: _compiled.get(self._key(source)) for source, _ in sources}
         missing = [pair for pair in sources if kernels[pair[0]] is None]
         if missing:
-            started = perf_counter()
-            for (source, _), loaded in zip(missing, self._compile(missing), strict=True):
-                kernels[source] = _compiled[self._key(source)] = loaded
-            spent["compiling"] += perf_counter() - started
+            with Spending("compiling"):
+                for (source, _), loaded in zip(missing, self._compile(missing), strict=True):
+                    kernels[source] = _compiled[self._key(source)] = loaded
             counters["kernels compiled"] += len(missing)
             everywhere.clear()
         for kernel, program in self.programs.items():

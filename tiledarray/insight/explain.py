@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tiledarray import config
 from tiledarray.arrays.handle import Handle
 from tiledarray.errors import TiledArrayError
 from tiledarray.execution import evaluate
@@ -119,12 +120,21 @@ def explained(
 ) -> Explanation:
     """Do the work of `explain`; ``names`` says what variables hold the arrays, and is emptied."""
     handles = [_root(array) for array in arrays]
-    pending = [handle._node for handle in handles if handle._node.buffer is None]
+    recorded = [handle for handle in handles if not _is_small(handle)]
+    pending = [handle._node for handle in recorded if handle._node.buffer is None]
     title = "explain: " + ", ".join(_title(handle, names) for handle in handles)
     if pending:
         explanation = _of_pending(title, pending, names, measure=measure)
+    elif recorded:
+        explanation = _of_computed(title, recorded[0]._node, measure=measure)
     else:
-        explanation = _of_computed(title, handles[0]._node, measure=measure)
+        explanation = Explanation(title, None)
+    if len(recorded) < len(handles):
+        sizes = dict.fromkeys(f"{handle.size:,} element{'s' if handle.size != 1 else ''}"
+                              for handle in handles if _is_small(handle))
+        explanation.notes.insert(0, (
+            f"  computed at once by NumPy: {', '.join(sizes)}, at most config.at_once "
+            f"({config.at_once:,}): nothing was recorded"))
     explanation.source = source
     explanation.notes += _fallback_notes()
     return explanation
@@ -134,6 +144,14 @@ def _root(array: Any) -> Handle:
     if not isinstance(array, Handle):
         raise TypeError(f"explain takes arrays of tiledarray, not {type(array).__name__}")
     return array.origin()
+
+
+def _is_small(handle: Handle) -> bool:
+    """Whether the value is there, so small that NumPy computes it at once, and of no plan."""
+    if handle._array is None or handle.size > config.at_once:
+        return False
+    node = handle._recorded
+    return node is None or getattr(node.buffer, "plan", None) is None
 
 
 def _title(handle: Handle, names: dict[Node, str]) -> str:

@@ -30,9 +30,11 @@ _KERNEL = re.compile(r"\bkernel (\d+)")
 def place_text(site: Site | None) -> str:
     """``file:line`` of a recording site, the file as seen from the current folder."""
     found = location(site)
-    if found is None:
-        return ""
-    file, line = found
+    return "" if found is None else line_text(*found)
+
+
+def line_text(file: str, line: int) -> str:
+    """``file:line``, the file as seen from the current folder."""
     cell = re.match(r"<ipython-input-(\d+)", file)
     if cell is not None:
         return f"In[{cell.group(1)}]:{line}"

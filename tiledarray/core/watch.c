@@ -1,0 +1,722 @@
+/* Where the time goes, while somebody asks (`insight/clock.py`); `twin_watch.py` is this in Python.
+
+   While a watch is on, the slots of the class of arrays are exchanged for ones that count, by the
+   place in the user's program and by kind: elements, looks, what NumPy did at once, what was
+   recorded.  A clock is read for the first calls from a place and, where they are short, for some
+   of the others, whose mean is taken for the rest: reading it takes as long as an element does.
+
+   What Python tells by `enter`, `leave` and `note` (planning, kernels ...) is exact.  What remains
+   is time in Python's code: a thread without the interpreter's lock sends a signal now and then, whose handler
+   sees whose frame runs.  All of it together is the time of the run. */
+
+#define PY_SSIZE_T_CLEAN
+#include "watch.h"
+#include <pythread.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#endif
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+int watching = 0;
+
+enum { ELEMENT, LOOK, AT_ONCE, RECORDED, KINDS };
+#define FIRST 32              /* calls from a place that are all timed */
+#define SHORT 4e-6            /* seconds; of shorter calls some are timed */
+#define RECENT 64             /* timed calls over which the mean goes */
+#define OUTLYING 4            /* a call that takes longer than the mean by this was interrupted */
+#define COUNTED 64            /* calls by which the cost of counting is measured, as often */
+#define MOST_ACCOUNTS 16
+#define DEEPEST_ACCOUNT 64
+
+typedef struct {
+    PyCodeObject *code;       /* NULL where the table is empty */
+    int lasti, slot;
+    npy_intp computed;        /* elements of what the call gave recorded, but computed; or 0 */
+    int skip;                 /* calls until one is timed again */
+    double mean;              /* seconds of recent calls that were timed */
+    int timed;
+    int64_t count[KINDS], elements[KINDS];
+    double seconds[KINDS];
+} Place;
+
+static Place *places = NULL;
+static size_t room = 0, used = 0;
+static PyCodeObject *known = NULL; /* the user's code that was asked of last; a place holds it */
+static unsigned long owner = 0; /* the thread that is watched */
+static volatile int depth = 0; /* slots that are running */
+static volatile double seen = 0; /* since when a slot is known to run for long */
+static double marked = 0, exact_marked = 0; /* until when samples took the running slot's time */
+static double last = 0;       /* until when the time is accounted for */
+static double estimated = 0;  /* seconds in slots since then */
+static double exact = 0;      /* seconds in accounts */
+static double in_python = 0;  /* seconds that no sample has taken yet */
+static double telling = 0;    /* seconds of the samples themselves */
+static double accounts[MOST_ACCOUNTS];
+static int stack[DEEPEST_ACCOUNT];
+static volatile int height = 0; /* accounts that were entered */
+static int64_t calls = 0;     /* that were counted */
+static uint32_t dice = 1;
+static size_t array_offset = 0;
+static PyObject *package = NULL; /* the folder of our code */
+static PyTypeObject *watched_type = NULL, *iterator_type = NULL;
+
+static double now(void)
+{
+#ifdef _WIN32
+    LARGE_INTEGER count, frequency;
+    QueryPerformanceCounter(&count);
+    QueryPerformanceFrequency(&frequency);
+    return (double)count.QuadPart / (double)frequency.QuadPart;
+#else
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+#endif
+}
+
+/* ---- places ----------------------------------------------------------------------------------- */
+
+/* Whether code is the user's, not ours. */
+static int is_users(PyCodeObject *code)
+{
+    if (code != known) {
+        if (PyUnicode_Tailmatch(code->co_filename, package, 0, PY_SSIZE_T_MAX, -1) > 0)
+            return 0;
+        known = code;
+    }
+    return 1;
+}
+
+static size_t slot_of(const PyCodeObject *code, int lasti, int slot)
+{
+    uint64_t hash = ((uint64_t)(uintptr_t)code >> 4) * 0x9E3779B97F4A7C15u;
+    hash ^= ((uint64_t)lasti * 64 + (uint64_t)slot) * 0xC2B2AE3D27D4EB4Fu;
+    return (size_t)(hash >> 20);
+}
+
+static int grow(void)
+{
+    size_t wanted = room ? 2 * room : 256;
+    Place *made = PyMem_Calloc(wanted, sizeof(Place));
+    if (!made)
+        return -1;
+    for (size_t k = 0; k < room; k++)
+        if (places[k].code) {
+            size_t at = slot_of(places[k].code, places[k].lasti, places[k].slot) & (wanted - 1);
+            while (made[at].code)
+                at = (at + 1) & (wanted - 1);
+            made[at] = places[k];
+        }
+    PyMem_Free(places);
+    places = made;
+    room = wanted;
+    return 0;
+}
+
+/* The user's line that is running, and what is known of a slot there; -1 if there is none. */
+static Py_ssize_t find_place(int slot)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (!frame)
+        return -1;
+    Py_INCREF(frame);
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    while (!is_users(code)) {
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        if (!back)
+            break;
+        Py_DECREF(frame);
+        Py_DECREF(code);
+        frame = back;
+        code = PyFrame_GetCode(frame);
+    }
+    int lasti = PyFrame_GetLasti(frame);
+    Py_DECREF(frame);
+    if (2 * used >= room && grow()) {
+        Py_DECREF(code);
+        return -1;
+    }
+    size_t at = slot_of(code, lasti, slot) & (room - 1);
+    while (places[at].code && !(places[at].code == code && places[at].lasti == lasti &&
+                                places[at].slot == slot))
+        at = (at + 1) & (room - 1);
+    if (places[at].code) {
+        Py_DECREF(code);
+    } else {
+        places[at].code = code;
+        places[at].lasti = lasti;
+        places[at].slot = slot;
+        used++;
+    }
+    return (Py_ssize_t)at;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyCodeObject *code;
+    Py_ssize_t at;
+    int lasti, slot;
+    double started, exact;    /* when, if this call is timed; else 0 */
+} Call;
+
+/* Begin to count a call: 0 if it is part of another, or another thread's. */
+static inline int begin(Call *call, int slot)
+{
+    if (depth || PyThread_get_thread_ident() != owner)
+        return 0;
+    call->at = find_place(slot);
+    if (call->at < 0)
+        return 0;
+    Place *place = places + call->at;
+    call->code = place->code;
+    call->lasti = place->lasti;
+    call->slot = slot;
+    depth = 1;
+    call->exact = exact;
+    int timed = place->timed < FIRST || place->mean > SHORT || --place->skip <= 0;
+    seen = marked = 0;
+    call->started = timed ? now() : 0;
+    return 1;
+}
+
+/* Take a call that was timed into the mean. */
+static void learn(Place *place, double own)
+{
+    if (place->timed < RECENT)
+        place->timed++;
+    if (place->timed > FIRST && own > OUTLYING * place->mean)
+        own = OUTLYING * place->mean;
+    place->mean += (own - place->mean) / place->timed;
+    dice = dice * 1664525u + 1013904223u;
+    place->skip = 1 + (int)(dice >> 27);
+}
+
+static void end(const Call *call, int kind, npy_intp elements)
+{
+    double ended = call->started ? now() : 0;
+    depth = 0;
+    if (!watching)
+        return;
+    Place *place = places + call->at;
+    if (call->at >= (Py_ssize_t)room || place->code != call->code ||
+        place->lasti != call->lasti || place->slot != call->slot)
+        return; /* the table has grown meanwhile, by what an exit handler or a tracer did */
+    double own = place->mean;
+    if (ended) {
+        own = ended - call->started - (exact - call->exact) - (now() - ended);
+        if (own < 0)
+            own = 0;
+        learn(place, own);
+    } else if (seen) {
+        own = now() - seen - (exact - call->exact);
+        own = own > 0 ? own : 0;
+    }
+    estimated += own;
+    place->seconds[kind] += own;
+    calls++;
+    place->count[kind]++;
+    place->elements[kind] += elements;
+}
+
+static inline PyObject *array_of(PyObject *x)
+{
+    return *(PyObject **)((char *)x + array_offset);
+}
+
+static inline npy_intp size_of(PyObject *value)
+{
+    return value && PyArray_CheckExact(value) ? PyArray_SIZE((PyArrayObject *)value) : 1;
+}
+
+/* Elements of a settled array of ours; 1 of anything else. */
+static inline npy_intp elements_of(PyObject *x)
+{
+    return x && Py_TYPE(x) == watched_type ? size_of(array_of(x)) : 1;
+}
+
+/* Elements of what is recorded and has been computed, as large random numbers are; else 0. */
+static npy_intp computed_elements(PyObject *x)
+{
+    PyObject *node = PyObject_GetAttrString(x, "_recorded"), *size = NULL;
+    PyObject *buffer = node ? PyObject_GetAttrString(node, "buffer") : NULL;
+    if (buffer && buffer != Py_None)
+        size = PyObject_GetAttrString(x, "size");
+    npy_intp elements = size ? PyLong_AsSsize_t(size) : 0;
+    PyErr_Clear(); /* a view's `_recorded` is None */
+    Py_XDECREF(node);
+    Py_XDECREF(buffer);
+    Py_XDECREF(size);
+    return elements > 0 ? elements : 0;
+}
+
+/* Count a call by what came of it; it works on `elements`, or as many as the result has. */
+static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp elements)
+{
+    PyObject *x = result;
+    if (x && (PyTuple_CheckExact(x) || PyList_CheckExact(x)) && PySequence_Fast_GET_SIZE(x))
+        x = PySequence_Fast_GET_ITEM(x, 0);
+    npy_intp made = elements_of(x);
+    if (made > elements)
+        elements = made;
+    if (!x || Py_TYPE(x) != watched_type)
+        end(call, otherwise, elements);
+    else if (array_of(x))
+        end(call, AT_ONCE, elements);
+    else {
+        if (call->started)
+            places[call->at].computed = computed_elements(x);
+        npy_intp computed = places[call->at].computed;
+        end(call, computed ? AT_ONCE : RECORDED, computed ? computed : 1);
+    }
+}
+
+static inline npy_intp larger(npy_intp x, npy_intp y) { return x > y ? x : y; }
+
+/* ---- slots ------------------------------------------------------------------------------------ */
+
+#define BINARIES(X) \
+    X(add) X(subtract) X(multiply) X(true_divide) X(floor_divide) X(remainder) X(and) X(or) X(xor) \
+    X(lshift) X(rshift) X(matrix_multiply) X(inplace_add) X(inplace_subtract) X(inplace_multiply) \
+    X(inplace_true_divide) X(inplace_floor_divide) X(inplace_remainder) X(inplace_and) \
+    X(inplace_or) X(inplace_xor) X(inplace_lshift) X(inplace_rshift) X(inplace_matrix_multiply)
+#define UNARIES(X) X(negative) X(positive) X(absolute) X(invert)
+#define CONVERSIONS(X) X(float) X(int) X(index)
+
+#define NAME(name) SLOT_##name,
+enum { BINARIES(NAME) UNARIES(NAME) CONVERSIONS(NAME) SLOT_power, SLOT_inplace_power, SLOT_bool,
+       SLOT_read, SLOT_write, SLOT_compare, SLOT_next, SLOT_function };
+
+static PyNumberMethods numbers;
+static PyMappingMethods mappings;
+static richcmpfunc compares;
+static iternextfunc next_element;
+
+#define BINARY(name) \
+    static PyObject *count_##name(PyObject *x, PyObject *y) \
+    { \
+        Call call; \
+        if (!begin(&call, SLOT_##name)) \
+            return numbers.nb_##name(x, y); \
+        PyObject *result = numbers.nb_##name(x, y); \
+        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
+        return result; \
+    }
+BINARIES(BINARY)
+
+#define UNARY(name, kind) \
+    static PyObject *count_##name(PyObject *x) \
+    { \
+        Call call; \
+        if (!begin(&call, SLOT_##name)) \
+            return numbers.nb_##name(x); \
+        PyObject *result = numbers.nb_##name(x); \
+        end_with(&call, result, kind, 1); \
+        return result; \
+    }
+#define OF_UNARY(name) UNARY(name, AT_ONCE)
+#define OF_CONVERSION(name) UNARY(name, LOOK)
+UNARIES(OF_UNARY)
+CONVERSIONS(OF_CONVERSION)
+
+#define POWER(name) \
+    static PyObject *count_##name(PyObject *x, PyObject *y, PyObject *modulus) \
+    { \
+        Call call; \
+        if (!begin(&call, SLOT_##name)) \
+            return numbers.nb_##name(x, y, modulus); \
+        PyObject *result = numbers.nb_##name(x, y, modulus); \
+        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
+        return result; \
+    }
+POWER(power)
+POWER(inplace_power)
+
+static int count_bool(PyObject *x)
+{
+    Call call;
+    if (!begin(&call, SLOT_bool))
+        return numbers.nb_bool(x);
+    int truth = numbers.nb_bool(x);
+    end(&call, LOOK, 1);
+    return truth;
+}
+
+static PyObject *count_read(PyObject *x, PyObject *key)
+{
+    Call call;
+    if (!begin(&call, SLOT_read))
+        return mappings.mp_subscript(x, key);
+    PyObject *result = mappings.mp_subscript(x, key);
+    if (result && Py_TYPE(result) == watched_type && array_of(result) &&
+        !PyArray_CheckExact(array_of(result)))
+        end(&call, ELEMENT, 1);
+    else
+        end_with(&call, result, AT_ONCE, 1);
+    return result;
+}
+
+static int is_place(PyObject *key)
+{
+    if (PyTuple_CheckExact(key)) {
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(key); k++)
+            if (!is_place(PyTuple_GET_ITEM(key, k)))
+                return 0;
+        return 1;
+    }
+    return PyLong_CheckExact(key) || PyArray_IsScalar(key, Integer) ||
+           (Py_TYPE(key) == watched_type && array_of(key) &&
+            PyArray_IsScalar(array_of(key), Integer));
+}
+
+static int count_write(PyObject *x, PyObject *key, PyObject *value)
+{
+    Call call;
+    if (!begin(&call, SLOT_write))
+        return mappings.mp_ass_subscript(x, key, value);
+    int scalar = value && is_place(key) &&
+                 (Py_TYPE(value) != watched_type || size_of(array_of(value)) == 1);
+    int result = mappings.mp_ass_subscript(x, key, value);
+    PyObject *array = array_of(x);
+    if (!array)
+        end(&call, RECORDED, 1);
+    else if (scalar && PyArray_CheckExact(array) &&
+             (PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 1) ==
+                 PyArray_NDIM((PyArrayObject *)array))
+        end(&call, ELEMENT, 1);
+    else
+        end(&call, AT_ONCE, elements_of(value));
+    return result;
+}
+
+static PyObject *count_compare(PyObject *x, PyObject *y, int op)
+{
+    Call call;
+    if (!begin(&call, SLOT_compare))
+        return compares(x, y, op);
+    PyObject *result = compares(x, y, op);
+    end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y)));
+    return result;
+}
+
+static PyObject *count_next(PyObject *iterator)
+{
+    Call call;
+    if (!begin(&call, SLOT_next))
+        return next_element(iterator);
+    PyObject *result = next_element(iterator);
+    if (result && Py_TYPE(result) == watched_type)
+        end_with(&call, result, AT_ONCE, 1);
+    else
+        end(&call, ELEMENT, 1);
+    return result;
+}
+
+PyObject *watched_call(vectorcallfunc work, int reads, PyObject *self, PyObject *const *args,
+                       size_t flags, PyObject *names)
+{
+    Call call;
+    if (!begin(&call, SLOT_function))
+        return work(self, args, flags, names);
+    PyObject *result = work(self, args, flags, names);
+    npy_intp elements = 1;
+    for (Py_ssize_t k = 0; k < PyVectorcall_NARGS(flags); k++)
+        elements = larger(elements, elements_of(args[k]));
+    end_with(&call, result, reads ? LOOK : AT_ONCE, elements);
+    return result;
+}
+
+static void exchange(PyTypeObject *type)
+{
+    PyNumberMethods *number = type->tp_as_number;
+    numbers = *number;
+    mappings = *type->tp_as_mapping;
+    compares = type->tp_richcompare;
+    next_element = iterator_type->tp_iternext;
+#define SET(name) number->nb_##name = count_##name;
+    BINARIES(SET)
+    UNARIES(SET)
+    CONVERSIONS(SET)
+    SET(power)
+    SET(inplace_power)
+    SET(bool)
+    type->tp_as_mapping->mp_subscript = count_read;
+    type->tp_as_mapping->mp_ass_subscript = count_write;
+    type->tp_richcompare = count_compare;
+    iterator_type->tp_iternext = count_next;
+}
+
+static void give_back(PyTypeObject *type)
+{
+    PyNumberMethods *number = type->tp_as_number;
+#define RESET(name) number->nb_##name = numbers.nb_##name;
+    BINARIES(RESET)
+    UNARIES(RESET)
+    CONVERSIONS(RESET)
+    RESET(power)
+    RESET(inplace_power)
+    RESET(bool)
+    type->tp_as_mapping->mp_subscript = mappings.mp_subscript;
+    type->tp_as_mapping->mp_ass_subscript = mappings.mp_ass_subscript;
+    type->tp_richcompare = compares;
+    iterator_type->tp_iternext = next_element;
+}
+
+/* ---- accounts --------------------------------------------------------------------------------- */
+
+/* Account for the time until now. */
+static void settle(double until)
+{
+    if (height) {
+        accounts[stack[height - 1]] += until - last;
+        exact += until - last;
+    } else {
+        in_python += until - last - estimated;
+        estimated = 0;
+    }
+    last = until;
+}
+
+static int is_owners(void) { return watching && PyThread_get_thread_ident() == owner; }
+
+static PyObject *watch_enter(PyObject *module, PyObject *number)
+{
+    long account = PyLong_AsLong(number);
+    if (account == -1 && PyErr_Occurred())
+        return NULL;
+    if (account < 0 || account >= MOST_ACCOUNTS || height >= DEEPEST_ACCOUNT) {
+        PyErr_SetString(PyExc_ValueError, "no such account");
+        return NULL;
+    }
+    if (is_owners()) {
+        settle(now());
+        stack[height++] = (int)account;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_leave(PyObject *module, PyObject *unused)
+{
+    if (is_owners() && height) {
+        settle(now());
+        height--;
+    }
+    Py_RETURN_NONE;
+}
+
+/* So many of the seconds just spent were another account's. */
+static PyObject *watch_note(PyObject *module, PyObject *args)
+{
+    int account;
+    double seconds;
+    if (!PyArg_ParseTuple(args, "id", &account, &seconds))
+        return NULL;
+    if (account < 0 || account >= MOST_ACCOUNTS) {
+        PyErr_SetString(PyExc_ValueError, "no such account");
+        return NULL;
+    }
+    if (!is_owners())
+        Py_RETURN_NONE;
+    accounts[account] += seconds;
+    if (height) {
+        accounts[stack[height - 1]] -= seconds;
+    } else {
+        in_python -= seconds;
+        exact += seconds;
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- samples ---------------------------------------------------------------------------------- */
+
+static volatile int ticking = 0;
+
+/* The seconds of a slot that has come to Python's code, since that was asked last. */
+static PyObject *take_of_slot(void)
+{
+    double until = now(), seconds = until - marked - (exact - exact_marked);
+    int first = !marked;
+    marked = until;
+    exact_marked = exact;
+    if (first || seconds <= 0)
+        Py_RETURN_NONE;
+    estimated += seconds;
+    exact += seconds;
+    exact_marked = exact;
+    return PyFloat_FromDouble(seconds);
+}
+
+/* The seconds in Python's code that no sample has taken yet; None where other code is running. */
+static PyObject *watch_take(PyObject *module, PyObject *unused)
+{
+    if (!is_owners() || height)
+        Py_RETURN_NONE;
+    if (depth)
+        return take_of_slot();
+    settle(now());
+    double seconds = in_python;
+    in_python = 0;
+    return PyFloat_FromDouble(seconds);
+}
+
+static void rest(double seconds)
+{
+#ifdef _WIN32
+    Sleep((DWORD)(1e3 * seconds));
+#else
+    struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    nanosleep(&time, NULL);
+#endif
+}
+
+/* Send the watched thread a signal every so many seconds until the watch ends; in a thread of its
+   own.  (Py_AddPendingCall would need no signal, but before 3.13 the interpreter does not see it
+   when another thread calls it.) */
+static PyObject *watch_tick(PyObject *module, PyObject *args)
+{
+    double seconds;
+    int number;
+    if (!PyArg_ParseTuple(args, "di", &seconds, &number))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    while (ticking) {
+        rest(seconds);
+        if (depth && !seen)
+            seen = now();
+        if (ticking && !height)
+#ifdef _WIN32
+            PyErr_SetInterruptEx(number);
+#else
+            pthread_kill((pthread_t)owner, number);
+#endif
+    }
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* ---- from beginning to end -------------------------------------------------------------------- */
+
+static void forget(void)
+{
+    for (size_t k = 0; k < room; k++)
+        Py_XDECREF((PyObject *)places[k].code);
+    PyMem_Free(places);
+    places = NULL;
+    room = used = 0;
+    known = NULL;
+}
+
+static PyObject *watch_begin(PyObject *module, PyObject *args)
+{
+    PyTypeObject *type;
+    PyObject *folder;
+    if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &type, &folder))
+        return NULL;
+    if (watching) {
+        PyErr_SetString(PyExc_RuntimeError, "the core is watched already");
+        return NULL;
+    }
+    forget();
+    Py_XSETREF(package, Py_NewRef(folder));
+    watched_type = type;
+    owner = PyThread_get_thread_ident();
+    memset(accounts, 0, sizeof accounts);
+    depth = height = 0;
+    estimated = exact = in_python = telling = 0;
+    calls = 0;
+    exchange(type);
+    watching = ticking = 1;
+    last = now();
+    Py_RETURN_NONE;
+}
+
+/* Seconds that counting a call takes, beyond what is told to be the call's. */
+static double counting(void)
+{
+    Call call;
+    double least = 1;
+    PyCodeObject *code = PyFrame_GetCode(PyEval_GetFrame());
+    known = code; /* as if it were the user's */
+    for (int k = 0; k < COUNTED; k++) {
+        double started = now();
+        for (int j = 0; j < COUNTED; j++)
+            if (begin(&call, SLOT_function))
+                end(&call, AT_ONCE, 1);
+        double took = (now() - started) / COUNTED;
+        least = took < least ? took : least;
+    }
+    Py_ssize_t at = find_place(SLOT_function);
+    if (at >= 0)
+        memset(places[at].count, 0, sizeof places[at].count);
+    Py_DECREF(code);
+    return least;
+}
+
+/* End; return (seconds of each account, of Python, of telling, what was found at places). */
+static PyObject *watch_end(PyObject *module, PyObject *unused)
+{
+    if (!watching) {
+        PyErr_SetString(PyExc_RuntimeError, "the core is not watched");
+        return NULL;
+    }
+    settle(now());
+    height = 0;
+    give_back(watched_type);
+    ticking = 0;
+    double counted = (double)calls, each = counting();
+    watching = 0;
+    telling += each * counted;
+    in_python -= each * counted;
+    PyObject *found = PyList_New(0), *seconds = PyList_New(0);
+    for (int k = 0; found && seconds && k < MOST_ACCOUNTS; k++) {
+        PyObject *value = PyFloat_FromDouble(accounts[k]);
+        if (!value || PyList_Append(seconds, value))
+            Py_CLEAR(seconds);
+        Py_XDECREF(value);
+    }
+    for (size_t k = 0; found && seconds && k < room; k++)
+        for (int kind = 0; found && places[k].code && kind < KINDS; kind++) {
+            if (!places[k].count[kind])
+                continue;
+            PyObject *place = Py_BuildValue(
+                "(OiiLLd)", places[k].code, places[k].lasti, kind,
+                (long long)places[k].count[kind], (long long)places[k].elements[kind],
+                places[k].seconds[kind]);
+            if (!place || PyList_Append(found, place))
+                Py_CLEAR(found);
+            Py_XDECREF(place);
+        }
+    forget();
+    if (!found || !seconds) {
+        Py_XDECREF(found);
+        Py_XDECREF(seconds);
+        return NULL;
+    }
+    return Py_BuildValue("(NddN)", seconds, in_python, telling, found);
+}
+
+static PyMethodDef watch_methods[] = {
+    {"watch_begin", watch_begin, METH_VARARGS, "Begin to watch a class of arrays."},
+    {"watch_end", watch_end, METH_NOARGS, "End, and return what was found."},
+    {"watch_enter", watch_enter, METH_O, "What follows is an account's, until `watch_leave`."},
+    {"watch_leave", watch_leave, METH_NOARGS, "What follows is the account's before."},
+    {"watch_note", watch_note, METH_VARARGS, "Give seconds just spent to another account."},
+    {"watch_take", watch_take, METH_NOARGS, "Return the seconds that no sample has taken."},
+    {"watch_tick", watch_tick, METH_VARARGS, "Send signals until the watch ends."},
+    {NULL}};
+
+int add_watch(PyObject *module, size_t array_at, PyTypeObject *iterator)
+{
+    import_array1(-1);
+    array_offset = array_at;
+    iterator_type = iterator;
+    return PyModule_AddFunctions(module, watch_methods);
+}
