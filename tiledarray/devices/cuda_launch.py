@@ -11,7 +11,7 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from functools import partial
 from typing import Any, NamedTuple
@@ -359,15 +359,15 @@ class LaunchGraph:
 
         A launch under way keeps the arguments it was started with.
         """
-        self.check(self.bound(args, stream)())
+        self.check(self.bound(dict(enumerate(args)), stream)())
 
-    def bound(self, args: Sequence[bytes], stream: int | None = None) -> Callable[[], int]:
-        """Return what starts all launches with these arguments, and gives a status."""
+    def bound(self, args: Mapping[int, bytes], stream: int | None = None) -> Callable[[], int]:
+        """Return what starts all launches, some with new arguments, and gives a status."""
         if stream is None:
             stream = cupy.cuda.get_current_stream().ptr
         library = driver()
         with self._lock:
-            for index, new in enumerate(args):
+            for index, new in args.items():
                 if new == self._args[index]:
                     continue
                 if len(new) != len(self._args[index]):

@@ -154,9 +154,13 @@ class _Lane:
     def fill(self, params: Sequence[Any]) -> None:
         """Write all arguments but the addresses of inputs and outputs, and note those."""
         self.params = list(params)
-        self._moving: list[tuple[memoryview, int, Value, int]] = []
+        # Which addresses are inputs' and outputs', by launch, and where those lay in the last run.
+        self._moving: list[list[tuple[memoryview, int, Value, int]]] = []
+        self._places: dict[Value, int] = {}
         for number, (launch, args) in enumerate(zip(self._launches, self._args, strict=True)):
+            self._moving.append([])
             self._fill(number, launch, args.slots, params)
+        self._bases = [*dict.fromkeys(base for moving in self._moving for _, _, base, _ in moving)]
 
     def _fill(self, number: int, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
         zeroed = partial(self._zeroed, number)
@@ -166,7 +170,7 @@ class _Lane:
             if base in self._temporaries:
                 slots[place] = self._temporaries[base].pointer + offset
             else:
-                self._moving.append((slots, place, base, offset))
+                self._moving[number].append((slots, place, base, offset))
 
     def _zeroed(self, number: int, count: int) -> int:
         """Address of a launch's counters, which the kernel leaves at zero."""
@@ -190,10 +194,12 @@ class _Lane:
         allocate = self.executable.device.allocate
         for base in self._outputs:
             buffers[base] = allocate(base.shape, base.dtype)
-        for slots, place, base, offset in self._moving:
-            slots[place] = buffers[base].pointer + offset
+        places = {base: buffers[base].pointer for base in self._bases}
+        before, self._places = self._places, {}  # not known until all is written
+        changed = self._locate(places, before)
         if self._graph is not None:
-            start = self._graph.bound([args.packed() for args in self._args])
+            start = self._graph.bound({k: self._args[k].packed() for k in changed})
+            self._places = places
             if self._in_place:
                 self._graph.check(at_one_go(start, [partial(overwritten.extend, self._in_place)]))
             else:
@@ -201,7 +207,21 @@ class _Lane:
         else:
             for launch, args in zip(self._launches, self._args, strict=True):
                 launch.start(args)
+            self._places = places
             overwritten += self._in_place
+
+    def _locate(self, places: dict[Value, int], before: dict[Value, int]) -> Sequence[int]:
+        """Write where inputs and outputs lie; return the numbers of the launches it changes."""
+        if places == before and places:
+            return ()
+        moved = {base for base in self._bases if places[base] != before.get(base)}
+        changed = []
+        for number, moving in enumerate(self._moving):
+            for slots, place, base, offset in moving:
+                if base in moved:
+                    slots[place] = places[base] + offset
+                    changed.append(number)
+        return changed if before else range(len(self._moving))
 
     def _take_memory(self) -> dict[Value, Buffer]:
         """Buffers for what lives inside the plan; what is dead makes room for what comes later."""
