@@ -225,3 +225,17 @@ def test_small_work_is_done_at_home_and_what_is_met_once_too():
                 z = small * 2 + 1
                 ta.evaluate(z)
                 assert lies(z) in ("cpu", "auto")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i4"])
+def test_products_of_vectors(far, dtype):
+    x, y = (np.random.default_rng(k).random((400, 500)).astype(dtype) + k for k in (1, 2))
+    for lib in (np, ta):
+        a, b = lib.asarray(x), lib.asarray(y)
+        found = [lib.vdot(a, b), lib.dot(a.ravel(), b.ravel()), a.ravel() @ b.ravel(),
+                 lib.vdot(a, 2 * b), lib.vdot(a, b.ravel())]
+        if lib is np:
+            wanted = found
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype == theirs.dtype and ours.shape == ()
+        assert complex(ours) == pytest.approx(complex(theirs), rel=1e-5 if dtype == "f4" else 1e-12)

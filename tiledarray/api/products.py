@@ -38,20 +38,20 @@ __all__ = [
 def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
     """Record a product of the arrays' common dtype."""
     dtype = common_dtype(arrays)
-    if _is_sum(name, arrays, dtype):
+    vectors = name == "matmul" and all(array.ndim == 1 for array in arrays)
+    if vectors and _are_summed(arrays, dtype):
         left, right = arrays
         return (left * right).sum()
     nodes = [record.cast(array.node, dtype) for array in arrays]
     return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
 
 
-def _is_sum(name: str, arrays: Sequence[TiledArray], dtype: np.dtype[Any]) -> bool:
+def _are_summed(arrays: Sequence[TiledArray], dtype: np.dtype[Any]) -> bool:
     """Whether a product of two vectors is recorded as a sum, which fuses with what is around it.
 
     On the host BLAS is quicker as long as no kernel has been compiled.
     """
-    return name == "matmul" and dtype.char in "fdFD" and arrays[0].device.kind != "cpu" and (
-        arrays[0].ndim == arrays[1].ndim == 1)
+    return dtype.char in "fdFD" and arrays[0].device.kind != "cpu"
 
 
 def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
@@ -151,7 +151,10 @@ def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
 
 @implements(np.vdot, "library")
 def vdot(a: Any, b: Any, /) -> TiledArray:
-    left, right = (array.reshape(-1) for array in arrays_of(a, b))
+    left, right = arrays_of(a, b)
+    if left.shape == right.shape and _are_summed((left, right), common_dtype((left, right))):
+        return (left.conj() * right).sum()  # as they lie: a reshape would keep it apart
+    left, right = left.reshape(-1), right.reshape(-1)
     if left.shape != right.shape:
         check_with_numpy(np.vdot, left, right)
     return _product("matmul", (left.conj(), right), ())

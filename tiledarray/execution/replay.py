@@ -27,7 +27,7 @@ from tiledarray.ops.op import Leaf
 STREAMS_REMEMBERED = 8
 MET = 2  # runs of a recorded plan before it is replayed
 PREPARED = 64  # recorded plans, at most
-MOST_BYTES = 1 << 28  # of memory of the recorded plans' own, together
+MOST_BYTES = 1 << 29  # of memory of the recorded plans' own, together
 _BYTE = np.dtype(np.uint8)
 
 
@@ -55,7 +55,7 @@ def prepare(executable: Executable, params: Sequence[Any]) -> None:
     Its memory stays its own as long as it is among the last that were prepared.
     """
     launches = sum(executable.programs[step].blocks > 0 for step in executable.plan.kernels)
-    nbytes = sum(base.nbytes for base in own_memory(executable.plan))
+    nbytes = sum(own_memory(executable.plan)[1])
     if launches < 2 or nbytes > MOST_BYTES or not _has_kernels_alone(executable):
         return
     try:
@@ -67,11 +67,30 @@ def prepare(executable: Executable, params: Sequence[Any]) -> None:
         _prepared.popitem(last=False)[0].replay = None
 
 
-def own_memory(plan: Plan) -> list[Value]:
-    """Return what lies in memory that neither goes in nor comes out."""
+def own_memory(plan: Plan) -> tuple[dict[Value, int], list[int]]:
+    """Say which block what lives inside the plan has, and how many bytes each block.
+
+    What is dead makes room for what comes later.
+    """
     outputs = {plan.memory[storage(value)] for value in plan.outputs}
-    touches = {plan.memory[value] for step in plan.steps for value in touched(step)}
-    return [base for base in touches if base not in outputs and not isinstance(base.op, Leaf)]
+    blocks: dict[Value, int] = {}
+    sizes: list[int] = []
+    free: dict[int, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        bases = [base for base in dict.fromkeys(plan.memory[value] for value in touched(step))
+                 if base not in outputs and not isinstance(base.op, Leaf)]
+        for base in bases:
+            if base in blocks:
+                continue
+            if free.get(base.nbytes):
+                blocks[base] = free[base.nbytes].pop()
+            else:
+                blocks[base] = len(sizes)
+                sizes.append(base.nbytes)
+        for base in bases:
+            if plan.last_use[base] == number:
+                free.setdefault(base.nbytes, []).append(blocks[base])
+    return blocks, sizes
 
 
 class Replay:
@@ -129,7 +148,9 @@ class _Lane:
         self._memory = plan.memory
         bases = dict.fromkeys(self._memory[storage(value)] for value in plan.outputs)
         self._outputs = [base for base in bases if not isinstance(base.op, Leaf)]
-        self._temporaries = self._take_memory()
+        blocks, sizes = own_memory(plan)
+        taken = [executable.device.allocate((size,), _BYTE) for size in sizes]
+        self._temporaries = {base: taken[number] for base, number in blocks.items()}
         self._launches: list[Any] = [
             executable.launches[step] for step in plan.kernels if executable.programs[step].blocks
         ]
@@ -222,22 +243,3 @@ class _Lane:
                     slots[place] = places[base] + offset
                     changed.append(number)
         return changed if before else range(len(self._moving))
-
-    def _take_memory(self) -> dict[Value, Buffer]:
-        """Buffers for what lives inside the plan; what is dead makes room for what comes later."""
-        plan, device = self.executable.plan, self.executable.device
-        taken: dict[Value, Buffer] = {}
-        free: dict[int, list[Buffer]] = {}
-        for number, step in enumerate(plan.steps):
-            bases = dict.fromkeys(self._memory[value] for value in touched(step))
-            for base in bases:
-                if base in taken or base in self._outputs or isinstance(base.op, Leaf):
-                    continue
-                size = base.nbytes
-                blocks = free.get(size)
-                raw = blocks.pop() if blocks else device.allocate((size,), _BYTE)
-                taken[base] = raw
-            for base in bases:
-                if base in taken and plan.last_use[base] == number:
-                    free.setdefault(base.nbytes, []).append(taken[base])
-        return taken
