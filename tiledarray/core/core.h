@@ -71,7 +71,7 @@ typedef struct {
     Node **nodes;
     PyObject **params;
     const uintptr_t *words;
-    Py_ssize_t count, params_count, length, updates;
+    Py_ssize_t count, params_count, length;
     Py_hash_t hash;
 } Walk;
 

@@ -843,9 +843,6 @@ int walk_targets(PyObject *targets, Walk *walk)
     walk->words = scratch.key.words;
     walk->length = scratch.key.length;
     walk->hash = hash_words(&scratch.key);
-    walk->updates = 0;
-    for (Py_ssize_t k = 0, number; k < walk->count; k++)
-        walk->updates += writes_to_leaf(scratch.nodes[k], &number);
     return 0;
 }
 

@@ -73,8 +73,8 @@ void forget_note(Link *link)
 static inline void note_in(Link *head, Handle *handle)
 {
     Link *link = &handle->noted;
-    if (link->list == head)
-        return; /* it keeps its place */
+    if (link->list == head || (link->list && held))
+        return; /* it keeps its place, and where a function is only traced its list */
     forget_note(link);
     link->list = head;
     link->next = head;

@@ -141,7 +141,7 @@ def _evaluate_taken(
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
-        if executable.for_core and not traced.updates and config.verify is storage.watching:
+        if executable.for_core and taken.given.issuperset(traced.updates):
             _tell_core(executable, traced, taken)
         return None
     taken.restore()
@@ -157,7 +157,10 @@ def _evaluate_taken(
 
 
 def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
-    """Have the core run the plan when it is met again."""
+    """Have the core run the plan when it is met again.
+
+    A program overwrites no leaf.  So a plan that might have is the one for others that may not.
+    """
     program = program_of(executable)
     executable.for_core = program is not None
     found = _executables.get((traced.key, taken.given, config.contract))
