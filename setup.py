@@ -48,7 +48,8 @@ class BuildCore(build_ext):
 
 CORE = Extension(
     "tiledarray.core._core",
-    [f"tiledarray/core/{name}.c" for name in ("_core", "graph", "record", "run", "slices")],
+    [f"tiledarray/core/{name}.c" for name in (
+        "_core", "graph", "record", "recorder", "run", "sites", "slices", "walk")],
     depends=["tiledarray/core/core.h"],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",

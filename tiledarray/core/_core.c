@@ -1982,7 +1982,8 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
+    if (add_graph(module) < 0 || add_walk(module) < 0 || add_recorder(module) < 0 ||
+        add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||

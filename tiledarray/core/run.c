@@ -454,7 +454,7 @@ static PyObject *run_known(PyObject *module, PyObject *targets)
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
-/* Compute the nodes and all that this thread has pending, if their plan is known: whether it did. */
+/* Compute the nodes and all that this thread has pending, if their plan is known; whether so. */
 static PyObject *look(PyObject *module, PyObject *nodes)
 {
     if (held)
