@@ -1,6 +1,6 @@
 """Kernels for a GPU run on a machine without one: their text, compiled by g++ with stand-ins.
 
-Every thread of a block is a fiber, and a barrier hands over to the next.  Vector loads from
+Every thread of a block is a fiber, and a barrier hands over to the next.  Vectors at
 addresses that are not aligned trap.  Warp shuffles have no stand-in, so this runs maps alone.
 """
 
@@ -28,7 +28,8 @@ from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.op import Leaf
 
 OPTIONS = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w",
-           "-fno-strict-aliasing", "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"]
+           "-fno-strict-aliasing", "-fsanitize=bounds,alignment",
+           "-fsanitize-undefined-trap-on-error"]
 
 HEAD = r"""
 #include <ucontext.h>
@@ -130,7 +131,8 @@ def emulated(program: Callable[..., Any], *inputs: numpy.ndarray, folder: Path) 
     result = program(ta, *(ta.array(x) for x in inputs))
     outputs = result if isinstance(result, tuple) else (result,)
     traced = trace([array.origin().node for array in outputs])
-    plan = passes.plan(traced.signature, frozenset(), DEVICE, check=True)
+    plan = passes.plan(
+        traced.signature, frozenset(), DEVICE, params=traced.params, check=True)
     executable = Executable(plan, device.resolve("cpu"))
     launches: Any = executable.launches
     for kernel in plan.kernels:

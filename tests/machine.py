@@ -29,8 +29,10 @@ import numpy
 import tiledarray
 from tests.plans import let_compile
 from tests.scene import NotNow, Scene, code, namespace, refusal
+from tests.sides import by_chance, chosen_by, two_sides
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
+from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import evaluate
@@ -61,6 +63,8 @@ class Tier:
         Draw from few dtypes and few programs: each new one costs the compiling of kernels.
     repeats : int
         How often a program runs: op by op at first, then with the kernels that were compiled.
+    sides : bool
+        Nothing is put on a device, and each evaluation is on the host or on another by chance.
     """
 
     share: float
@@ -68,6 +72,7 @@ class Tier:
     block: int = 0
     few: bool = False
     repeats: int = 1
+    sides: bool = False
 
 
 TIERS = {
@@ -80,6 +85,7 @@ TIERS = {
     "kernels_and_elements": Tier(0.04, {"compile": "wait", "at_once": 1, "threads": 1}, few=True),
     "background": Tier(0.05, {"compile": "background", "at_once": 1, "threads": 2}, few=True,
                        repeats=3),
+    "two_sides": Tier(0.05, {"compile": "wait", "at_once": 30, "threads": 1}, few=True, sides=True),
 }
 
 
@@ -160,6 +166,10 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(config.override(verify=True, cut=config.cut, device=device,
                                             **tier.settings))
+        if tier.sides and device == "cpu":
+            stack.enter_context(two_sides(by_chance(1)))
+        elif tier.sides:
+            stack.enter_context(chosen_by(by_chance(1), accelerator()))
         stack.enter_context(mock.patch.object(evaluate, "SMALL_SECONDS", 0.0))
         stack.enter_context(poisoned())
         if tier.block:

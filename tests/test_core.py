@@ -337,11 +337,14 @@ def test_nothing_is_left_behind(name):
         for _ in range(200):
             operation(x, y)
         gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(3000):
-            operation(x, y)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 40_000  # 13 bytes each
+        grown = []
+        for _ in range(3):  # a table of the interpreter's may grow in one of them
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(1000):
+                operation(x, y)
+            gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
+        assert sorted(grown)[1] < 13_000  # 13 bytes each
     finally:
         tracemalloc.stop()
 
@@ -464,3 +467,69 @@ def test_elements_of_what_is_pending_are_read_and_written_where_it_lies():
             found.append([np.asarray(v).tolist() for v in (x[:20], part)])
         assert found[0] == found[1]
         assert x._array is not None
+
+
+def test_one_result_given_twice_is_one_array():
+    for lib in (np, ta):
+        rows, columns = lib.diag_indices(3)
+        assert rows is columns
+        rows[0] = 2
+        assert columns.tolist() == [2, 1, 2]
+
+
+def test_what_numpy_has_written_is_not_written_again():
+    """A function that returns a part of what it wrote has done it, whatever becomes of that."""
+
+    def doubled(x, out=None):
+        np.multiply(x, 2, out=out)
+        return out[1:]
+
+    function = AtOnce(doubled, lambda x, out=None: pytest.fail("it is done already"))
+    x = ta.arange(3.0)
+    found = function(x, out=x)
+    assert x.tolist() == [0, 2, 4] and found.tolist() == [2, 4]
+
+
+def test_questions_about_dtypes_compute_nothing():
+    x = ta.ones(20_000) * 2
+    assert ta.result_type(x, np.float32) == np.float64
+    assert ta.common_type(x, ta.ones(2, dtype=np.complex64)) is np.complex128
+    assert (ta.shape(x), ta.ndim(x), ta.size(x), ta.isscalar(x)) == ((20_000,), 1, 20_000, False)
+    assert x._recorded.buffer is None
+
+
+def test_recording_does_not_ask_what_is_pending_and_large_for_its_value():
+    x, y = ta.ones(20_000), ta.ones(20_000)
+    ta.evaluate(x, y)
+    assert x.shape == y.shape  # known to be settled from here on
+    z = x + y
+    called = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code))
+    try:
+        z = z * 2 + y
+        z -= 1
+    finally:
+        sys.setprofile(None)
+    assert settled.value.__code__ not in called
+    assert z[:2].tolist() == [4, 4]
+
+
+def test_a_few_elements_of_a_large_array_are_had_by_their_places():
+    values = np.arange(40_000.0).reshape(200, 200)
+    places = np.array([3, 5, 199])
+    keys = [(places, places), places, (places, 4), (..., places), (slice(2), places),
+            (None, places, 3), ([1, 2], [3, 4]), (places[:, None], places), places[:1]]
+    with config.override(at_once=1000):
+        for key in keys:
+            x, expected = ta.asarray(values.copy()), values.copy()
+            assert x._array is not None
+            ours = tuple(ta.asarray(k) if isinstance(k, np.ndarray) else k for k in (
+                key if isinstance(key, tuple) else (key,)))
+            found = x[ours]
+            np.testing.assert_array_equal(found.numpy(), expected[key], strict=True)
+            assert (found._recorded is None) == (expected[key].size <= 1000), key
+            x[ours] = 7
+            expected[key] = 7
+            np.testing.assert_array_equal(x.numpy(), expected)
+            with pytest.raises(IndexError):
+                x[ta.array([200, 0]), ta.array([0, 0])]

@@ -25,7 +25,7 @@ def driver(monkeypatch):
     def forget():
         devices.cuda_count.cache_clear()
         devices._automatic.cache_clear()
-        for name in [name for name in devices._interned if name.startswith("cuda")]:
+        for name in [name for name in devices._interned if name.startswith(("cuda", "auto"))]:
             del devices._interned[name]
 
     forget()
@@ -103,7 +103,10 @@ def test_auto_takes_a_gpu_where_there_is_one(driver, cpu):
     devices._automatic.cache_clear()
     devices.cuda_count.cache_clear()
     driver(0, 1)
-    assert str(resolve("auto")) == "cuda:0"
+    anywhere = resolve("auto")
+    assert (str(anywhere), anywhere.on_host, anywhere.xp) == ("auto", True, np)
+    assert str(devices.accelerator()) == "cuda:0"
+    assert pickle.loads(pickle.dumps(anywhere)) is anywhere is Device("auto")
 
 
 def test_auto_says_that_cupy_is_missing(driver, cpu):

@@ -186,3 +186,19 @@ def test_bytes_of_joined_rows(folder):
 def test_channels_last(folder):
     kernel = run(folder, lambda np, x: x.transpose(0, 2, 3, 1) * 2, array(2, 3, 40, 50))
     assert kernel.schedule.lane.period == 3
+
+
+@pytest.mark.parametrize("dtype", ["f4", "u1", "f8"])
+@pytest.mark.parametrize("width", [1, 2])
+def test_results_that_are_stored_at_different_places(folder, dtype, width):
+    """Two stores of one kernel, each a vector wide, need not be aligned alike."""
+    def program(np, state):
+        for _ in range(2):
+            padded = np.pad(state, width, mode="wrap")
+            state = padded[:-2 * width] + 2 * state + padded[2 * width:] * state
+        return state
+
+    (start,) = inputs = [array(2000).astype(dtype)]
+    plan, (found,) = emulated(program, *inputs, folder=folder)
+    numpy.testing.assert_allclose(found, program(numpy, start), rtol=1e-5)
+    assert any(len(part.stores) == 2 for kernel in plan.kernels for part in kernel.parts)

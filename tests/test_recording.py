@@ -247,7 +247,8 @@ def test_fallbacks_are_counted():
 
 def test_arrays_of_different_devices_are_refused():
     a, b = from_host(np.ones(3)), from_host(np.ones(3))
-    elsewhere = type("Elsewhere", (), {"kind": "cuda", "__str__": lambda self: "cuda:7"})()
+    elsewhere = type("Elsewhere", (), {
+        "kind": "cuda", "on_host": False, "__str__": lambda self: "cuda:7"})()
     kind = graph.kind_of((3,), np.dtype(float), elsewhere)
     b.node.form = graph.form_of(b.node.op, None, kind, 0)
     with pytest.raises(ValueError, match=r"different devices, cpu and cuda:7.*x\.to\('cpu'\)"):

@@ -2,6 +2,7 @@
 
 from benchmarks.workloads import (
     black_scholes,
+    conjugate_gradient,
     density,
     dispatch,
     expression,
@@ -23,6 +24,7 @@ WORKLOADS = {
         variance.WORKLOAD,
         heat.ONE_STEP,
         heat.HUNDRED_STEPS,
+        conjugate_gradient.WORKLOAD,
         density.WORKLOAD,
         dispatch.WORKLOAD,
     )

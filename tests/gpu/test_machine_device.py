@@ -35,6 +35,14 @@ def test_every_live_array_is_numpys(tier, piece):
         pytest.fail(f"after {played.steps} steps\n{played.failures[0]}", pytrace=False)
 
 
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_on_both_sides(piece):
+    """What nobody put anywhere, computed on the host and on the device by chance."""
+    played = play("two_sides", STEPS // 20 // PIECES, FIRST + 100_000 * piece, "auto")
+    if played.failures:
+        pytest.fail(f"after {played.steps} steps\n{played.failures[0]}", pytrace=False)
+
+
 @pytest.mark.parametrize("cut", [5, 17, 400])
 @pytest.mark.parametrize("program", WRITTEN_IN_LOOPS)
 def test_arrays_made_alike_and_written_in_loops(program, cut):

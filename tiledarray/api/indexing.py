@@ -24,7 +24,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.creation import arange
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, looking
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -74,12 +74,7 @@ def nonzero(a: Any) -> tuple[TiledArray, ...]:
     array = handle_of(a)
     if array.ndim == 0:
         np.nonzero(np.float64(0))  # raises
-    found = array.evaluated()
-    values = getattr(found, "array", found)
-    device = array.device
-    return tuple(
-        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(values)
-    )
+    return looking.nonzero(array)
 
 
 @implements(np.flatnonzero)

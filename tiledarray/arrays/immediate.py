@@ -24,6 +24,8 @@ _SIZES = {
 }
 _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
+# Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
+_OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 # There is no uninitialized array, on any way.
 _STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 # What NumPy's own functions do with an array of ours is not what they do with one of its own.
@@ -54,7 +56,7 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
     if name in _NEVER or name.startswith(_NEVER_IN) or isinstance(original, type):
         return ours
     kind = 0 if how == "native" else core.LIBRARY
-    if how in ("host", "fallback"):
+    if how in ("host", "fallback") and name not in _OF_KINDS:
         kind |= core.LOOKS
     if name in _WRITE:
         kind |= core.WRITES

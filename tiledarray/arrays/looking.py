@@ -11,6 +11,7 @@ from tiledarray.arrays import views
 from tiledarray.arrays.handle import as_node, host_array, stands_for_scalar, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
+from tiledarray.recording import record
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
@@ -56,6 +57,18 @@ def cupy(self: Any) -> Any:
 
     found = self.evaluated()
     return cupy.array(found if self._base is not None else found.array)
+
+
+def nonzero(self: Any) -> tuple[Any, ...]:
+    """Return the places of the elements that are not zero: an array for each axis."""
+    found = self.evaluated()
+    array = found if self._base is not None else found.array
+    node = self.origin()._node
+    device = node.buffer.device  # where the value lies
+    return tuple(
+        wrap(record.leaf(device.wrap(places, copy=True), node.device))
+        for places in device.xp.nonzero(array)
+    )
 
 
 def item(self: Any, *place: Any) -> Any:

@@ -155,7 +155,9 @@ def _cast_to(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node
             )
         node = record.broadcast_to(node, old.shape)
     if node.device is not old.device:
-        raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
+        if "auto" not in (node.device.kind, old.device.kind):
+            raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
+        node = record.brought(node, old.device)
     return record.cast(node, old.dtype)
 
 

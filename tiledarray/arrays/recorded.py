@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import core
+from tiledarray import config, core
 from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
 from tiledarray.arrays.handle import (
     SCALARS,
@@ -25,6 +25,7 @@ from tiledarray.arrays.handle import (
 )
 from tiledarray.arrays.tracing import check_own
 from tiledarray.errors import LeaveToNumPy, raised_outside
+from tiledarray.execution import placement
 from tiledarray.graph.node import Form, Kind
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
@@ -133,6 +134,9 @@ def getitem(self: Any, key: Any) -> Any:
     step = index.step_of(key, shape)
     if step is None:
         return _take(self, key)
+    if node.form.kind.device.kind == "auto" and math.prod(step.shape) <= config.at_once and (
+            placement.comes_home(self.origin()._node)):
+        return self[key]
     if not step.shape and index.is_full_integer(key, len(shape)):
         return wrap(record.view(node, *step))
     return view_of(self, step)
@@ -217,14 +221,7 @@ def _put_by_numpy(self: Any, key: tuple[Any, ...], value: Any, reason: str) -> N
 
 def _nonzero(mask: Any) -> tuple[Any, ...]:
     """Return the places where a mask holds; it is evaluated."""
-    if not isinstance(mask, Handle):
-        return np.nonzero(mask)
-    found = mask.evaluated()
-    array = found if mask._base is not None else found.array
-    device = mask.node.device
-    return tuple(
-        wrap(record.leaf(device.wrap(places, copy=True))) for places in device.xp.nonzero(array)
-    )
+    return looking.nonzero(mask) if isinstance(mask, Handle) else np.nonzero(mask)
 
 
 # What the core asks where it records slices itself ------------------------------------------------

@@ -12,8 +12,9 @@ import numpy as np
 
 from tiledarray.arrays import index, views
 from tiledarray.arrays.handle import Handle
-from tiledarray.devices.device import Device
+from tiledarray.devices.device import home
 from tiledarray.devices.storage import HostValue, memory_of
+from tiledarray.execution import placement
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.movement import leaf as leaf_op
@@ -22,22 +23,22 @@ from tiledarray.recording import at_once, record, stretch
 
 # What kernels and NumPy's own arrays both have.
 _DTYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
-_host = Device("cpu")
 MOST_FILLED = 1 << 20  # elements of a constant that is made when something is written into it
 
 
 def leaf(array: Any, small: bool) -> Node:
     """Return the node of a settled value: of a copy if it is small, else over the same memory."""
     if not small:
-        return record.leaf(_host.wrap(array, copy=False, given=True))
+        return record.leaf(home().wrap(array, copy=False, given=True))
+    device = home()
     if type(array) is np.ndarray:
         if not array.ndim:  # an array, where a scalar of NumPy's would be one of ours too
-            return record.full((), array.item(), array.dtype, _host)
+            return record.full((), array.item(), array.dtype, device)
         array = array.copy()
     else:
         array = np.asarray(array)
-    form = form_of(leaf_op, None, kind_of(array.shape, array.dtype, _host), 0)
-    return Node(form, (), None, HostValue(array, _host))
+    form = form_of(leaf_op, None, kind_of(array.shape, array.dtype, device), 0)
+    return Node(form, (), None, HostValue(array, device))
 
 
 def value(node: Node) -> Any:
@@ -46,6 +47,8 @@ def value(node: Node) -> Any:
     array = getattr(buffer, "array", None)
     if type(array) is not np.ndarray or array.dtype not in _DTYPES:
         return None
+    if node.form.kind.device is not home() or not buffer.device.on_host:
+        return None
     return array if array.ndim or node.op is full else array[()]
 
 
@@ -53,7 +56,7 @@ def made(node: Node) -> Any:
     """Return a constant that has not been computed as a new array; ``None`` of another node."""
     form = node.form
     if node.buffer is not None or type(form.op) is not Source or form.kind.dtype not in _DTYPES or (
-            form.kind.device is not _host or not form.kind.shape):
+            form.kind.device is not home() or not form.kind.shape):
         return None
     if form.op is full and repr(node.inputs[0]) in ("0", "0.0", "False", "0j"):
         return np.zeros(node.shape, node.dtype)  # the system does it, when it is touched
@@ -63,10 +66,14 @@ def made(node: Node) -> Any:
 
 
 def look(handle: Handle) -> None:
-    """Compute what is recorded."""
+    """Compute what is recorded, and have it on the host if nobody put it elsewhere."""
     node = handle.origin()._recorded
-    if node is not None and node.buffer is None:
+    if node is None:
+        return
+    if node.buffer is None:
         stretch.look([node])
+    if node.device.kind == "auto":
+        placement.bring_home(node)
 
 
 def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:

@@ -169,8 +169,8 @@ class TiledArray(Handle):
         """Make the array a view of what it was: its own views find that by `origin`."""
         base = wrap(self._node)
         self._seen = None
+        self._steps = ()  # before the base: a signal may come in between
         self._base = base
-        self._steps = ()
 
     @property
     def data(self) -> memoryview:

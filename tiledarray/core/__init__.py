@@ -50,6 +50,8 @@ install = _core.install
 set_limit = _core.set_limit
 hold = _core.hold
 set_births = _core.set_births
+set_library_factor = _core.set_library_factor
+LIBRARY_FACTOR = _core.LIBRARY_FACTOR
 METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
     _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS,
     _core.LOOKS, _core.BOUND)

@@ -4,7 +4,7 @@
    NumPy's own views of it, and what is small and settled NumPy computes at once.  Otherwise it is
    *recorded*: `node` says how its value is to be computed, or has it.  A small settled value goes
    into the graph as a copy (`node`, with `copied` set), which the next write drops; a large one by
-   reference: then both have the same memory, and `take_over` decides whether it may be written.
+   reference: then both have the same memory, and `writable` says whether it may be written.
 
    Whatever cannot be done at once is handed to Python: the functions in `recorded`, and the
    callbacks below.  `twin.py` is this file in Python: what is changed here is changed there. */
@@ -20,15 +20,15 @@
 
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
-#define MOST_LISTS 4
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
-#define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by this than others */
+#define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
 static PyTypeObject IteratorType, AtOnceType;
 PyTypeObject *handle_class = &HandleType;
 Py_ssize_t limit = 0;
 long held = 0;
 static int births = 0;        /* whether new arrays are born on the host */
+static npy_intp library_factor = LIBRARY_FACTOR;
 
 #define is_array(x) PyArray_CheckExact(x)
 
@@ -58,6 +58,8 @@ static PyObject *ops[OPERATORS], *compared_ops[6]; /* what records them, NULL: P
 static PyObject *unary_ops[HASH];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
+/* Attributes of buffers and devices. */
+static PyObject *name_device, *name_on_host;
 
 /* ---- the two states ------------------------------------------------------------------------ */
 
@@ -108,6 +110,10 @@ static PyObject *found_steps(Handle *view)
 PyObject *steps_of(Handle *view)
 {
     if (!view->steps) {
+        if (!view->parent) {
+            PyErr_SetString(PyExc_SystemError, "a view does not know how it lies in its base");
+            return NULL;
+        }
         PyObject *steps = found_steps(view);
         if (!steps)
             return NULL;
@@ -152,11 +158,34 @@ static void drop_arrays(Handle *root)
     Py_CLEAR(root->array);
 }
 
+/* Whether a node is known to have no value that can settle its array: that is asked for every
+   operand of what is recorded. */
+static int is_far(PyObject *x)
+{
+    if (!is_node(x))
+        return 0;
+    Node *node = (Node *)x;
+    if (node->form->kind->size == PY_SSIZE_T_MAX || is_pending(x))
+        return 1;
+    if (!node->buffer)
+        return node->form->kind->size > limit;
+    if (PyTuple_Check(node->buffer))
+        return 0;
+    PyObject *device = PyObject_GetAttr(node->buffer, name_device);
+    PyObject *on_host = device ? PyObject_GetAttr(device, name_on_host) : NULL;
+    int far = on_host == Py_False;
+    Py_XDECREF(on_host);
+    Py_XDECREF(device);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return far;
+}
+
 static PyObject *find_array(Handle *handle)
 {
     Handle *root = root_of(handle);
     if (!root->array) {
-        if (!root->node || is_pending(root->node))
+        if (!root->node || is_far(root->node))
             return NULL;
         PyObject *node = Py_NewRef(root->node);
         PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
@@ -311,8 +340,9 @@ static PyObject *own(PyObject *value)
     return (PyObject *)handle;
 }
 
-/* A handle of a view.  Steals the array. */
-static PyObject *take_view(Handle *parent, PyObject *array, int by_index, PyObject *how)
+/* A handle of a view: `array`, which was taken of the array `of`.  Steals `array`. */
+static PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index,
+                           PyObject *how)
 {
     Handle *view = new_handle();
     if (!view) {
@@ -320,13 +350,16 @@ static PyObject *take_view(Handle *parent, PyObject *array, int by_index, PyObje
         return NULL;
     }
     Handle *root = root_of(parent);
-    view->array = array;
     view->base = (Handle *)Py_NewRef((PyObject *)root);
     view->parent = (Handle *)Py_NewRef((PyObject *)parent);
     view->how = Py_NewRef(how);
     view->by_index = (char)by_index;
     view->depth = parent->parent ? parent->depth + 1 : 0;
-    link_view(root, view);
+    if (parent->array == of) {
+        view->array = array;
+        link_view(root, view);
+    } else /* another thread has changed the root meanwhile */
+        Py_DECREF(array);
     /* `x = x[1:]` in a loop keeps no more than so many alive. */
     if (view->depth >= DEEPEST && !steps_of(view)) {
         Py_DECREF(view);
@@ -487,22 +520,6 @@ static PyObject *get_viewed(Handle *handle, void *unused)
     return PyBool_FromLong(handle->views != NULL);
 }
 
-/* Make an array of its own settled. */
-static int set_array(Handle *handle, PyObject *array, void *unused)
-{
-    if (!array || !is_array(array) || handle->base) {
-        PyErr_SetString(PyExc_TypeError, "only NumPy's arrays settle an array of its own");
-        return -1;
-    }
-    if (settle_steps(handle))
-        return -1;
-    drop_arrays(handle);
-    handle->copied = 0;
-    Py_CLEAR(handle->node);
-    handle->array = Py_NewRef(array);
-    return 0;
-}
-
 /* Attributes that NumPy's arrays have. */
 
 #define SETTLED_OR(handle, fallback) \
@@ -563,8 +580,11 @@ static PyObject *get_transposed(Handle *handle, void *unused)
     SETTLED_OR(handle, recorded[T]);
     if (!PyArray_Check(array))
         return PyObject_CallOneArg(recorded[T], (PyObject *)handle);
+    Py_INCREF(array);
     PyObject *view = PyArray_Transpose((PyArrayObject *)array, NULL);
-    return view ? take_view(handle, view, 0, how_transposed) : NULL;
+    PyObject *result = view ? take_view(handle, array, view, 0, how_transposed) : NULL;
+    Py_DECREF(array);
+    return result;
 }
 
 static PyGetSetDef handle_attributes[] = {
@@ -573,7 +593,7 @@ static PyGetSetDef handle_attributes[] = {
     {"_base", (getter)get_base, (setter)set_base, "What a view is a view of, else None."},
     {"_steps", (getter)get_steps, (setter)set_steps, "The steps from there to the view."},
     {"_seen", (getter)get_seen, (setter)set_seen, "What a view last read."},
-    {"_array", (getter)get_array, (setter)set_array, "The settled value, else None."},
+    {"_array", (getter)get_array, NULL, "The settled value, else None."},
     {"_viewed", (getter)get_viewed, NULL, "Whether an array of its own has settled views."},
     {"shape", (getter)get_shape, (setter)set_shape,
      "Lengths of the axes.  Assigning reshapes in place where that needs no copy."},
@@ -746,7 +766,8 @@ static PyObject *factor(PyObject *x)
         array = settled((Handle *)x);
     else if (is_array(x) && limit && !held)
         array = x;
-    return array && is_array(array) && size_of(array) <= at_most(LIBRARY_FACTOR) ? Py_NewRef(array) : NULL;
+    return array && is_array(array) && size_of(array) <= at_most(library_factor)
+               ? Py_NewRef(array) : NULL;
 }
 
 static PyObject *n_matmul(PyObject *x, PyObject *y)
@@ -1000,6 +1021,50 @@ static int is_mask(PyObject *x)
            PyArray_NDIM((PyArrayObject *)x);
 }
 
+/* How many elements a plain index with arrays names, at most; a huge number if that is not known. */
+static double named_elements(PyArrayObject *array, PyObject *key)
+{
+    int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array), axis = 0, covered = ndim;
+    Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(key) : 1;
+    double kept = 1, named = 1;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, k) : key;
+        covered -= item != Py_None && item != Py_Ellipsis;
+    }
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, k) : key;
+        if (item == Py_None)
+            continue;
+        if (item == Py_Ellipsis) {
+            for (; covered > 0; covered--)
+                kept *= axis < ndim ? (double)PyArray_DIM(array, axis++) : 1;
+            continue;
+        }
+        if (axis >= ndim)
+            return 1e300; /* NumPy raises */
+        if (PySlice_Check(item))
+            kept *= (double)PyArray_DIM(array, axis);
+        else if (is_array(item) && PyArray_TYPE((PyArrayObject *)item) == NPY_BOOL)
+            return 1e300;
+        else if (is_array(item) || PyList_CheckExact(item)) {
+            double size = is_array(item) ? (double)PyArray_SIZE((PyArrayObject *)item)
+                                         : (double)PyList_GET_SIZE(item);
+            named = size == named ? named : named * size; /* they are broadcast together */
+        }
+        axis++;
+    }
+    for (; axis < ndim; axis++)
+        kept *= (double)PyArray_DIM(array, axis);
+    return kept * named;
+}
+
+/* Whether reading or writing by a plain index that is not basic is done at once. */
+static int is_index_at_once(PyObject *array, PyObject *key)
+{
+    return size_of(array) <= at_most(WRITE_FACTOR) ||
+           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)limit);
+}
+
 /* The elements that an index other than a plain basic one names; NULL without an error for the
    recorded way. */
 static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
@@ -1015,14 +1080,14 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
-    if (!basic && size_of(array) > at_most(WRITE_FACTOR) && !is_mask(plain)) {
+    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain)) {
         Py_DECREF(plain);
         return NULL;
     }
     result = PyObject_GetItem(array, plain);
     if (result && is_array(result)) {
         if (basic) {
-            result = take_view(handle, result, 1, plain);
+            result = take_view(handle, array, result, 1, plain);
             Py_DECREF(plain);
             return result;
         }
@@ -1040,14 +1105,15 @@ static PyObject *make_constant(Handle *handle)
         return NULL;
     PyObject *node = Py_NewRef(root->node);
     PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
-    if (array && is_array(array) && root->node == node && !root->array) {
+    int done = array && is_array(array);
+    if (done && root->node == node && !root->array) {
         root->array = Py_NewRef(array);
         root->copied = 0;
         Py_CLEAR(root->node);
     }
     Py_DECREF(node);
     Py_XDECREF(array);
-    return array ? settled(handle) : NULL;
+    return done ? settled(handle) : NULL;
 }
 
 static PyObject *handle_getitem(PyObject *self, PyObject *key)
@@ -1061,7 +1127,7 @@ static PyObject *handle_getitem(PyObject *self, PyObject *key)
         if (basic_index(key)) {
             result = PyArray_Type.tp_as_mapping->mp_subscript(array, key);
             if (result && is_array(result))
-                result = take_view(handle, result, 1, key);
+                result = take_view(handle, array, result, 1, key);
             else
                 result = own(result);
             Py_DECREF(array);
@@ -1111,25 +1177,27 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     if (!array || !is_array(array))
         return PyErr_Occurred() ? -1 : 0;
     int basic = basic_index(key), done = 0;
-    if (basic && is_written_back(handle, key, value))
+    Py_INCREF(array);
+    if (basic && is_written_back(handle, key, value)) {
+        Py_DECREF(array);
         return 1;
-    if (PyErr_Occurred())
-        return -1;
-    PyObject *new = operand(value);
+    }
+    PyObject *new = PyErr_Occurred() ? NULL : operand(value);
     if (!new && !PyErr_Occurred() && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
         Arguments numbers = {.product = 1};
         new = plain_sequence(&numbers, value, limit, 3);
     }
-    if (!new)
+    if (!new) {
+        Py_DECREF(array);
         return PyErr_Occurred() ? -1 : 0;
-    Py_INCREF(array);
+    }
     PyObject *plain = NULL, *part = NULL;
     if (basic)
         plain = Py_NewRef(key);
     else {
         plain = plain_index(key);
         basic = plain ? basic_index(plain) : 0;
-        if (plain && !basic && size_of(array) > at_most(WRITE_FACTOR))
+        if (plain && !basic && !is_index_at_once(array, plain))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */
@@ -1342,7 +1410,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
 static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *function)
 {
     npy_intp most = function->kind & READS ? NPY_MAX_INTP
-                    : function->kind & LIBRARY ? at_most(LIBRARY_FACTOR) : limit;
+                    : function->kind & LIBRARY ? at_most(library_factor) : limit;
     PyObject *value = NULL;
     if (is_handle(x)) {
         PyObject *array = settled((Handle *)x);
@@ -1517,8 +1585,11 @@ static int give(PyObject *result, const Arguments *arguments, PyObject **given)
         Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
         PyObject *made = PyTuple_CheckExact(result) ? PyTuple_New(n) : PyList_New(n);
         for (Py_ssize_t k = 0; made && k < n; k++) {
-            PyObject *part, *item = PySequence_Fast_GET_ITEM(result, k);
-            if (!give(Py_NewRef(item), arguments, &part)) {
+            PyObject *part = NULL, *item = PySequence_Fast_GET_ITEM(result, k);
+            for (Py_ssize_t j = 0; j < k && !part; j++) /* the same array again is one of ours */
+                if (PySequence_Fast_GET_ITEM(result, j) == item)
+                    part = Py_NewRef(PySequence_Fast_GET_ITEM(made, j));
+            if (!part && !give(Py_NewRef(item), arguments, &part)) {
                 Py_DECREF(made);
                 Py_DECREF(result);
                 return 0;
@@ -1566,9 +1637,18 @@ static PyObject *given_view(const AtOnce *function, PyObject *result, const Argu
     Py_DECREF(rest);
     if (!how)
         return NULL;
-    PyObject *view = take_view((Handle *)args[0], Py_NewRef(result), 0, how);
+    PyObject *view = take_view(
+        (Handle *)args[0], arguments->values[1], Py_NewRef(result), 0, how);
     Py_DECREF(how);
     return view;
+}
+
+/* An array of its own.  Steals. */
+static PyObject *copied(PyObject *array)
+{
+    PyObject *copy = PyArray_NewCopy((PyArrayObject *)array, NPY_CORDER);
+    Py_DECREF(array);
+    return copy;
 }
 
 /* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
@@ -1639,6 +1719,8 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
         Py_DECREF(result);
     else if (PyErr_Occurred())
         Py_DECREF(result);
+    else if (out >= 0 || function->kind & WRITES)
+        *given = is_array(result) ? own(copied(result)) : result; /* it has been written */
     else
         done = give(result, &arguments, given);
 leave:
@@ -1959,12 +2041,27 @@ static PyObject *module_set_births(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *module_set_library_factor(PyObject *module, PyObject *value)
+{
+    Py_ssize_t found = PyLong_AsSsize_t(value);
+    if (found == -1 && PyErr_Occurred())
+        return NULL;
+    if (found < 1 || found > LIBRARY_FACTOR) {
+        PyErr_SetString(PyExc_ValueError, "the factor is 1 to LIBRARY_FACTOR");
+        return NULL;
+    }
+    library_factor = found;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
     {"install", module_install, METH_VARARGS,
      "Say which class arrays have, and what does what cannot be done at once."},
     {"set_limit", module_set_limit, METH_O, "Elements up to which a settled array is small."},
     {"hold", module_hold, METH_O, "Change the count of reasons to do nothing at once."},
     {"set_births", module_set_births, METH_O, "Whether new arrays are born on the host."},
+    {"set_library_factor", module_set_library_factor, METH_O,
+     "For how many times larger arrays than others library calls are at once."},
     {NULL}};
 
 static struct PyModuleDef definition = {
@@ -1976,7 +2073,9 @@ PyMODINIT_FUNC PyInit__core(void)
     import_array();
     import_umath();
     no_steps = PyTuple_New(0);
-    if (!no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
+    name_device = PyUnicode_InternFromString("device");
+    name_on_host = PyUnicode_InternFromString("on_host");
+    if (!name_device || !name_on_host || !no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
         PyType_Ready(&AtOnceType) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
@@ -1986,6 +2085,7 @@ PyMODINIT_FUNC PyInit__core(void)
         add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
+        PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0 ||
         PyModule_AddIntMacro(module, METHOD) < 0 || PyModule_AddIntMacro(module, WRITES) < 0 ||
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
         PyModule_AddIntMacro(module, UFUNC) < 0 || PyModule_AddIntMacro(module, OUTER) < 0 ||

@@ -35,12 +35,13 @@ Function = Callable[..., Any]
 DEEPEST = 16  # views without steps of views without steps; see `take_view`
 MOST_ARGUMENTS = 16
 WRITE_FACTOR = 4  # parts of settled arrays are written at once if no larger by this
-LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by this than others
+LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by at most this
 
 limit = 0  # elements up to which a settled array is small
 held = 0  # reasons (traced functions) for which nothing is done at once
 most = -1  # the limit; -1 while nothing is done at once
 births = False  # whether new arrays are born on the host
+library_factor = LIBRARY_FACTOR
 
 # What Python gives `install`.
 operator_names = (
@@ -104,6 +105,8 @@ def steps_of(view: Any) -> Any:
     """Return the steps of a view."""
     parent, how, steps = view._parent_, view._how_, view._steps_
     if steps is None:
+        if parent is None:
+            raise SystemError("a view does not know how it lies in its base")
         found = callbacks["steps_of"](parent, how, view._by_index_)
         steps = view._steps_
         if steps is None:  # else asked again meanwhile
@@ -136,13 +139,24 @@ def drop_arrays(root: Any, array: Any, node: Any, base: Any = None) -> None:
     del before
 
 
+def is_far(node: Any) -> bool:
+    """Whether a node is known to have no value that can settle its array.
+
+    That is asked for every operand of what is recorded.
+    """
+    size, buffer = node.form.kind.size, node.buffer
+    if buffer is None or size == sys.maxsize:
+        return bool(size > limit)
+    return type(buffer) is not tuple and not buffer.device.on_host
+
+
 def find_array(handle: Any) -> Any:
     """Return the settled value, found again where it was forgotten; ``None`` if there is none."""
     root = root_of(handle)
     of = root._array_
     if of is None:
         node = root._node_
-        if node is None:
+        if node is None or is_far(node):
             return None
         found = callbacks["value"](node)
         of = root._array_
@@ -347,14 +361,6 @@ def get_viewed(handle: Any) -> bool:
     return any(view is not None and view._array_ is not None for view in live)
 
 
-def set_array(handle: Any, array: Any) -> None:
-    """Make an array of its own settled."""
-    if type(array) is not ndarray or handle._base_ is not None:
-        raise TypeError("only NumPy's arrays settle an array of its own")
-    settle_steps(handle)
-    drop_arrays(handle, array, None)
-
-
 # Attributes that NumPy's arrays have.
 
 
@@ -550,7 +556,7 @@ def factor(x: Any) -> Any:
         array = settled(x)
     else:
         array = x if most >= 0 else None
-    return array if type(array) is ndarray and array.size <= at_most(LIBRARY_FACTOR) else None
+    return array if type(array) is ndarray and array.size <= at_most(library_factor) else None
 
 
 def n_matmul(x: Any, y: Any) -> Any:
@@ -709,6 +715,40 @@ def plain_index(key: Any) -> Any:
     return (plain,)
 
 
+def named_elements(array: Any, key: Any) -> float:
+    """How many elements a plain index with arrays names, at most; a huge number if not known."""
+    items = key if type(key) is tuple else (key,)
+    axis, ndim = 0, array.ndim
+    covered = ndim - sum(item is not None and item is not Ellipsis for item in items)
+    kept = named = 1.0
+    for item in items:
+        if item is None:
+            continue
+        if item is Ellipsis:
+            for _ in range(covered):
+                kept *= array.shape[axis] if axis < ndim else 1
+                axis += 1
+            covered = 0
+            continue
+        if axis >= ndim or (type(item) is ndarray and item.dtype.char == "?"):
+            return HUGE
+        if type(item) is slice:
+            kept *= array.shape[axis]
+        elif type(item) is ndarray or type(item) is list:
+            size = item.size if type(item) is ndarray else len(item)
+            named = named if size == named else named * size  # they are broadcast together
+        axis += 1
+    for length in array.shape[axis:]:
+        kept *= length
+    return kept * named
+
+
+def is_index_at_once(array: Any, key: Any) -> bool:
+    """Whether reading or writing by a plain index that is not basic is done at once."""
+    return array.size <= at_most(WRITE_FACTOR) or (
+        limit > 1 and named_elements(array, key) <= limit)
+
+
 def is_mask(x: Any) -> bool:
     """Whether it is an array of truth values."""
     return type(x) is ndarray and x.dtype.char == "?" and x.ndim > 0
@@ -739,7 +779,7 @@ def taken(handle: Any, array: Any, key: Any) -> Any:
     if plain is None:
         return recorded["__getitem__"](handle, key)
     basic = basic_index(plain[0])
-    if not basic and array.size > at_most(WRITE_FACTOR) and not is_mask(plain[0]):
+    if not basic and not is_mask(plain[0]) and not is_index_at_once(array, plain[0]):
         return recorded["__getitem__"](handle, key)
     result = array[plain[0]]
     if type(result) is ndarray and basic:
@@ -765,7 +805,7 @@ def make_constant(handle: Any) -> Any:
     array = callbacks["made"](node)
     if type(array) is ndarray and root._node_ is node and root._array_ is None:
         root._array_, root._node_, root._copied_ = array, None, False
-    return None if array is None else settled(handle)
+    return settled(handle) if type(array) is ndarray else None
 
 
 def looked_at(handle: Any) -> Any:
@@ -808,7 +848,7 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
             return False
         key = plain[0]
         basic = basic_index(key)
-        if not basic and array.size > at_most(WRITE_FACTOR):
+        if not basic and not is_index_at_once(array, key):
             return False
     if basic == 2 and array.size > limit and size_of(array[key]) > at_most(WRITE_FACTOR):
         return False  # a small part alone of a large array
@@ -1034,7 +1074,11 @@ def give(result: Any, arguments: Arguments) -> Any:
             raise Related
         return own(result)
     if type(result) in (tuple, list):
-        return type(result)([give(part, arguments) for part in result])
+        made: dict[int, Any] = {}  # the same array again is one of ours
+        for part in result:
+            if id(part) not in made:
+                made[id(part)] = give(part, arguments)
+        return type(result)([made[id(part)] for part in result])
     if is_bare(result, 0):
         return own(result)
     raise Related  # it may hold an argument
@@ -1072,7 +1116,7 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         not births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
-    bound = sys.maxsize if kind & READS else at_most(LIBRARY_FACTOR) if kind & LIBRARY else limit
+    bound = sys.maxsize if kind & READS else at_most(library_factor) if kind & LIBRARY else limit
     arguments = Arguments()
     if kind & BOUND and args:
         arguments.values.append(args[0])
@@ -1123,6 +1167,8 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
     found = given_view(function, result, arguments, args, names)
     if found is not None:
         return found
+    if out is not None or kind & WRITES:  # it has been written: not again, by the recorded way
+        return own(result.copy()) if type(result) is ndarray else result
     try:
         return give(result, arguments)
     except Related:
@@ -1247,7 +1293,7 @@ class Base:
     _base: Any = property(
         operator.attrgetter("_base_"), set_base, None, "What a view is a view of, else None.")
     _steps: Any = property(get_steps, set_steps, None, "The steps from there to the view.")
-    _array: Any = property(get_array, set_array, None, "The settled value, else None.")
+    _array: Any = property(get_array, None, None, "The settled value, else None.")
     _viewed: Any = property(get_viewed, None, None, "Whether what is no view has settled views.")
     shape: Any = property(
         get_shape, set_shape, delete_shape,
@@ -1339,3 +1385,11 @@ def set_births(value: bool) -> None:
     """Whether new arrays are born on the host."""
     global births
     births = value is True
+
+
+def set_library_factor(value: int) -> None:
+    """For how many times larger arrays than others library calls are at once."""
+    global library_factor
+    if not 1 <= operator.index(value) <= LIBRARY_FACTOR:
+        raise ValueError("the factor is 1 to LIBRARY_FACTOR")
+    library_factor = operator.index(value)

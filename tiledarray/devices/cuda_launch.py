@@ -359,6 +359,10 @@ class LaunchGraph:
 
         A launch under way keeps the arguments it was started with.
         """
+        self.check(self.bound(args, stream)())
+
+    def bound(self, args: Sequence[bytes], stream: int | None = None) -> Callable[[], int]:
+        """Return what starts all launches with these arguments, and gives a status."""
         if stream is None:
             stream = cupy.cuda.get_current_stream().ptr
         library = driver()
@@ -375,4 +379,9 @@ class LaunchGraph:
                 )
                 check(status, f"setting the arguments of launch {index} of a graph")
                 self._args[index] = new
-            check(library.cuGraphLaunch(self._executable, stream), "starting a launch graph")
+        return partial(library.cuGraphLaunch, self._executable, stream)
+
+    @staticmethod
+    def check(status: int) -> None:
+        """Raise if the launches could not be started."""
+        check(status, "starting a launch graph")

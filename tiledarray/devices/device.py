@@ -29,6 +29,7 @@ from tiledarray.errors import DeviceNotFound, TiledArrayWarning
 from tiledarray.fork import hold_at_fork
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+_ON_HOST = frozenset(("cpu", "auto"))
 
 _backends: dict[str, str] = {}
 _interned: dict[str, Device] = {}
@@ -39,12 +40,17 @@ _chosen: ContextVar[Device | None] = ContextVar("tiledarray_device", default=Non
 
 
 class Device:
-    """A place for arrays: ``Device("cpu")``, ``Device("cuda:1")``.
+    """A place for arrays: ``Device("cpu")``, ``Device("cuda:1")``, ``Device("auto")``.
+
+    The last, where there is a GPU, is that of arrays that nobody put anywhere.  They are born on
+    the host, and go where the work on them is done; see `tiledarray.execution.placement`.
 
     Attributes
     ----------
     kind : str
-        ``"cpu"`` or ``"cuda"``.
+        ``"cpu"``, ``"cuda"`` or ``"auto"``.
+    on_host : bool
+        Whether its buffers are NumPy's arrays.
     index : int
         Number among the devices of its kind.
     backend : object
@@ -68,12 +74,13 @@ class Device:
     """
 
     __slots__ = (
-        "kind", "index", "backend", "xp", "allocate", "wrap", "to_host", "synchronize",
+        "kind", "index", "on_host", "backend", "xp", "allocate", "wrap", "to_host", "synchronize",
         "__weakref__",
     )  # fmt: skip
 
     kind: str
     index: int
+    on_host: bool
     backend: Any
     xp: ModuleType
     allocate: Callable[[tuple[int, ...], np.dtype[Any]], Buffer]
@@ -96,13 +103,13 @@ class Device:
         return getattr(self.backend, name)
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+        return self.kind if self.on_host else f"{self.kind}:{self.index}"
 
     def __repr__(self) -> str:
         return f"Device({str(self)!r})"
 
-    def __reduce__(self) -> tuple[type[Device], tuple[str]]:
-        return Device, (str(self),)
+    def __reduce__(self) -> tuple[Callable[[str], Device], tuple[str]]:
+        return resolve, (str(self),)
 
 
 class HostBackend:
@@ -178,8 +185,17 @@ def current() -> Device:
     if chosen is not None:
         return chosen
     found = resolve(config.device)
-    core.set_births(found.kind == "cpu" and not _blocks)
+    core.set_births(found.on_host and not _blocks)
+    core.set_library_factor(1 if found.kind == "auto" else core.LIBRARY_FACTOR)  # GPUs are quick
     return found
+
+
+def home() -> Device:
+    """Device of what NumPy has computed on the host: where new arrays are, if that is there."""
+    if config.device == "auto":
+        found = _automatic()
+        return found if found.on_host else Device("cpu")
+    return Device("cpu")
 
 
 @contextmanager
@@ -189,7 +205,7 @@ def device(spec: str | Device) -> Iterator[Device]:
     Parameters
     ----------
     spec : str or Device
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"auto"`` (a GPU if there is one).
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"auto"`` (wherever the work is done).
 
     Yields
     ------
@@ -277,11 +293,16 @@ def _ask_driver() -> tuple[int | None, int]:
     return status, count.value
 
 
+def accelerator() -> Device:
+    """Return the device that computes what is large of arrays on ``Device("auto")``."""
+    return Device("cuda:0")
+
+
 @functools.cache
 def _automatic() -> Device:
     problem = cuda_problem()
     if problem is None:
-        return Device("cuda:0")
+        return _intern("auto", "auto", 0)
     if cuda_count():
         warnings.warn(f"the GPU is not used: {problem}", TiledArrayWarning, stacklevel=3)
     return Device("cpu")
@@ -291,14 +312,19 @@ def _make(spec: str) -> Device:
     """Create a device and remember it under its names."""
     found = re.fullmatch(r"(\w+?)(?::(\d+))?", spec)
     kind, index = (found.group(1), int(found.group(2) or 0)) if found else ("", 0)
-    if kind not in _backends or (kind == "cpu" and index):
+    if kind not in _backends or (kind in _ON_HOST and index) or kind == "auto":
         raise DeviceNotFound(
             f"there is no device {spec!r}", remedy="use 'cpu', 'cuda' or 'cuda:N'"
         )
     if kind == "cuda":
         _check_cuda(index)
+    return _intern(spec, kind, index)
+
+
+def _intern(spec: str, kind: str, index: int) -> Device:
+    """Return the one object of a device."""
     made = object.__new__(Device)
-    made.kind, made.index = kind, index
+    made.kind, made.index, made.on_host = kind, index, kind in _ON_HOST
     with _lock:
         made = _interned.setdefault(str(made), made)
         _interned[spec] = made
@@ -328,4 +354,5 @@ def _load_backend(device: Device) -> None:
 
 
 register_backend("cpu", f"{__name__}:HostBackend")
+register_backend("auto", f"{__name__}:HostBackend")
 register_backend("cuda", "tiledarray.devices.cuda:CudaBackend")

@@ -80,9 +80,15 @@ class Buffer:
         Made when it is first asked for; until then nobody else was ever given the memory.
     plan : object or None
         How the value was computed.
+    elsewhere : Buffer or None
+        The same value on the other side (the host's or a GPU's), as long as nobody writes here.
+    looks : int
+        How often a small part of it was read by way of the GPU that it lies on.
     """
 
-    __slots__ = ("array", "pointer", "device", "_storage", "plan", "__weakref__")
+    __slots__ = (
+        "array", "pointer", "device", "_storage", "plan", "elsewhere", "looks", "__weakref__",
+    )
 
     def __init__(self, array: Any, pointer: int, device: Any) -> None:
         self.array = array
@@ -90,6 +96,8 @@ class Buffer:
         self.device = device
         self._storage: Storage | None = None
         self.plan: Any = None
+        self.elsewhere: Buffer | None = None
+        self.looks = 0
         if _watched is not None:
             _watched.add(self)
 
@@ -116,7 +124,38 @@ class Buffer:
         self.storage.acquire(other)
         other._storage = self.storage
         other.plan = self.plan
+        if shape is None:
+            other.elsewhere = self.elsewhere
         return other
+
+    def on(self, device: Any) -> Buffer:
+        """Return the value on one side, to be read: this buffer, or a copy that it remembers."""
+        if self.is_on(device):
+            return self
+        found = self.elsewhere
+        if found is None or not found.is_on(device):
+            if device.on_host:
+                found = device.wrap(self.device.to_host(self), copy=False, given=True)
+            else:
+                found = device.wrap(self.array, copy=True)
+            if self._storage is None or not self._storage.leases:  # else others may write here
+                self.elsewhere = found
+        return found
+
+    def parted(self, device: Any) -> Buffer:
+        """Return the value on one side, to be written: who writes has asked whether it is alone.
+
+        Of the two sides this one is kept, and the other forgotten.
+        """
+        found = self.on(device)
+        self.elsewhere = None
+        if found is not self and not found.alone():
+            found = device.wrap(found.array, copy=True)
+        return found
+
+    def is_on(self, device: Any) -> bool:
+        """Whether the memory is on that device; the host is one place, by either name."""
+        return self.device is device or (self.device.on_host and device.on_host)
 
     def alone(self) -> bool:
         """Whether nobody else looks at the memory, so that it may be written in place."""
@@ -129,6 +168,7 @@ class Buffer:
         Where that cannot be seen (CuPy's arrays, objects) the lease never ends.
         """
         array = self.array
+        self.elsewhere = None  # others may write here
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             self.lent_for_ever()
             return array.view()
@@ -162,6 +202,8 @@ class HostValue(Buffer):
         self.device = device
         self._storage = None
         self.plan = None
+        self.elsewhere = None
+        self.looks = 0
 
     @property
     def pointer(self) -> int:  # type: ignore[override]

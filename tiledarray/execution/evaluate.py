@@ -21,7 +21,7 @@ from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
-from tiledarray.execution import kept
+from tiledarray.execution import kept, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, observers, spent
@@ -31,6 +31,7 @@ from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
+from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Assumption
@@ -103,52 +104,66 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
         if node.buffer is None:
             by_device.setdefault(node.device, []).append(node)
     for device, nodes in by_device.items():
-        if device.kind == "cuda":
-            with device.active():
-                awaited = _evaluate(nodes, device)
-        else:
-            awaited = _evaluate(nodes, device, small)
+        awaited = _evaluate(nodes, device, small)
         if awaited is not None:
             return awaited
     return None
 
 
-def _evaluate(targets: list[Node], device: Device, small: bool = False) -> Executable | None:
-    taken = Taken(trace(targets))
-    try:
-        taken.take(targets)
-        return _evaluate_taken(taken, targets, device, small)
-    except BaseException:
-        persist(taken.restore)
-        raise
+def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | None:
+    traced = trace(targets)
+    place = place_of(traced, targets, device, crowd=small)
+    taken = Taken(traced)
+    with place.active() if place.kind == "cuda" else _NOTHING:
+        try:
+            taken.take(targets)
+            return _evaluate_taken(taken, targets, place, small)
+        except BaseException:
+            persist(taken.restore)
+            raise
+
+
+def place_of(
+    traced: Trace, targets: list[Node], device: Device, **known: bool
+) -> Device:
+    """Return where the targets are computed: on their device, if that is a place.
+
+    What is known of them is told to `placement.chosen`.
+    """
+    if device.kind != "auto":
+        return device
+    return placement.chosen(traced, targets, host_threads(), **known)
 
 
 def _evaluate_taken(
     taken: Taken, targets: list[Node], device: Device, small: bool
 ) -> Executable | None:
     traced = taken.traced
-    if config.compile != "wait" and device.kind == "cpu" and (small or _is_new(taken)):
+    if config.compile != "wait" and device.on_host and (
+            small or _is_new(taken, device)):
         taken.restore()
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else config.first_seconds):
-            _op_by_op(parts, targets, taken.given_nodes())
+            _op_by_op(parts, taken, targets)
             return None
     try:
         executable, params = bound_to(traced, device, taken)
     except UnsupportedDtypeError:
         taken.restore()
+        placement.bring_leaves_home(traced)
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
-        if executable.for_core and taken.given.issuperset(traced.updates):
+        if executable.for_core and device is targets[0].device and (
+                taken.given.issuperset(traced.updates)):
             _tell_core(executable, traced, taken)
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)
     if _waits(executable, parts):
         return executable
-    _op_by_op(parts, targets, taken.given_nodes())
+    _op_by_op(parts, taken, targets)
     if executable.wanted:
         executable.compile_in_background()  # not before: the compiler would take a processor
     for node in targets:
@@ -163,15 +178,15 @@ def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
     """
     program = program_of(executable)
     executable.for_core = program is not None
-    found = _executables.get((traced.key, taken.given, config.contract))
+    found = _executables.get((traced.key, taken.given, config.contract, executable.device))
     if program is not None and found is not None:
         core.remember(traced.key, program, found.picks if isinstance(found, Bound) else None)
         executable.told.add(traced.key)
 
 
-def _is_new(taken: Taken) -> bool:
+def _is_new(taken: Taken, device: Device) -> bool:
     """Whether this is met for the first time: to plan what may not come again takes longer."""
-    key = (taken.traced.key, taken.given, config.contract)
+    key = (taken.traced.key, taken.given, config.contract, device)
     if key in _executables or key in _met_once:
         return False
     _met_once[key] = None
@@ -227,7 +242,7 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
     """
     donatable = _NONE if taken is None else taken.given
     contract = config.contract
-    key: Any = (traced.key, donatable, contract)
+    key: Any = (traced.key, donatable, contract, device)
     params: Sequence[Any] = traced.params
     found = _executables.get(key)
     if type(found) is Executable and not found.plan.assumed:
@@ -236,11 +251,11 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
         apart, picks = told_apart(traced, sites)
         if len(picks) > len(params):
-            plain: Any = apart.key, donatable, contract
+            plain: Any = apart.key, donatable, contract, device
             found = _executables.get(plain)
             while type(found) is Bound:  # others of this structure have been told apart further
                 apart, picks, plain, found = _bound_again(apart, picks, found)
-            made = _suiting(apart, plain, found, device, taken)
+            made = _suiting(apart, plain, found, taken)
             _remember(key, Bound(made, picks, plain))
             return made, apart.params
     elif type(found) is Bound:
@@ -251,7 +266,7 @@ def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
         while type(found) is Bound:
             traced, picks, key, found = _bound_again(traced, picks, found)
         params = traced.params
-    return _suiting(traced, key, found, device, taken), params
+    return _suiting(traced, key, found, taken), params
 
 
 def _bound_again(
@@ -266,10 +281,9 @@ def _bound_again(
     return traced, picks, found.key, _executables.get(found.key)
 
 
-def _suiting(traced: Trace, key: Any, found: Any, device: Device, taken: Taken | None) -> (
-        Executable):
+def _suiting(traced: Trace, key: Any, found: Any, taken: Taken | None) -> Executable:
     """Return the plan found for a key or the next that suits the parameters; else plan."""
-    _, donatable, contract = key
+    _, donatable, contract, device = key
     assumed: list[tuple[Assumption, ...]] = []  # by plans that do not suit
     while True:
         if found is None:
@@ -411,7 +425,7 @@ def compiler_problem(device: Device) -> str | None:
     """Why kernels are not compiled for a device; ``None`` where they are."""
     if config.compile == "never":
         return "config.compile is 'never'"
-    return cuda.available() if device.kind == "cuda" else host.available()
+    return cuda.available() if device.kind in ("cuda", "auto") else host.available()
 
 
 def _compile(executable: Executable) -> None:
@@ -440,11 +454,7 @@ def _run(
     executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
 ) -> None:
     entry = executable.plan.entry
-    nodes = taken.traced.nodes
-    if taken.apart:
-        leaves = {value: taken.buffer(number) for value, number in executable.leaves}
-    else:
-        leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+    leaves = _leaves_of(executable, taken, anywhere=targets[0].device.kind == "auto")
     if None in leaves.values():
         placeholder.reference(None, attrs=None, shape=None, dtype=None)  # raises
 
@@ -461,6 +471,8 @@ def _run(
             buffer.plan = executable
             node.buffer = buffer
 
+    if executable.device.kind == "cuda" and executable.runs == replay.MET:
+        replay.prepare(executable, params)
     try:
         executable.run(leaves, params, marks, settle)
     except BaseException as error:
@@ -470,6 +482,28 @@ def _run(
         raise
     for node in targets:
         node.inputs = ()
+
+
+def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[Value, Any]:
+    """Return the buffers of a plan's leaves; of what may lie ``anywhere``, where it is computed."""
+    nodes, device = taken.traced.nodes, executable.device
+    if anywhere and device.on_host:
+        placement.bring_leaves_home(taken.traced, but=taken.given)
+    if taken.apart:
+        leaves = {value: taken.buffer(number) for value, number in executable.leaves}
+    else:
+        leaves = {value: nodes[number].buffer for value, number in executable.leaves}
+    if anywhere:
+        leaves = {value: _on_one_side(leaves[value], device, number in taken.given)
+                  for value, number in executable.leaves}
+    return leaves
+
+
+def _on_one_side(buffer: Any, device: Device, written: bool) -> Any:
+    """Return a leaf's value on the device that computes."""
+    if type(buffer) is tuple:
+        return tuple([part.on(device) for part in buffer])
+    return buffer.parted(device) if written else buffer.on(device)
 
 
 core.install_running({
@@ -497,12 +531,12 @@ def run_reference(nodes: Sequence[Node], targets: Sequence[Node]) -> None:
     _run_parts(parts_of(nodes, targets), targets)
 
 
-def _op_by_op(
-    parts: Sequence[Part], targets: Sequence[Node], given: Collection[Node]
-) -> None:
+def _op_by_op(parts: Sequence[Part], taken: Taken, targets: Sequence[Node]) -> None:
     counters["op by op"] += 1
     started = perf_counter()
-    _run_parts(parts, targets, given)
+    if targets[0].device.kind == "auto":
+        placement.bring_leaves_home(taken.traced)
+    _run_parts(parts, targets, taken.given_nodes())
     spent["op by op"] += perf_counter() - started
 
 

@@ -1,37 +1,77 @@
 """Running one plan many times: its own memory is taken once, and its launches are prepared.
 
-Only the addresses of inputs and outputs change from run to run: they alone are written anew.  On a
-GPU several launches are one CUDA graph.
+Only the addresses of inputs and outputs change from run to run: they alone are written anew, and of
+a recording the scalars, if they are others.  On a GPU several launches are one CUDA graph.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tiledarray.devices.storage import Buffer
+from tiledarray.errors import OutOfMemory
 from tiledarray.execution.arguments import dealt_from
+from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.order import touched
-from tiledarray.fusion.plan import Allocate, Kernel
+from tiledarray.fusion.plan import Allocate, Kernel, Plan
 from tiledarray.ops.op import Leaf
 
 STREAMS_REMEMBERED = 8
+MET = 2  # runs of a recorded plan before it is replayed
+PREPARED = 64  # recorded plans, at most
+MOST_BYTES = 1 << 28  # of memory of the recorded plans' own, together
 _BYTE = np.dtype(np.uint8)
+
+
+_prepared: OrderedDict[Executable, int] = OrderedDict()  # and the bytes that each has
 
 
 def can_replay(executable: Executable) -> bool:
     """Whether a plan consists of kernels alone, none of which writes into an input."""
-    plan = executable.plan
-    return all(isinstance(step, (Kernel, Allocate)) for step in plan.steps) and not any(
-        isinstance(base.op, Leaf) and not isinstance(storage(value).op, Leaf)
-        for value, base in plan.memory.items()
-    )
+    return _has_kernels_alone(executable) and not any(
+        map(partial(_writes_input, executable.plan), executable.plan.memory))
+
+
+def _has_kernels_alone(executable: Executable) -> bool:
+    return all(isinstance(step, (Kernel, Allocate)) for step in executable.plan.steps)
+
+
+def _writes_input(plan: Plan, value: Value) -> bool:
+    """Whether a value is computed in the memory of an input."""
+    return isinstance(plan.memory[value].op, Leaf) and not isinstance(storage(value).op, Leaf)
+
+
+def prepare(executable: Executable, params: Sequence[Any]) -> None:
+    """Let a recorded plan that has been met a few times run by one launch from now on, if it can.
+
+    Its memory stays its own as long as it is among the last that were prepared.
+    """
+    launches = sum(executable.programs[step].blocks > 0 for step in executable.plan.kernels)
+    nbytes = sum(base.nbytes for base in own_memory(executable.plan))
+    if launches < 2 or nbytes > MOST_BYTES or not _has_kernels_alone(executable):
+        return
+    try:
+        executable.replay = Replay(executable, params).recorded
+    except OutOfMemory:
+        return
+    _prepared[executable] = nbytes
+    while len(_prepared) > PREPARED or sum(_prepared.values()) > MOST_BYTES:
+        _prepared.popitem(last=False)[0].replay = None
+
+
+def own_memory(plan: Plan) -> list[Value]:
+    """Return what lies in memory that neither goes in nor comes out."""
+    outputs = {plan.memory[storage(value)] for value in plan.outputs}
+    touches = {plan.memory[value] for step in plan.steps for value in touched(step)}
+    return [base for base in touches if base not in outputs and not isinstance(base.op, Leaf)]
 
 
 class Replay:
@@ -52,6 +92,14 @@ class Replay:
         """Run with these inputs; return the outputs' buffers, new ones."""
         return self.executable.outputs(self._lane().run(leaves))
 
+    def recorded(self, buffers: dict[Value, Any], params: Sequence[Any],
+                 overwritten: list[Kernel]) -> None:
+        """Run with these inputs and scalars; what is in memory then is in ``buffers``."""
+        lane = self._lane()
+        if not _are_same(params, lane.params):
+            lane.fill(params)
+        lane.run_into(buffers, overwritten)
+
     def _lane(self) -> _Lane:
         """The memory for runs on the current stream: runs on another may still be under way."""
         stream = self._stream()
@@ -62,6 +110,11 @@ class Replay:
                 self._lanes.popitem(last=False)
             lane = self._lanes[stream] = _Lane(self.executable, self._params)
         return lane
+
+
+def _are_same(params: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Whether scalars are the same to the bit; equal ones that may not be count as others."""
+    return params == known and not any(x == 0 or type(x) is complex for x in params)
 
 
 class _Lane:
@@ -82,11 +135,14 @@ class _Lane:
         ]
         scratch = max((launch.binding.scratch_bytes for launch in self._launches), default=0)
         self._workspace = executable.device.allocate((max(1, scratch),), _BYTE)
-        self._counters: list[Buffer] = []
+        self._counters: dict[tuple[int, int], Buffer] = {}
+        self._in_place = [
+            step for step in plan.kernels
+            if any(_writes_input(plan, store.access.value)
+                   for part in step.parts for store in part.stores)
+        ]
         self._args = [launch.arguments() for launch in self._launches]
-        self._moving: list[tuple[memoryview, int, Value, int]] = []
-        for launch, args in zip(self._launches, self._args, strict=True):
-            self._fill(launch, args.slots, params)
+        self.fill(params)
         self._graph: Any = None
         if executable.device.kind == "cuda" and len(self._launches) > 1:
             self._graph = executable.device.graph([
@@ -95,9 +151,16 @@ class _Lane:
                 for launch, args in zip(self._launches, self._args, strict=True)
             ])
 
-    def _fill(self, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
-        """Write the arguments that stay, and note the addresses that do not."""
-        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), self._zeroed)
+    def fill(self, params: Sequence[Any]) -> None:
+        """Write all arguments but the addresses of inputs and outputs, and note those."""
+        self.params = list(params)
+        self._moving: list[tuple[memoryview, int, Value, int]] = []
+        for number, (launch, args) in enumerate(zip(self._launches, self._args, strict=True)):
+            self._fill(number, launch, args.slots, params)
+
+    def _fill(self, number: int, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
+        zeroed = partial(self._zeroed, number)
+        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), zeroed)
         for place, base, fixed, terms in launch.binding.addresses:
             offset = fixed + evaluated_terms(terms, params)
             if base in self._temporaries:
@@ -105,27 +168,40 @@ class _Lane:
             else:
                 self._moving.append((slots, place, base, offset))
 
-    def _zeroed(self, count: int) -> int:
-        """Address of counters, which the kernels leave at zero."""
-        device = self.executable.device
-        buffer = device.wrap(np.zeros(count, np.uint32), copy=True)
-        self._counters.append(buffer)
-        return buffer.pointer
+    def _zeroed(self, number: int, count: int) -> int:
+        """Address of a launch's counters, which the kernel leaves at zero."""
+        key = number, count
+        if key not in self._counters:
+            device = self.executable.device
+            self._counters[key] = device.wrap(np.zeros(count, np.uint32), copy=True)
+        return self._counters[key].pointer
 
     def run(self, leaves: dict[Value, Buffer]) -> dict[Value, Any]:
         """Run with these inputs; return all that is in memory."""
-        allocate = self.executable.device.allocate
         buffers: dict[Value, Any] = leaves.copy()
+        self.run_into(buffers, [])
+        return buffers
+
+    def run_into(self, buffers: dict[Value, Any], overwritten: list[Kernel]) -> None:
+        """Run with these inputs, and add what is in memory then.
+
+        What is written in place is noted in one go with the launch.
+        """
+        allocate = self.executable.device.allocate
         for base in self._outputs:
             buffers[base] = allocate(base.shape, base.dtype)
         for slots, place, base, offset in self._moving:
             slots[place] = buffers[base].pointer + offset
         if self._graph is not None:
-            self._graph.replay([args.packed() for args in self._args])
+            start = self._graph.bound([args.packed() for args in self._args])
+            if self._in_place:
+                self._graph.check(at_one_go(start, [partial(overwritten.extend, self._in_place)]))
+            else:
+                self._graph.check(start())
         else:
             for launch, args in zip(self._launches, self._args, strict=True):
                 launch.start(args)
-        return buffers
+            overwritten += self._in_place
 
     def _take_memory(self) -> dict[Value, Buffer]:
         """Buffers for what lives inside the plan; what is dead makes room for what comes later."""

@@ -85,7 +85,7 @@ def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
         _check_size(shape, dtype)
         if len(_kinds) >= INTERNED:
             _kinds.clear()
-        size = max(1, math.prod(shape)) if device.kind == "cpu" else sys.maxsize
+        size = max(1, math.prod(shape)) if device.on_host else sys.maxsize
         kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device, int(size)))
     return kind
 

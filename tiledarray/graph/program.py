@@ -74,3 +74,8 @@ def _entry(first: Any, parts: Iterator[Any]) -> Entry:
 def trace(targets: Sequence[Node]) -> Trace:
     """Number the pending nodes below the targets, inputs first, and collect what they bind."""
     return Trace(*core.trace(targets))
+
+
+def below(targets: Sequence[Node]) -> list[Node]:
+    """Return the targets and what they are computed from, inputs first."""
+    return trace(targets).nodes

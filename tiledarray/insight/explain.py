@@ -172,6 +172,7 @@ def _of_pending(
     traced = trace(list(targets))
     leaf_names = {number: names[node] for number, node in enumerate(traced.nodes) if node in names}
     names.clear()  # a reference more would keep an update from being planned in place
+    device = evaluate.place_of(traced, list(targets), device)
     try:
         executable, params = evaluate.bound_to(traced, device)
     except UnsupportedDtypeError as error:
@@ -200,8 +201,8 @@ def _measured(executable: Executable, traced: Trace | None, params: Sequence[Any
         tuple[list[str], dict[Any, float]]):
     leaves: dict[Value, Any] | None = None
     if traced is not None:
-        leaves = {value: traced.nodes[value.attrs].buffer for value in executable.plan.values
-                  if isinstance(value.op, Leaf)}
+        leaves = {value: traced.nodes[value.attrs].buffer.on(executable.device)
+                  for value in executable.plan.values if isinstance(value.op, Leaf)}
     try:
         with evaluate.lock:
             times = measure(executable, leaves, params)

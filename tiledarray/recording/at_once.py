@@ -22,6 +22,7 @@ import numpy as np
 from tiledarray import config
 from tiledarray.devices.storage import HostValue
 from tiledarray.errors import raised_outside
+from tiledarray.execution.placement import bring_home
 from tiledarray.graph.node import Form, Node, form_of, kind_of
 from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import AxisView, Elementwise, Source
@@ -77,7 +78,7 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
                 if buffer is None:
                     recorder.note_small()
                     return None
-            elif type(buffer) is tuple:
+            elif type(buffer) is tuple or not buffer.device.on_host:
                 return None
             values.append(buffer.array)
         else:
@@ -98,9 +99,9 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
 
 
 def array_of(node: Node) -> np.ndarray[Any, Any] | None:
-    """Return the value of a small node if it is there, or is a constant."""
+    """Return the value of a small node if it is there on the host, or is a constant."""
     buffer = node.buffer if node.buffer is not None else constant(node)
-    return None if buffer is None else buffer.array
+    return buffer.array if buffer is not None and buffer.device.on_host else None
 
 
 def constant(node: Node) -> Any:
@@ -193,6 +194,9 @@ def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: 
     elif any(part.form.kind.size == sys.maxsize or array_of(part) is None for part in parts):
         return None
     device = parts[0].form.kind.device
+    if device.kind == "auto":
+        for part in parts:
+            bring_home(part)
     arrays = [part.buffer.array for part in parts]
     with device.active() if device.kind == "cuda" else nullcontext():
         array = _quiet.run(join, device.xp, arrays)

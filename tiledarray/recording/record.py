@@ -27,6 +27,7 @@ from tiledarray.ops import movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recording import at_once
+from tiledarray.recording.bring import Apart, brought, together
 from tiledarray.recording.site import user_site
 from tiledarray.recording.stretch import (
     fallbacks,
@@ -38,9 +39,9 @@ from tiledarray.recording.stretch import (
 
 __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
-    "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota", "item",
-    "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "reshape",
-    "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
+    "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota",
+    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce",
+    "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
 ]
 
 Operand = Any  # Node, or a Python scalar
@@ -50,10 +51,7 @@ def _one_device(nodes: Sequence[Node]) -> Any:
     device = nodes[0].device
     for node in nodes:
         if node.device is not device:
-            raise ValueError(
-                f"arrays are on different devices, {device} and {node.device}; "
-                f"bring them together with x.to({str(device)!r})"
-            )
+            raise Apart(device, node.device)
     return device
 
 
@@ -118,7 +116,10 @@ def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
     if type(left) is Node:
         if type(right) is Node:
             key = (op, left.form.kind, right.form.kind)
-            form, _ = _find_call(key) or _call(op, left, right)
+            try:
+                form, _ = _find_call(key) or _call(op, left, right)
+            except Apart:
+                return binary(op, *together((left, right)))
         else:
             key = (op, left.form.kind, type(right))
             form, converters = _find_call(key) or _call(op, left, right)
@@ -168,7 +169,10 @@ def elementwise(op: Elementwise, *operands: Operand) -> Node:
     if len(operands) == 1:
         return unary(op, *operands)
     keys = [x.form.kind if type(x) is Node else type(x) for x in operands]
-    form, converters = _find_call((op, *keys)) or _call(op, *operands)
+    try:
+        form, converters = _find_call((op, *keys)) or _call(op, *operands)
+    except Apart:
+        return elementwise(op, *together(operands))
     inputs = tuple(
         x if convert is None else convert(x)
         for x, convert in zip(operands, converters, strict=True)
@@ -287,7 +291,7 @@ def update(
 ) -> Node:
     """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
     if new.form.kind.device is not old.form.kind.device:
-        _one_device((old, new))
+        new = brought(new, old.form.kind.device)
     if new.form.kind.size <= config.at_once:
         local.recorder.note_small()
     return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
@@ -357,7 +361,11 @@ def library(
     """Record a call that is a kernel of its own; without input nodes, on ``device``."""
     nodes = [x for x in inputs if type(x) is Node]
     if nodes:
-        device = _one_device(nodes)
+        try:
+            device = _one_device(nodes)
+        except Apart:
+            inputs = together(inputs)
+            device = next(x.device for x in inputs if type(x) is Node)
     return _new(op, tuple(inputs), attrs, shape, dtype, device)
 
 
@@ -366,10 +374,10 @@ def item(node: Node, k: int, shape: Shape, dtype: Any) -> Node:
     return _new(movement.item, (node,), k, shape, dtype, node.device)
 
 
-def leaf(buffer: Any) -> Node:
-    """Return the node of a buffer."""
+def leaf(buffer: Any, device: Any = None) -> Node:
+    """Return the node of a buffer; ``device`` is where the array is said to be, if not there."""
     array = buffer.array
-    kind = kind_of(array.shape, array.dtype, buffer.device)
+    kind = kind_of(array.shape, array.dtype, buffer.device if device is None else device)
     return Node(form_of(movement.leaf, None, kind, 0), (), None, buffer)
 
 

@@ -231,9 +231,10 @@ class _Trace:
 
     def _plan(self, placeholders: list[Node]) -> None:
         traced_nodes = trace(self.targets)
-        device = self.targets[0].device
         try:
             with evaluate.lock:
+                device = evaluate.place_of(
+                    traced_nodes, self.targets, self.targets[0].device, again=True)
                 executable, params = evaluate.bound_to(traced_nodes, device)
                 executable.kept = True
         except UnsupportedDtypeError as error:
@@ -289,7 +290,10 @@ class _Trace:
         def node(source: str, at: Any) -> Node:
             if source == "output":
                 return outputs[at]
-            return record.leaf(buffers[at].another()) if source == "value" else at
+            return copied(at) if source == "value" else at
+
+        def copied(at: int) -> Node:
+            return record.leaf(buffers[at].another(), inputs[at].node.device)
 
         made = [wrap(node(source, at)) for source, at in self.made]
         if self.written:
@@ -306,9 +310,12 @@ class _Trace:
         executable = self.executable
         if executable is None:
             return []
+        device = executable.device
         leaves = {value: buffers[known] if isinstance(known, int) else known
                   for value, known in self.leaves}
-        device = executable.device
+        for value, buffer in leaves.items():
+            if buffer.device is not device:
+                leaves[value] = buffer.on(device)
         with evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = (self.step_by_step if observers else self.run)(leaves)
         for buffer in outputs:

@@ -71,7 +71,7 @@ class _Cutter:
     def _take(self, node: Node) -> None:
         """Let the node wait in a chain, or make it a part of its own."""
         shape = None
-        if node.device.kind == "cpu":
+        if node.device.on_host:
             shape = self._written_space(node) if isinstance(node.op, Update) else index_space(node)
         for x in operands(node):
             if x in self._space and (self._space[x] != shape or not in_blocks(x)):

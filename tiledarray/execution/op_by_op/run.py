@@ -90,7 +90,7 @@ def _arrays(value: Any) -> Sequence[Any]:
 
 def _buffer(array: Any, node: Node, fresh: bool) -> Any:
     """A buffer that shares no memory with another node's."""
-    if node.device.kind == "cpu":
+    if node.device.on_host:
         pooled = isinstance(array.base, ctypes.Array)  # a block of the pool, all of it
         fresh = fresh and (pooled or (array.base is None and array.flags.owndata))
     return node.device.wrap(array, copy=not fresh, given=True)
@@ -138,7 +138,7 @@ def run(parts: Sequence[Part], values: Values, threads: int,
         else:
             node = part.nodes[0]
             try:
-                if isinstance(node.op, Update) and node.device.kind == "cpu":
+                if isinstance(node.op, Update) and node.device.on_host:
                     mine = {x for x in part.dead if x in values or x in given}
                     _update(node, values, mine)
                 else:
@@ -155,7 +155,7 @@ def run(parts: Sequence[Part], values: Values, threads: int,
 
 def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
-    if node.device.kind == "cpu":
+    if node.device.on_host:
         if threads > 1 and _has_columns(node):
             values.add(node, _reduced(node, inputs[0], threads), inputs)
             return
@@ -174,6 +174,8 @@ def _update(node: Node, values: Values, mine: Collection[Node]) -> None:
     computed = old.buffer is None
     own = old in values.fresh if computed else old.buffer.alone()
     if old in mine and own and array.flags.writeable and values.alone(array):
+        if not computed:
+            old.buffer.elsewhere = None
         write = partial(setitem, strided_view(array, axes, steps, tuple(starts), shape), ...,
                         written)
         if computed:

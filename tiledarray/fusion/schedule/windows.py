@@ -25,11 +25,14 @@ def map_width(kernel: Kernel) -> int:
     if not unit:
         return 1
     width = min(VECTOR_BYTES // access.value.dtype.itemsize for access in unit)
-    _, first = _split(unit[0].offset)
+    start, first = _split(unit[0].offset)
     parts = [stride for access in unit for stride in _row_strides(kernel, access)]
+    written = [store.access for store in kernel.stores]
     for access in unit[1:]:
-        _, moving = _split(access.offset)
+        constant, moving = _split(access.offset)
         parts += [coefficient for _, coefficient in _difference(moving, first)]
+        if access in written:  # what is read may begin elsewhere: it is a window
+            parts.append(constant - start)
     while width > 1 and any(part % width for part in parts):
         width //= 2
     return max(1, width)

@@ -1,0 +1,227 @@
+"""Where arrays are that nobody put anywhere, with another device beside the host (`sides.py`)."""
+
+import numpy as np
+import pytest
+
+import tiledarray as ta
+from tests.sides import FarBackend, two_sides
+from tiledarray import config
+from tiledarray.devices import device as devices
+from tiledarray.devices.device import Device
+from tiledarray.execution import placement
+from tiledarray.execution.executable import Executable
+
+pytestmark = pytest.mark.compiler
+LARGE = 200_000
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    with config.override(at_once=1000, compile="wait"):
+        yield
+
+
+@pytest.fixture
+def far():
+    """All that is large is computed there."""
+
+    def is_large(traced, targets):
+        return max(node.form.kind.size for node in traced.nodes) > 1000
+
+    with two_sides(is_large) as to:
+        yield to
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """How many elements were brought to the far device and home again, in a list."""
+    found = []
+    wrap, to_host = FarBackend.wrap, FarBackend.to_host
+
+    def wrapped(self, array, copy=False, given=False):
+        found.append(("there", array.size))
+        return wrap(self, array, copy, given)
+
+    def brought(self, buffer):
+        found.append(("home", buffer.array.size))
+        return to_host(self, buffer)
+
+    monkeypatch.setattr(FarBackend, "wrap", wrapped)
+    monkeypatch.setattr(FarBackend, "to_host", brought)
+    for name in ("far", "far:0"):  # its methods may have been looked up before
+        devices._interned.pop(name, None)
+    return found
+
+
+def lies(x):
+    """Where the value lies: its device's kind."""
+    return x.origin()._node.buffer.device.kind
+
+
+def test_arrays_are_born_on_the_host_and_small_ones_stay(far):
+    x = ta.arange(10.0)
+    y = (x * 2 + 1)[2:]
+    y[0] = 7
+    assert x._array is not None and y._array is not None
+    assert x.device is y.device is ta.ones(3).device is Device("auto") and str(x.device) == "auto"
+    assert y.tolist() == [7, 7, 9, 11, 13, 15, 17, 19]
+
+
+def test_large_work_is_done_there_and_stays_there(copies, far):
+    x = ta.asarray(np.arange(float(LARGE)))
+    y = x * 2 + 1
+    ta.evaluate(y)
+    assert lies(y) == "far" and copies == [("there", LARGE)]
+    z = np.sqrt(y) + x  # neither has to be brought
+    ta.evaluate(z)
+    assert lies(z) == "far" and len(copies) == 1
+    total = z.sum()
+    assert float(total) == pytest.approx(float(np.sqrt(np.arange(LARGE) * 2 + 1.0).sum()
+                                               + np.arange(float(LARGE)).sum()))
+    assert copies[1:] == [("home", 1)]
+    assert float(total * 2) == 2 * float(total) and len(copies) == 2  # it is here now
+    assert total._array is not None
+    np.testing.assert_array_equal(y.numpy(), np.arange(LARGE) * 2 + 1.0)
+    np.testing.assert_array_equal(y.numpy()[:3], [1, 3, 5])
+    assert copies[2:] == [("home", LARGE)]  # once
+
+
+def test_a_write_keeps_one_side(copies, far):
+    x = ta.asarray(np.zeros(LARGE))
+    ta.evaluate(x + 1)
+    for turn in range(3):
+        x[1:-1] += 1  # there, in place
+        ta.evaluate(x)
+        assert lies(x) == "far" and x._node.buffer.elsewhere is None
+        assert len(copies) == 1, turn
+    expected = np.zeros(LARGE)
+    expected[1:-1] = 3
+    np.testing.assert_array_equal(x.numpy(), expected)
+    x[3] = 9  # here: what lies there is not the value any more
+    expected[3] = 9
+    np.testing.assert_array_equal((x * 2).numpy(), expected * 2)
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_what_was_lent_is_not_remembered_elsewhere(far):
+    x = ta.asarray(np.zeros(LARGE))
+    ta.evaluate(x + 1)
+    lent = np.from_dlpack(x)
+    shared = x.__dlpack__(copy=False)
+    assert shared is not None and not lent[0]
+    assert (x + 1)[:2].tolist() == [1, 1]
+
+
+def test_elements_of_what_lies_there_bring_it_home_when_that_pays(copies, far):
+    x = ta.asarray(np.arange(float(LARGE))) + 1  # 1.6 MB: seven looks
+    ta.evaluate(x)
+    total = 0.0
+    for k in range(100):
+        total += float(x[k])
+    assert total == sum(range(1, 101))
+    homeward = [size for way, size in copies if way == "home"]
+    assert homeward.count(LARGE) == 1 and len(homeward) <= 1 + LARGE * 8 // placement.LOOK_BYTES
+    assert x._array is not None
+
+
+@pytest.mark.parametrize("where", ["far", "cpu"])
+def test_what_was_put_somewhere_stays_and_draws_the_rest(where, far):
+    placed = ta.asarray(np.arange(3.0), device=where)
+    device = Device(where)
+    assert placed.device is device
+    for result in (placed + 1, placed + ta.arange(3.0), ta.arange(3.0) * placed,
+                   np.where(placed > 1, ta.ones(3) * 2, placed), placed @ ta.ones((3, 2)),
+                   placed[ta.array([0, 2])]):
+        assert result.device is device, result
+    large = ta.asarray(np.ones(LARGE)) * 2
+    result = placed[:1] + large
+    assert result.device is device and result[:2].tolist() == [2, 2]
+    assert large.device is Device("auto")
+    placed[1:] = ta.ones(2) * 5
+    placed += ta.ones(3)
+    assert placed.device is device and placed.tolist() == [1, 6, 6]
+    anywhere = ta.zeros(3)
+    anywhere[:2] = placed[1:]
+    assert anywhere.device is Device("auto") and anywhere.tolist() == [6, 6, 0]
+    out = ta.zeros(3)
+    np.add(placed, 1, out=out)
+    assert out.device is Device("auto") and out.tolist() == [2, 7, 7]
+    assert placed.to("auto").device is Device("auto")
+
+
+def test_different_devices_are_refused(far):
+    with pytest.raises(ValueError, match="different devices, far:0 and cpu"):
+        ta.ones(3, device="far") + ta.ones(3, device="cpu")
+    with pytest.raises(ValueError, match="cannot write an array on cpu into one on far:0"):
+        ta.ones(3, device="far")[:] = ta.ones(3, device="cpu")
+
+
+def test_what_numpy_does_and_what_depends_on_data(far):
+    x = ta.asarray(np.arange(float(LARGE)) % 7) + 0
+    ta.evaluate(x)
+    expected = np.arange(float(LARGE)) % 7
+    np.testing.assert_array_equal(np.nonzero(x > 3)[0].numpy(), np.nonzero(expected > 3)[0])
+    np.testing.assert_array_equal(x[x > 5].numpy(), expected[expected > 5])
+    x[x > 5] = -1
+    expected[expected > 5] = -1
+    np.testing.assert_array_equal(x.numpy(), expected)
+    np.testing.assert_array_equal(ta.unique(x * 2).numpy(), np.unique(expected * 2))
+    np.testing.assert_array_equal(
+        ta.concatenate([x[:2], ta.ones(2), x[-1:]]).numpy(),
+        np.concatenate([expected[:2], np.ones(2), expected[-1:]]))
+    np.testing.assert_array_equal(np.median(x + 1).numpy(), np.median(expected + 1))
+    assert x.tolist()[:3] == expected.tolist()[:3]
+
+
+def test_jit(copies, far):
+    @ta.jit
+    def step(u, rate):
+        u[1:-1] += rate * (u[2:] - 2 * u[1:-1] + u[:-2])
+        return u.sum(), u * 2
+
+    start = np.arange(float(LARGE)) % 11
+    u, expected = ta.asarray(start.copy()), start.copy()
+    for _ in range(3):
+        total, doubled = step(u, ta.array(0.25))
+        expected[1:-1] += 0.25 * (expected[2:] - 2 * expected[1:-1] + expected[:-2])
+    np.testing.assert_allclose(u.numpy(), expected)
+    np.testing.assert_allclose(doubled.numpy(), 2 * expected)
+    assert float(total) == pytest.approx(expected.sum())
+    assert lies(doubled) in ("cpu", "auto")  # it has been looked at
+    assert sum(size == LARGE for way, size in copies if way == "there") == 1
+
+
+def test_what_fails_there_is_lost_nowhere(far, monkeypatch):
+    x = ta.asarray(np.arange(float(LARGE)))
+    x[1:-1] += 1
+    run = Executable.run
+
+    def failing(self, *args, **kwargs):
+        run(self, *args, **kwargs)
+        raise MemoryError("later")
+
+    monkeypatch.setattr(Executable, "run", failing)
+    with pytest.raises(MemoryError):
+        ta.evaluate(x)
+    monkeypatch.setattr(Executable, "run", run)
+    assert x[:3].tolist() == [0, 2, 3]
+
+
+def test_small_work_is_done_at_home_and_what_is_met_once_too():
+    with two_sides() as to:
+        x = ta.asarray(np.ones(LARGE))
+        with config.override(at_once=0, compile="background", first_seconds=0.02):
+            y = x * 2
+            ta.evaluate(y)
+            assert lies(y) in ("cpu", "auto")  # nobody knows whether it comes again
+        y = np.exp(np.sin(x) + np.cos(x)) ** 0.3 + np.tanh(x)
+        for _ in range(20):
+            y = np.exp(-y) * np.sin(y)
+        ta.evaluate(y)
+        assert lies(y) == to.kind
+        with config.override(at_once=0):
+            small = ta.asarray(np.ones(100))
+            for _ in range(3):
+                z = small * 2 + 1
+                ta.evaluate(z)
+                assert lies(z) in ("cpu", "auto")
