@@ -94,7 +94,8 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
 def verify() -> None:
     """Look whether live buffers share memory, if that is wanted."""
     if config.verify:
-        storage.check()
+        with lock:  # in the middle of an evaluation they may
+            storage.check()
 
 
 def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
