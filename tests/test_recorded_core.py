@@ -232,6 +232,41 @@ def test_what_is_met_again_is_run_by_the_core():
         np.testing.assert_array_equal(total, (np.asarray(x) - np.asarray(y)) * scale)
 
 
+def heated(u):
+    u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] - 2 * u[1:-1, 1:-1])
+    u[0] = 1.0
+    return u
+
+
+def test_writes_of_programs():
+    start = np.random.default_rng(5).random((60, 70))
+    u, v = ta.array(start), start.copy()
+    kept = []
+    for step in range(8):
+        if step in (2, 5):
+            kept.append((u + 0.0, v + 0.0, u, u[3:]))
+            u, v = u * 1.0, v * 1.0
+        assert float(heated(u)[1, 1]) == heated(v)[1, 1]
+        if step > 3:
+            u[5] *= 2.0
+            v[5] *= 2.0
+    np.testing.assert_array_equal(u, v)
+    for copy, wanted, before, _ in kept:
+        np.testing.assert_array_equal(copy, wanted)
+        np.testing.assert_array_equal(before, wanted)
+
+
+@written_in_c
+def test_a_stencil_that_writes_is_run_by_the_core():
+    u = ta.evaluate(ta.array(np.random.default_rng(5).random((60, 70))))
+    by_core = []
+    for _ in range(4):
+        heated(u)
+        by_core.append(run_known([u._node]))
+        ta.evaluate(u)
+    assert by_core == [False, False, True, True] or by_core == [False, True, True, True]
+
+
 @pytest.mark.parametrize("scales", [(2.0, 3.0), (2.5, 2.5), (0.0, -0.0), (1e300, 7.0), (2, 3)])
 def test_scalars_of_programs(scales):
     x, y = pair()

@@ -67,14 +67,17 @@ class Handle(Base):
         """The steps from the base to this view; none for an array of its own."""
         return () if self._base is None else self._steps
 
-    def evaluated(self) -> Any:
-        """Compute the value and return its buffer; of a view, the array in the base's buffer."""
-        base = self.origin()
-        node = base._node  # another thread may give the array its next value meanwhile
+    def computed(self) -> Node:
+        """Compute the value of what this is a view of, or is; return its node."""
+        node = self.origin()._node  # another thread may give the array its next value meanwhile
         if node.buffer is None:
             look([node])
-        buffer = node.buffer
-        return buffer if base is self else views.on_array(buffer.array, self._steps)
+        return node
+
+    def evaluated(self) -> Any:
+        """Compute the value and return its buffer; of a view, the array in the base's buffer."""
+        buffer = self.computed().buffer
+        return buffer if self._base is None else views.on_array(buffer.array, self._steps)
 
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
@@ -130,16 +133,16 @@ def host_array(handle: Handle) -> np.ndarray[Any, Any]:
     array = handle._array
     if array is not None:
         return array if type(array) is np.ndarray else np.asarray(array)
-    found = handle.evaluated()
-    node = handle.origin()._node
+    node = handle.computed()
     if node.device.kind == "auto":
         if handle._base is None:
             placement.bring_home(node)
         else:
             placement.comes_home(node)
-        found = handle.evaluated()
-    array = found if handle._base is not None else found.array
     buffer = node.buffer
+    array = buffer.array
+    if handle._base is not None:
+        array = views.on_array(array, handle._steps)
     return array if buffer.device.on_host else np.asarray(buffer.device.xp.asnumpy(array))
 
 

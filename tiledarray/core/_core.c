@@ -2089,8 +2089,9 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (add_graph(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 ||
-        add_run(module) < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
+    if (add_graph(module) < 0 || add_walk(module) < 0 || add_recorder(module) < 0 ||
+        add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
+        add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||
         PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0 ||

@@ -56,6 +56,8 @@ uint64_t new_walk(void);
 void forget_inputs(Node *node);
 int add_graph(PyObject *module);
 
+/* ---- the walk (walk.c) ---------------------------------------------------------------------- */
+
 /* What a plan is looked up by: a tuple (see `twin_graph.trace`), as words that are the same where
    the parts are.  An object is its address; references and what is behind a start have a tag. */
 typedef struct {
@@ -71,15 +73,16 @@ typedef struct {
     Node **nodes;
     PyObject **params;
     const uintptr_t *words;
-    Py_ssize_t count, params_count, length, updates;
+    Py_ssize_t count, params_count, length;
     Py_hash_t hash;
 } Walk;
 
 int walk_targets(PyObject *targets, Walk *walk);
+int add_walk(PyObject *module);
 
 /* ---- handles (_core.c) ---------------------------------------------------------------------- */
 
-/* In a list of a recorder's: handles with a pending node, or views that keep what they have read. */
+/* In a ring of a recorder's: handles with a pending node, or views that keep what they read. */
 typedef struct Link {
     struct Link *next, *before;
     struct Link *list;        /* its head; NULL while in none */
@@ -128,6 +131,33 @@ static inline int is_plain(PyObject *x)
            PyComplex_CheckExact(x);
 }
 
+/* ---- the user's line (sites.c) --------------------------------------------------------------- */
+
+typedef struct {
+    PyObject *code;
+    int instruction;
+} Site;
+
+#define PATH_LENGTH 16        /* callers that tell two uses of one line apart */
+
+void say_site(Node *node);
+int read_path(Site *path);
+int add_sites(void);
+
+/* ---- recorders (recorder.c) ------------------------------------------------------------------ */
+
+extern PyObject *compute;     /* what Python computes small operations by */
+
+PyObject *wrap_node(PyObject *node);
+int rebind(Handle *root, PyObject *node);
+Node *record_node(Form *form);
+int note_reader(Handle *view);
+int note_small(void);
+void forget_note(Link *link);
+void reset_recorder(PyObject *recorder);
+PyObject *pending_below(PyObject *nodes, PyObject **recorder);
+int add_recorder(PyObject *module);
+
 /* ---- recording (record.c) ------------------------------------------------------------------- */
 
 /* These return NULL, or 0, without an error where Python has to do it: see `arrays/recorded.py`. */
@@ -137,22 +167,12 @@ PyObject *record_update(PyObject *op, PyObject *x, PyObject *y);
 PyObject *record_unary(PyObject *op, PyObject *x);
 PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count);
 
-void forget_note(Link *link);
-int add_record(PyObject *module);
-
-/* Of use to both files that record. */
+/* Of use to slices. */
 Node *present_node(Handle *handle);
-Node *record_node(Form *form);
-Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept);
-PyObject *operand_node(PyObject *x);
-int rebind(Handle *root, PyObject *node);
-int note_reader(Handle *view);
-int note_small(void);
-void reset_recorder(PyObject *recorder);
-PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int must_record(const Form *form, const Node *left, const Node *right);
 int known_form(PyObject *op, PyObject *left, PyObject *right, Form **form);
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
+int add_record(PyObject *module);
 
 /* ---- recording what indices do (slices.c) ---------------------------------------------------- */
 

@@ -38,6 +38,7 @@ typedef struct {
     int64_t *code;
     Py_ssize_t length, values, launches;
     Py_ssize_t leaves_count, outputs_count;
+    char busy;                /* its arguments are in use: a signal handler may evaluate, too */
     Py_ssize_t *leaves;       /* pairs: value, number of the node */
     Py_ssize_t *outputs;      /* values */
 } Program;
@@ -411,8 +412,8 @@ static int run_targets(PyObject *targets)
         return 0;
     if (walk_targets(targets, &walk) < 0)
         return -1;
-    Entry *entry = walk.updates ? NULL : place_of(walk.hash, walk.words, walk.length);
-    if (!entry || !entry->program || PyList_GET_SIZE(targets) != entry->program->outputs_count)
+    Entry *entry = place_of(walk.hash, walk.words, walk.length);
+    if (!entry->program || PyList_GET_SIZE(targets) != entry->program->outputs_count)
         return 0;
     Frame frame = {NULL, NULL, NULL, NULL, 0};
     int done = enter(&frame, entry, &walk);
@@ -422,7 +423,13 @@ static int run_targets(PyObject *targets)
         Py_XDECREF(locked);
     }
     if (done == 1) {
-        if ((done = run(&frame)) == 1)
+        done = 0;
+        if (!frame.program->busy) {
+            frame.program->busy = 1;
+            done = run(&frame);
+            frame.program->busy = 0;
+        }
+        if (done == 1)
             done = settle(&frame, targets);
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
@@ -447,7 +454,7 @@ static PyObject *run_known(PyObject *module, PyObject *targets)
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
-/* Compute the nodes and all that this thread has pending, if their plan is known: whether it did. */
+/* Compute the nodes and all that this thread has pending, if their plan is known; whether so. */
 static PyObject *look(PyObject *module, PyObject *nodes)
 {
     if (held)

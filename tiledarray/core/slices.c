@@ -299,7 +299,8 @@ PyObject *record_getitem(Handle *handle, PyObject *key)
     if (!steps)
         return NULL;
     PyObject *step = PyTuple_GET_ITEM(steps, 0);
-    PyObject *after = PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, SHAPE)) ? extended(handle, steps) : NULL;
+    int is_element = !PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, SHAPE));
+    PyObject *after = is_element ? NULL : extended(handle, steps);
     Py_DECREF(steps);
     if (!after)
         return NULL;
@@ -366,7 +367,8 @@ Node *number_node(const Kind *kind, PyObject *number)
     Form *form;
     if (!found[FULL_FORM])
         return NULL;
-    if (find_form(found[FULL_FORM], (PyObject *)kind, Py_None, found[FULL_FORM], &form) < 0 || !form)
+    if (find_form(found[FULL_FORM], (PyObject *)kind, Py_None, found[FULL_FORM], &form) < 0 ||
+        !form)
         return NULL;
     double of = PyFloat_AsDouble(number);
     PyObject *value = of == -1.0 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(of);

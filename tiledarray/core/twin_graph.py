@@ -1,7 +1,7 @@
 """The recorded graph in Python, and the walk over what is pending that a plan is looked up by.
 
-This is `graph.c` written again, in its order and with its names: what is changed here is changed
-there.
+This is `graph.c` and `walk.c` written again, in their order and with their names: what is changed
+here is changed there.
 """
 
 from __future__ import annotations

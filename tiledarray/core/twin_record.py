@@ -1,8 +1,8 @@
 """Recording in Python: each thread's recorder, and how nodes become the values of handles.
 
-This is the first part of `record.c` written again, with its names: what is changed here is changed
-there.  What the rest of that file and `slices.c` do, Python does anyhow (`recording/record.py`, and
-`arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`).
+This is `recorder.c` written again, with its names: what is changed here is changed there.  What
+`record.c`, `slices.c` and `run.c` do, Python does anyhow (`recording/record.py`,
+`arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`, `execution/`).
 """
 
 from __future__ import annotations

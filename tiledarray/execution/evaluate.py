@@ -94,7 +94,8 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
 def verify() -> None:
     """Look whether live buffers share memory, if that is wanted."""
     if config.verify:
-        storage.check()
+        with lock:  # in the middle of an evaluation they may
+            storage.check()
 
 
 def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
@@ -155,8 +156,8 @@ def _evaluate_taken(
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
-        if executable.for_core and not traced.updates and device is targets[0].device and (
-                config.verify is storage.watching):
+        if executable.for_core and device is targets[0].device and (
+                taken.given.issuperset(traced.updates)):
             _tell_core(executable, traced, taken)
         return None
     taken.restore()
@@ -172,7 +173,10 @@ def _evaluate_taken(
 
 
 def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
-    """Have the core run the plan when it is met again."""
+    """Have the core run the plan when it is met again.
+
+    A program overwrites no leaf.  So a plan that might have is the one for others that may not.
+    """
     program = program_of(executable)
     executable.for_core = program is not None
     found = _executables.get((traced.key, taken.given, config.contract, executable.device))
