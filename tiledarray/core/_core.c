@@ -1411,6 +1411,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
 static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *function)
 {
     npy_intp most = function->kind & READS ? NPY_MAX_INTP
+                    : function->kind & LOOKS ? at_most(LIBRARY_FACTOR) /* NumPy does it anyway */
                     : function->kind & LIBRARY ? at_most(library_factor) : limit;
     PyObject *value = NULL;
     if (is_handle(x)) {

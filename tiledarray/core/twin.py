@@ -1116,7 +1116,13 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         not births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
-    bound = sys.maxsize if kind & READS else at_most(library_factor) if kind & LIBRARY else limit
+    bound = limit
+    if kind & READS:
+        bound = sys.maxsize
+    elif kind & LOOKS:
+        bound = at_most(LIBRARY_FACTOR)  # NumPy does it anyway
+    elif kind & LIBRARY:
+        bound = at_most(library_factor)
     arguments = Arguments()
     if kind & BOUND and args:
         arguments.values.append(args[0])
