@@ -22,6 +22,7 @@ def settings():
 def replayed(monkeypatch):
     """Every plan of more than one launch is replayed from its first run on; whether, in a list."""
     runs = []
+    monkeypatch.setattr(replay, "_most_bytes", lambda device: 1 << 28)
     monkeypatch.setattr(evaluate, "_tell_core", lambda *plan: None)  # the core runs it otherwise
     run = Executable.run
 
@@ -117,7 +118,7 @@ def test_memory_of_their_own_is_bounded(replayed, monkeypatch):
         u = ta.asarray(np.ones((n, n)))
         smooth(ta, u, 1.0).numpy()
     assert len(replay._prepared) <= 2
-    monkeypatch.setattr(replay, "MOST_BYTES", 0)
+    monkeypatch.setattr(replay, "_most_bytes", lambda device: 0)
     u = ta.asarray(np.ones((27, 27)))
     u = u - u.mean(axis=0)
     assert np.abs(u.numpy()).max() == 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution.arguments import dealt_from
@@ -27,7 +28,7 @@ from tiledarray.ops.op import Leaf
 STREAMS_REMEMBERED = 8
 MET = 2  # runs of a recorded plan before it is replayed
 PREPARED = 64  # recorded plans, at most
-MOST_BYTES = 1 << 29  # of memory of the recorded plans' own, together
+PART = 32  # of a GPU's memory that recorded plans have for their own, together
 _BYTE = np.dtype(np.uint8)
 
 
@@ -56,15 +57,21 @@ def prepare(executable: Executable, params: Sequence[Any]) -> None:
     """
     launches = sum(executable.programs[step].blocks > 0 for step in executable.plan.kernels)
     nbytes = sum(own_memory(executable.plan)[1])
-    if launches < 2 or nbytes > MOST_BYTES or not _has_kernels_alone(executable):
+    most = _most_bytes(executable.device)
+    if launches < 2 or nbytes > most or not _has_kernels_alone(executable):
         return
     try:
         executable.replay = Replay(executable, params).recorded
     except OutOfMemory:
         return
     _prepared[executable] = nbytes
-    while len(_prepared) > PREPARED or sum(_prepared.values()) > MOST_BYTES:
+    while len(_prepared) > PREPARED or sum(_prepared.values()) > most:
         _prepared.popitem(last=False)[0].replay = None
+
+
+def _most_bytes(device: Device) -> int:
+    memory: int = device.properties.memory_bytes
+    return memory // PART
 
 
 def own_memory(plan: Plan) -> tuple[dict[Value, int], list[int]]:
