@@ -16,6 +16,7 @@ import tiledarray as np
 from tests.plans import filled
 from tests.programs import difference, run, write_program
 from tiledarray import config
+from tiledarray.core import kind
 from tiledarray.execution import evaluate
 from tiledarray.recording import stretch
 
@@ -289,3 +290,26 @@ def test_a_fork_meets_what_other_threads_hold(text, tmp_path):
     )
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.strip() == "fine"
+
+
+@pytest.mark.skipif(kind != "c", reason="the twin's writes can be interrupted")
+def test_threads_fill_parts_of_one_array():
+    rows, times = 8, 20
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with config.override(compile="never", at_once=0):
+            for _ in range(3):
+                shared = np.zeros((rows, 500))
+
+                def add(k, shared=shared):
+                    for j in range(times):
+                        np.add(shared[k], 1, out=shared[k])
+                        shared[k, j] = j
+
+                in_threads(add, rows)
+                numpy.testing.assert_array_equal(
+                    numpy.asarray(shared)[:, times:], numpy.full((rows, 500 - times), times)
+                )
+    finally:
+        sys.setswitchinterval(before)

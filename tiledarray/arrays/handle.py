@@ -83,7 +83,13 @@ class Handle(Base):
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
         root = self.origin()
         self._seen = None  # what it last read would be a reader of the old value
-        rebind(root, views.write(root._node, self.steps, value))
+        while True:
+            before = root._node
+            after = views.write(before, self.steps, value)
+            if root._node is before:  # else another thread has written meanwhile: upon its value
+                del before  # who holds the old value while it is written makes it a copy
+                rebind(root, after)
+                return
 
     def store(self, value: Any) -> None:
         """Give the array a new value as ``a[...] = value`` does."""

@@ -243,6 +243,22 @@ static inline PyObject *settled(Handle *handle)
     return array;
 }
 
+/* Forget what the views have read, which refers to the node. */
+static void forget_all_seen(Handle *root)
+{
+    Handle *view = root->views;
+    while (view) {
+        if (!view->seen) {
+            view = view->next;
+            continue;
+        }
+        Py_INCREF(view);
+        Py_CLEAR(view->seen); /* what dies with it may have views die, too */
+        Py_DECREF(view);
+        view = root->views;
+    }
+}
+
 /* Whether `array`, a settled value, may be written: 1, 0 if not, -1 with an error set. */
 static int writable(Handle *handle, PyObject *array)
 {
@@ -254,8 +270,7 @@ static int writable(Handle *handle, PyObject *array)
         Py_CLEAR(root->node);
         return handle->array == array;
     }
-    for (Handle *view = root->views; view; view = view->next)
-        Py_CLEAR(view->seen); /* what a view has read refers to the node */
+    forget_all_seen(root);
     /* The array gets a node of its own over the memory.  If the one it had dies, nobody else held
        that; and if nobody else holds the memory, it is the array's alone. */
     PyObject *before = Py_NewRef(root->node);
@@ -373,10 +388,10 @@ static void handle_dealloc(PyObject *self)
 {
     Handle *handle = (Handle *)self;
     PyTypeObject *type = Py_TYPE(self);
-    if (handle->weak)
-        PyObject_ClearWeakRefs(self);
     unlink_view(handle);
     forget_note(&handle->noted);
+    if (handle->weak) /* callbacks are Python's: by then nothing may find the handle any more */
+        PyObject_ClearWeakRefs(self);
     Py_CLEAR(handle->array);
     Py_CLEAR(handle->node);
     Py_CLEAR(handle->steps);
@@ -413,13 +428,11 @@ PyObject *get_node(Handle *handle, void *unused)
     int small = size_of(handle->array) <= limit;
     PyObject *array = Py_NewRef(handle->array);
     PyObject *node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
-    Py_DECREF(array);
-    if (!node)
-        return NULL;
-    if (!handle->node && handle->array == array) {
+    if (node && !handle->node && handle->array == array) {
         handle->node = Py_NewRef(node);
         handle->copied = (char)small;
     }
+    Py_DECREF(array); /* not before: another could have its address */
     return node;
 }
 

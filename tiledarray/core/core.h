@@ -155,6 +155,7 @@ int note_reader(Handle *view);
 int note_small(void);
 void forget_note(Link *link);
 void reset_recorder(PyObject *recorder);
+Py_ssize_t noted_by(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int add_recorder(PyObject *module);
 

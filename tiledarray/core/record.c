@@ -251,9 +251,7 @@ static inline PyObject *converted(const Call *call, PyObject *x)
         if (!beyond && number >= call->low && number <= call->high)
             return Py_NewRef(x);
     }
-    PyObject *convert = Py_NewRef(call->convert);
-    value = PyObject_CallOneArg(convert, x);
-    Py_DECREF(convert);
+    value = PyObject_CallOneArg(call->convert, x);
     if (!value && (PyErr_ExceptionMatches(PyExc_OverflowError) ||
                    PyErr_ExceptionMatches(PyExc_ValueError)))
         PyErr_Clear(); /* Python raises it again, or knows what a comparison gives */
@@ -294,14 +292,19 @@ static int operand_nodes(PyObject *x, PyObject *y, PyObject **left, PyObject **r
    result has to have.  NULL without an error if Python has to record it. */
 static Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kept)
 {
-    Call *call = find_call(op, x, y);
-    if (!call || (kept && call->form->kind != kept) ||
-        !must_record(call->form, is_node(x) ? (Node *)x : NULL, is_node(y) ? (Node *)y : NULL))
+    const Call *found = find_call(op, x, y);
+    if (!found || (kept && found->form->kind != kept))
         return NULL;
-    Form *form = (Form *)Py_NewRef((PyObject *)call->form); /* the table may change */
-    PyObject *left = is_node(x) ? Py_NewRef(x) : converted(call, x);
-    PyObject *right = !left ? NULL : is_node(y) ? Py_NewRef(y) : converted(call, y);
-    Node *node = right ? record_node(form) : NULL;
+    const Call call = *found; /* what follows may run Python, which may change the table */
+    Py_INCREF(call.form);
+    Py_XINCREF(call.convert);
+    PyObject *left = NULL, *right = NULL;
+    Node *node = NULL;
+    if (must_record(call.form, is_node(x) ? (Node *)x : NULL, is_node(y) ? (Node *)y : NULL)) {
+        left = is_node(x) ? Py_NewRef(x) : converted(&call, x);
+        right = !left ? NULL : is_node(y) ? Py_NewRef(y) : converted(&call, y);
+        node = right ? record_node(call.form) : NULL;
+    }
     if (node) {
         node->left = left;
         node->right = right;
@@ -309,7 +312,8 @@ static Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kep
         Py_XDECREF(left);
         Py_XDECREF(right);
     }
-    Py_DECREF(form);
+    Py_XDECREF(call.convert);
+    Py_DECREF(call.form);
     return node;
 }
 
@@ -340,9 +344,11 @@ PyObject *record_unary(PyObject *op, PyObject *x)
     Node *operand = present_node((Handle *)x), *node = NULL;
     if (!operand)
         return NULL;
-    Call *call = find_call(op, (PyObject *)operand, NULL);
-    if (call && must_record(call->form, operand, NULL) && (node = record_node(call->form)))
+    const Call *call = find_call(op, (PyObject *)operand, NULL);
+    Form *form = call ? (Form *)Py_NewRef((PyObject *)call->form) : NULL; /* the table may change */
+    if (form && must_record(form, operand, NULL) && (node = record_node(form)))
         node->left = Py_NewRef((PyObject *)operand);
+    Py_XDECREF(form);
     Py_DECREF(operand);
     return wrapped(node);
 }

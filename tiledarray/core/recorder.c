@@ -163,6 +163,9 @@ void reset_recorder(PyObject *self)
     enter(recorder, EMPTY);
 }
 
+/* How often a handle was noted in this stretch. */
+Py_ssize_t noted_by(PyObject *recorder) { return ((Recorder *)recorder)->noted; }
+
 static PyObject *recorder_reset(Recorder *recorder, PyObject *unused)
 {
     reset_recorder((PyObject *)recorder);
@@ -175,10 +178,10 @@ static PyObject *the_local = NULL; /* borrowed: it lives as long as its module *
 
 static void recorder_dealloc(Recorder *recorder)
 {
-    if (recorder->weak)
-        PyObject_ClearWeakRefs((PyObject *)recorder);
     if (known_recorder == recorder)
         known_recorder = NULL;
+    if (recorder->weak)
+        PyObject_ClearWeakRefs((PyObject *)recorder);
     forget_all(recorder);
     drop_sites(recorder);
     drop_anchor(recorder);
@@ -497,10 +500,10 @@ static inline int consider(Recorder *recorder, PyObject *node)
 /* Make a pending node the value of a handle, and let the recorder know. */
 static int give_pending(Recorder *recorder, Handle *handle, PyObject *node)
 {
+    if (note_site(recorder, (Node *)node)) /* first: for want of memory nothing is changed */
+        return -1;
     /* While functions are traced, Python has a descriptor in the slot's place. */
     if (held ? PyObject_SetAttr((PyObject *)handle, node_name, node) : set_node(handle, node, NULL))
-        return -1;
-    if (note_site(recorder, (Node *)node))
         return -1;
     note_in(&recorder->handles, handle);
     return 0;

@@ -410,8 +410,12 @@ static int run_targets(PyObject *targets)
     Walk walk;
     if (!known || !given[LOCK] || PyList_GET_SIZE(given[OBSERVERS]))
         return 0;
-    if (walk_targets(targets, &walk) < 0)
-        return -1;
+    if (walk_targets(targets, &walk) < 0) {
+        if (!PyErr_ExceptionMatches(PyExc_RuntimeError))
+            return -1;
+        PyErr_Clear(); /* another thread is computing them, perhaps: Python waits for it */
+        return 0;
+    }
     Entry *entry = place_of(walk.hash, walk.words, walk.length);
     if (!entry->program || PyList_GET_SIZE(targets) != entry->program->outputs_count)
         return 0;
@@ -466,8 +470,9 @@ static PyObject *look(PyObject *module, PyObject *nodes)
     PyObject *recorder, *targets = pending_below(nodes, &recorder);
     if (!targets)
         return NULL;
+    Py_ssize_t noted = noted_by(recorder);
     int done = PyList_GET_SIZE(targets) ? run_targets(targets) : 1;
-    if (done == 1)
+    if (done == 1 && noted_by(recorder) == noted) /* else what ran meanwhile recorded more */
         reset_recorder(recorder);
     Py_DECREF(targets);
     Py_DECREF(recorder);

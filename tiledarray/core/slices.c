@@ -242,9 +242,11 @@ static Node *read_step(Node *node, PyObject *step)
     Form *form;
     if (!is_affine(step) || form_of_step(VIEW_FORM, step, node->form->kind, &form) < 0)
         return NULL;
-    if (!form || !must_record(form, node, NULL))
+    if (!form)
         return NULL;
-    Node *view = record_node(form);
+    Py_INCREF(form); /* the table that it is from may change */
+    Node *view = must_record(form, node, NULL) ? record_node(form) : NULL;
+    Py_DECREF(form);
     if (view) {
         view->left = Py_NewRef((PyObject *)node);
         PyObject *starts = PyTuple_GET_ITEM(step, STARTS);
@@ -326,7 +328,8 @@ static int write_step(Handle *root, PyObject *step, Node *value)
         return PyErr_Occurred() ? -1 : 0;
     if (form_of_step(UPDATE_FORM, step, old->form->kind, &form) < 0)
         done = -1;
-    else if (form && value->form->kind->device == old->form->kind->device &&
+    Py_XINCREF(form); /* the table that it is from may change */
+    if (form && value->form->kind->device == old->form->kind->device &&
              (value->form->kind->size > limit || !(done = note_small())) &&
              must_record(form, old, value)) {
         Node *node = record_node(form);
@@ -339,6 +342,7 @@ static int write_step(Handle *root, PyObject *step, Node *value)
             Py_DECREF(node);
         }
     }
+    Py_XDECREF(form);
     Py_XDECREF(old);
     return PyErr_Occurred() ? -1 : done;
 }

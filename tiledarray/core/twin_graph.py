@@ -125,6 +125,10 @@ def trace(targets: Sequence[Node]) -> tuple[Any, ...]:
             key.append(number)
             if moves:
                 starts.add(number)
+        if len(node.inputs) != form.arity:
+            # An evaluation takes the inputs of what it computes (`execution.taken`), and a signal
+            # handler or a finaliser that runs in the middle of it may come by such a node.
+            raise RuntimeError("an array cannot be looked at in the middle of its own evaluation")
         if form.roles & UPDATES and node.inputs[0].buffer is not None:
             updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])

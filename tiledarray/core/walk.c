@@ -406,10 +406,15 @@ static inline Py_ssize_t reference_to(PyObject *x, Py_ssize_t *count, uint64_t w
     return ~entry->number;
 }
 
+/* An evaluation takes the inputs of what it computes (`execution.taken`), and a signal handler or a
+   finaliser that runs in the middle of it may come by such a node. */
+#define MIDDLE "an array cannot be looked at in the middle of its own evaluation"
+
 /* Add a pending node's form and references; the count of parameters, -1 with an error set. */
 static Py_ssize_t put_node(const Node *node, Py_ssize_t params, int *has_zero, uint64_t walk)
 {
     PyObject *x;
+    Py_ssize_t inputs = 0;
     int moves = node->form->roles & MOVES;
     if (put(&scratch.key, (uintptr_t)node->form))
         return -1;
@@ -430,6 +435,11 @@ static Py_ssize_t put_node(const Node *node, Py_ssize_t params, int *has_zero, u
         }
         if (put(&scratch.key, word))
             return -1;
+        inputs++;
+    }
+    if (inputs != node->form->arity) {
+        PyErr_SetString(PyExc_RuntimeError, MIDDLE);
+        return -1;
     }
     return params;
 }

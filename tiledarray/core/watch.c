@@ -200,16 +200,25 @@ static void learn(Place *place, double own)
     place->skip = 1 + (int)(dice >> 27);
 }
 
+/* Where a call is counted; NULL if the table has changed meanwhile, by what an exit handler or a
+   tracer did. */
+static Place *place_of(const Call *call)
+{
+    Place *place = places + call->at;
+    return call->at < (Py_ssize_t)room && place->code == call->code &&
+                   place->lasti == call->lasti && place->slot == call->slot
+               ? place : NULL;
+}
+
 static void end(const Call *call, int kind, npy_intp elements)
 {
     double ended = call->started ? now() : 0;
     depth = 0;
     if (!watching)
         return;
-    Place *place = places + call->at;
-    if (call->at >= (Py_ssize_t)room || place->code != call->code ||
-        place->lasti != call->lasti || place->slot != call->slot)
-        return; /* the table has grown meanwhile, by what an exit handler or a tracer did */
+    Place *place = place_of(call);
+    if (!place)
+        return;
     double own = place->mean;
     if (ended) {
         own = ended - call->started - (exact - call->exact) - (now() - ended);
@@ -272,9 +281,12 @@ static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp
     else if (array_of(x))
         end(call, AT_ONCE, elements);
     else {
-        if (call->started)
-            places[call->at].computed = computed_elements(x);
-        npy_intp computed = places[call->at].computed;
+        npy_intp computed = call->started ? computed_elements(x) : 0;
+        Place *place = place_of(call);
+        if (place && call->started)
+            place->computed = computed;
+        else if (place)
+            computed = place->computed;
         end(call, computed ? AT_ONCE : RECORDED, computed ? computed : 1);
     }
 }

@@ -334,9 +334,9 @@ class Executable:
             start, kept = launch.bound(device, buffers, params)
             status = at_one_go(start, (partial(overwritten.append, kernel),)) if in_place else (
                 start())
+            launch.free(kept)
             if status:
                 launch.check(status)
-            del kept
 
         return action
 

@@ -29,16 +29,22 @@ class HostLaunch:
         self.binding = binding
         self._kernel = kernel  # it stays loaded while somebody may launch it
         self._header = (kernel.address, program.blocks, grain, program.scratch_bytes)
-        self._own = self.arguments()
+        self._own: Arguments | None = self.arguments()
         self._zeroed: np.ndarray | None = None
 
     def bound(self, device: Device, buffers: dict[Value, Buffer],
               params: Sequence[Any]) -> tuple[Callable[[], int], Any]:
         """Bind the arguments; return what runs the kernel and gives a status, and what to keep."""
-        workspace, slots = Workspace(device), self._own.slots
+        # A signal handler or a finaliser that looks may run the same kernel before this launch.
+        arguments, self._own = self._own or self.arguments(), None
+        workspace, slots = Workspace(device), arguments.slots
         self.binding.locate(slots, buffers, params)
         self.binding.fill(slots, params, workspace, self.counters)
-        return partial(host.pool().start, self._own.address), workspace
+        return partial(host.pool().start, arguments.address), (arguments, workspace)
+
+    def free(self, kept: Any) -> None:
+        """Let the next launch have the arguments."""
+        self._own = kept[0]
 
     check = staticmethod(threads.check)
 
@@ -99,20 +105,25 @@ class CudaLaunch:
         self.report = kernel.report
         self.counters: Callable[[int], int] = device.counters
         self._scratch_bytes = binding.scratch_bytes
-        self._own = self.arguments()
+        self._own: CudaArguments | None = self.arguments()
 
     def bound(self, device: Device, buffers: dict[Value, Buffer],
               params: Sequence[Any]) -> tuple[Callable[[], int], Any]:
-        """Bind the arguments; return what launches the kernel, and nothing to keep."""
+        """Bind the arguments; return what launches the kernel, and what to keep."""
+        arguments, self._own = self._own or self.arguments(), None  # as on the host
         scratch = device.scratch(self._scratch_bytes) if self._scratch_bytes else 0
-        slots = self._own.slots
+        slots = arguments.slots
         self.binding.locate(slots, buffers, params)
         self.binding.fill(slots, params, dealt_from(scratch), self.counters)
-        return self._own.start.on(), None
+        return arguments.start.on(), (arguments,)
+
+    def free(self, kept: Any) -> None:
+        """Let the next launch have the arguments."""
+        self._own = kept[0]
 
     def check(self, status: int) -> None:
         """Raise if the kernel could not be started."""
-        self._own.start.check(status)
+        (self._own or self.arguments()).start.check(status)
 
     def arguments(self) -> CudaArguments:
         """Return memory for the arguments of one launch."""

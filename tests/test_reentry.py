@@ -1,0 +1,192 @@
+"""What handlers, callbacks and finalisers may do in the middle of what is recorded or run."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from importlib import import_module
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray import config
+from tiledarray.devices.pool import host_pool
+from tiledarray.execution.arguments import Binding
+from tiledarray.recording import stretch
+
+SIZE = 3000
+
+
+def run_apart(text):
+    """Run a program in a process of its own, where freed memory is overwritten."""
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], timeout=120, capture_output=True, text=True,
+        env={**os.environ, "PYTHONMALLOC": "debug"})
+    assert (child.returncode, child.stderr) == (0, "")
+
+
+def test_the_callback_of_a_dying_view_looks():
+    run_apart("""
+        import weakref
+        import tiledarray as ta
+
+        ta.config.at_once = 1
+        other = ta.ones(1000) + 1
+        for k in range(50):
+            x = ta.ones(1000) * (k + 2.0)
+            view = x[10:20]
+            y = view + 1.0
+            x *= 2.0
+            pending = other * 3.0
+            reference = weakref.ref(view, lambda _, pending=pending: float(pending.sum()))
+            del view, x
+    """)
+
+
+def test_the_callback_of_a_dying_view_gives_its_base_a_value():
+    run_apart("""
+        import weakref
+        import tiledarray as ta
+
+        ta.config.at_once = 65536
+        for k in range(50):
+            x = ta.ones(1000)
+            view = x[1:][2:]
+            new = ta.ones(1000)
+            reference = weakref.ref(view, lambda _, x=x, new=new: setattr(x, "_node", new._node))
+            del view
+    """)
+
+
+def test_what_runs_while_small_operations_crowd_records_others():
+    run_apart("""
+        import tiledarray as ta
+        from tiledarray.recording import stretch
+
+        ta.config.at_once = 16
+        row = ta.ones(40000) * 2.0
+        float(row[0])
+        asked = []
+
+        def crowded(self):
+            if not asked:
+                asked.append(True)
+                for start in range(33000):  # more kinds than the core remembers calls
+                    row[start:] * 0.5
+
+        stretch.Recorder.crowded = crowded
+        x = ta.ones(1000) * 2.0
+        part = x[3:6]
+        for _ in range(100):
+            part = -part * 2.0 + (part - 1.0)
+        assert asked
+    """)
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Return what has work done, once, in the middle of the next evaluation: as a handler's is."""
+    with config.override(compile="wait", first_seconds=0.0):
+        take = host_pool.array
+
+        def arrange(work, after=0):
+            left = [after, True]
+
+            def array(shape, dtype):
+                found = take(shape, dtype)
+                if left[0]:
+                    left[0] -= 1
+                elif left[1]:
+                    left[1] = False
+                    work()
+                return found
+
+            monkeypatch.setattr(host_pool, "array", array)
+
+        yield arrange
+
+
+def ramp(factor, size=SIZE):
+    return np.array(numpy.arange(float(size)) * factor)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("compute", [
+    lambda x: (x * 2.0 + 1.0).sum(), lambda x: np.cumsum(x) * 2.0,
+    lambda x: np.exp(x - x.max()) / np.exp(x - x.max()).sum(),
+], ids=["sum", "cumsum", "softmax"])
+def test_the_same_plan_runs_in_the_middle_of_a_run(compute, after, meanwhile):
+    size = 300_000  # what is reduced in several pieces takes memory once its arguments are there
+    wanted = [numpy.asarray(compute(numpy.arange(float(size)) * factor)) for factor in (5, 3)]
+    x, other = ramp(5, size), ramp(3, size)
+    for _ in range(4):  # of other values: what is left in memory is no result
+        numpy.asarray(compute(ramp(1, size)))
+    found = []
+    meanwhile(lambda: found.append(numpy.asarray(compute(other))), after)
+    numpy.testing.assert_allclose(numpy.asarray(compute(x)), wanted[0])
+    for value in found:
+        numpy.testing.assert_allclose(value, wanted[1])
+
+
+@pytest.mark.compiler
+def test_the_same_kernel_runs_between_binding_and_launch(monkeypatch):
+    x, other = ramp(5), ramp(3)
+    fill, nested = Binding.fill, []
+
+    def interrupted(self, *arguments):
+        fill(self, *arguments)
+        if armed and not nested:
+            nested.append(True)
+            nested[0] = float((other * 2.0 + 1.0)[7])
+
+    armed = []
+    monkeypatch.setattr(Binding, "fill", interrupted)
+    for name in ("run_known", "look"):  # by Python, not by the core
+        monkeypatch.setattr(import_module("tiledarray.core"), name, lambda nodes: False)
+    with config.override(compile="wait", first_seconds=0.0, at_once=1):
+        for _ in range(3):
+            assert float((ramp(1) * 2.0 + 1.0)[7]) == 15.0
+        armed.append(True)
+        assert float((x * 2.0 + 1.0)[7]) == 71.0
+    assert nested == [43.0]
+
+
+@pytest.mark.compiler
+def test_an_array_is_looked_at_in_the_middle_of_its_own_evaluation(meanwhile):
+    x = ramp(1)
+    with config.override(at_once=1):
+        x[2:-2] += 1.0
+        float(x[5])
+        x[2:-2] += 1.0
+        x[1:-1] *= ramp(1)[1:-1] + 1.0
+        seen = []
+
+        def look():
+            try:
+                seen.append(float(x[5]))
+            except RuntimeError as error:
+                seen.append(str(error))
+
+        meanwhile(look)
+        assert float(x[5]) == 42.0
+        for value in seen:
+            assert value == 42.0 or "in the middle of its own evaluation" in value
+        assert float(x[7]) == 72.0
+
+
+@pytest.mark.compiler
+def test_what_is_recorded_in_the_middle_of_a_run_stays_pending(meanwhile):
+    x, other = ramp(1), ramp(3)
+    with config.override(at_once=1):
+        for _ in range(4):
+            y = x * 2.0 + 1.0
+            float(y.sum())
+        kept = []
+        y = x * 2.0 + 1.0
+        total = y.sum()
+        meanwhile(lambda: kept.append(other + 4.0))
+        float(total)
+        assert kept
+        assert kept[0]._recorded in stretch.live_pending() or not kept[0]._recorded.pending
