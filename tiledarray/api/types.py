@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tiledarray.api.arguments import is_ours
+from tiledarray.api.arguments import is_ours, stand_in
 from tiledarray.api.creation import filled
 from tiledarray.api.registry import implements
 from tiledarray.api.ufuncs import UFunc
@@ -51,23 +50,17 @@ def isscalar(element: Any) -> bool:
     return (is_ours(element) and element.ndim == 0) or np.isscalar(element)
 
 
-def _by_kinds(original: Callable[..., Any]) -> None:
-    """Answer a question about dtypes without computing what is recorded."""
-
-    @implements(original, "host")
-    def asked(*arguments: Any) -> Any:
-        return original(*map(_stand_in, arguments))
+# Questions about dtypes, answered without computing what is recorded.
 
 
-def _stand_in(value: Any) -> Any:
-    """Return an array of NumPy's of an array's shape and dtype, which takes no memory."""
-    if not is_ours(value):
-        return value
-    return np.broadcast_to(np.zeros((), value.dtype), value.shape)
+@implements(np.result_type, "host")
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    return np.result_type(*map(stand_in, arrays_and_dtypes))
 
 
-_by_kinds(np.result_type)
-_by_kinds(np.common_type)
+@implements(np.common_type, "host")
+def common_type(*arrays: Any) -> Any:
+    return np.common_type(*map(stand_in, arrays))
 
 
 class _UFuncType(type):

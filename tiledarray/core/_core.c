@@ -60,7 +60,7 @@ static PyObject *unary_ops[HASH];
 static PyObject *no_steps;    /* () */
 static PyObject *how_transposed;
 /* Attributes of buffers and devices. */
-static PyObject *name_device, *name_on_host;
+static PyObject *name_device, *name_on_host, *name_kind;
 
 /* ---- the two states ------------------------------------------------------------------------ */
 
@@ -1130,12 +1130,41 @@ static PyObject *make_constant(Handle *handle)
     return done ? settled(handle) : NULL;
 }
 
+/* Compute what is recorded; as `settled`. */
+static PyObject *looked_at(Handle *handle)
+{
+    if (held || !limit)
+        return NULL;
+    PyObject *done = PyObject_CallOneArg(callbacks[LOOK], (PyObject *)handle);
+    Py_XDECREF(done);
+    return done ? settled(handle) : NULL;
+}
+
+/* Compute a large array on the host, for one of its elements is read or written: more will be, and
+   each would be recorded.  As `settled`; NULL without an error for another index. */
+static PyObject *looked_at_element(Handle *handle, PyObject *key)
+{
+    PyObject *node = handle->node;
+    if (held || limit <= 1 || handle->base || !node || !is_node(node) || !is_pending(node))
+        return NULL;
+    const Kind *kind = ((Node *)node)->form->kind;
+    Py_ssize_t count = PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 1;
+    if (kind->size <= limit || count != PyTuple_GET_SIZE(kind->shape) || basic_index(key) != 1)
+        return NULL;
+    PyObject *place = PyObject_GetAttr(kind->device, name_kind);
+    int here = place && PyUnicode_Check(place) && !PyUnicode_CompareWithASCIIString(place, "cpu");
+    Py_XDECREF(place);
+    return here ? looked_at(handle) : NULL;
+}
+
 static PyObject *handle_getitem(PyObject *self, PyObject *key)
 {
     Handle *handle = (Handle *)self;
     PyObject *array = settled(handle), *result;
     if (!array && !PyErr_Occurred() && basic_index(key) != 2)
         array = make_constant(handle); /* elements are read: they will be written too */
+    if (!array && !PyErr_Occurred())
+        array = looked_at_element(handle, key);
     if (array && is_array(array)) {
         Py_INCREF(array);
         if (basic_index(key)) {
@@ -1172,22 +1201,14 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
     return view->how == key || PyObject_RichCompareBool(view->how, key, Py_EQ) == 1;
 }
 
-/* Compute what is recorded; as `settled`. */
-static PyObject *looked_at(Handle *handle)
-{
-    if (held || !limit)
-        return NULL;
-    PyObject *done = PyObject_CallOneArg(callbacks[LOOK], (PyObject *)handle);
-    Py_XDECREF(done);
-    return done ? settled(handle) : NULL;
-}
-
 /* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
 static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
 {
     PyObject *array = settled(handle);
     if (!array && !PyErr_Occurred() && (is_plain(value) || (is_handle(value) && settled((Handle *)value))))
         array = make_constant(handle);
+    if (!array && !PyErr_Occurred())
+        array = looked_at_element(handle, key);
     if (!array || !is_array(array))
         return PyErr_Occurred() ? -1 : 0;
     int basic = basic_index(key), done = 0;
@@ -2097,7 +2118,8 @@ PyMODINIT_FUNC PyInit__core(void)
     no_steps = PyTuple_New(0);
     name_device = PyUnicode_InternFromString("device");
     name_on_host = PyUnicode_InternFromString("on_host");
-    if (!name_device || !name_on_host || !no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
+    name_kind = PyUnicode_InternFromString("kind");
+    if (!name_device || !name_on_host || !name_kind || !no_steps || PyType_Ready(&HandleType) < 0 || PyType_Ready(&IteratorType) < 0 ||
         PyType_Ready(&AtOnceType) < 0)
         return NULL;
     PyObject *module = PyModule_Create(&definition);

@@ -761,6 +761,8 @@ def handle_getitem(handle: Any, key: Any) -> Any:
         array = settled(handle)
     if array is None and basic_index(key) != 2:
         array = make_constant(handle)  # elements are read: they will be written too
+    if array is None:
+        array = looked_at_element(handle, key)
     if type(array) is not ndarray:
         return recorded["__getitem__"](handle, key)
     if not basic_index(key):
@@ -816,6 +818,21 @@ def looked_at(handle: Any) -> Any:
     return settled(handle)
 
 
+def looked_at_element(handle: Any, key: Any) -> Any:
+    """Compute a large array on the host, for one of its elements is read or written; as `settled`.
+
+    More will be, and each would be recorded.  ``None`` for another index.
+    """
+    node = handle._node_
+    if most <= 1 or handle._base_ is not None or node is None or node.buffer is not None:
+        return None
+    kind = node.form.kind
+    count = len(key) if type(key) is tuple else 1
+    if kind.size <= limit or count != len(kind.shape) or basic_index(key) != 1:
+        return None
+    return looked_at(handle) if kind.device.kind == "cpu" else None
+
+
 def new_values(value: Any) -> Any:
     """Return what is written, as NumPy takes it; else ``None``."""
     if type(value) in PLAIN:
@@ -834,6 +851,8 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
             type(value) in PLAIN or (isinstance(value, Base) and settled(value) is not None)
         ):
             array = make_constant(handle)
+        if array is None:
+            array = looked_at_element(handle, key)
     if type(array) is not ndarray:
         return False
     basic = basic_index(key)
