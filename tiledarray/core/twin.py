@@ -842,17 +842,21 @@ def new_values(value: Any) -> Any:
     return operand(value)
 
 
+def to_be_written(handle: Any, key: Any, value: Any) -> Any:
+    """Return the settled value, computed if it is known to pay; ``None`` if it is recorded."""
+    array = settled(handle)
+    if array is None and (
+        type(value) in PLAIN or (isinstance(value, Base) and settled(value) is not None)
+    ):
+        array = make_constant(handle)
+    return looked_at_element(handle, key) if array is None else array
+
+
 def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     """Write at once; ``False`` for the recorded way."""
     array = handle._array_
     if array is None or most < 0:
-        array = settled(handle)
-        if array is None and (
-            type(value) in PLAIN or (isinstance(value, Base) and settled(value) is not None)
-        ):
-            array = make_constant(handle)
-        if array is None:
-            array = looked_at_element(handle, key)
+        array = to_be_written(handle, key, value)
     if type(array) is not ndarray:
         return False
     basic = basic_index(key)
