@@ -550,3 +550,23 @@ def test_an_element_of_what_is_pending_has_it_computed():
             found.append((np.asarray(x).tolist(), float(total)))
         assert found[0] == found[1]
         assert x._array is not None
+
+
+@pytest.mark.parametrize("places", [
+    lambda i: np.ix_(i, i), lambda i: (i[:, None], i), lambda i: (i, i[:, None])],
+    ids=["ix_", "column", "row"])
+def test_what_index_arrays_name_together_decides_whether_it_is_at_once(places):
+    x = np.arange(300.0 * 300).reshape(300, 300)
+    large = ta.asarray(x) * 1
+    ta.evaluate(large)
+    few, many = np.arange(9), np.arange(120)  # at once are 8,192 elements
+    assert large[places(few)]._array is not None
+    assert large[places(many)]._array is None
+    np.testing.assert_array_equal(large[places(many)].numpy(), x[places(many)])
+
+
+def test_a_nested_list_names_more_than_its_length():
+    large = ta.asarray(np.arange(300.0 * 300).reshape(300, 300)) * 1
+    ta.evaluate(large)
+    assert large[[0, 1] * 10]._array is not None
+    assert large[[[0, 1]] * 20]._array is None

@@ -239,3 +239,15 @@ def test_products_of_vectors(far, dtype):
     for ours, theirs in zip(found, wanted, strict=True):
         assert ours.dtype == theirs.dtype and ours.shape == ()
         assert complex(ours) == pytest.approx(complex(theirs), rel=1e-5 if dtype == "f4" else 1e-12)
+
+
+def test_each_result_of_an_operation_with_several_goes_where_it_is_used(far):
+    x, y = ta.asarray(np.arange(3.0)), ta.asarray(np.ones(5))
+    results = tuple(array.evaluated() for array in (x, y))
+    there = placement.on_one_side(results, Device("far"))
+    assert [each.device.kind for each in there] == ["far", "far"]
+    back = placement.on_one_side(there, results[0].device)
+    assert [each.array.tolist() for each in back] == [[0, 1, 2], [1] * 5]
+    with config.override(at_once=1):  # a function that has one of them from outside
+        _, r = np.linalg.qr(ta.asarray(np.arange(12.0).reshape(4, 3)) + 0)
+        assert ta.jit(lambda x: x + r)(ta.zeros((3, 3))).numpy() == pytest.approx(r.numpy())

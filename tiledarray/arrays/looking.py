@@ -61,10 +61,11 @@ def cupy(self: Any) -> Any:
 
 def nonzero(self: Any) -> tuple[Any, ...]:
     """Return the places of the elements that are not zero: an array for each axis."""
-    found = self.evaluated()
-    array = found if self._base is not None else found.array
-    node = self.origin()._node
+    node = self.computed()
     device = node.buffer.device  # where the value lies
+    array = node.buffer.array
+    if self._base is not None:
+        array = views.on_array(array, self._steps)
     return tuple(
         wrap(record.leaf(device.wrap(places, copy=True), node.device))
         for places in device.xp.nonzero(array)

@@ -1035,12 +1035,19 @@ static int is_mask(PyObject *x)
            PyArray_NDIM((PyArrayObject *)x);
 }
 
+/* The axes of a list as an index: 1, or -1 of one that holds lists. */
+static int rank_of_list(PyObject *list)
+{
+    return PyList_GET_SIZE(list) && PyList_CheckExact(PyList_GET_ITEM(list, 0)) ? -1 : 1;
+}
+
 /* How many elements a plain index with arrays names, at most; a huge number if that is not known. */
 static double named_elements(PyArrayObject *array, PyObject *key)
 {
     int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array), axis = 0, covered = ndim;
     Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(key) : 1;
     double kept = 1, named = 1;
+    int flat = 1; /* all have one axis */
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, k) : key;
         covered -= item != Py_None && item != Py_Ellipsis;
@@ -1061,9 +1068,13 @@ static double named_elements(PyArrayObject *array, PyObject *key)
         else if (is_array(item) && PyArray_TYPE((PyArrayObject *)item) == NPY_BOOL)
             return 1e300;
         else if (is_array(item) || PyList_CheckExact(item)) {
+            int rank = is_array(item) ? PyArray_NDIM((PyArrayObject *)item) : rank_of_list(item);
             double size = is_array(item) ? (double)PyArray_SIZE((PyArrayObject *)item)
                                          : (double)PyList_GET_SIZE(item);
-            named = size == named ? named : named * size; /* they are broadcast together */
+            if (rank < 0)
+                return 1e300;
+            flat = flat && rank == 1;
+            named = flat && size == named ? named : named * size; /* they are broadcast together */
         }
         axis++;
     }

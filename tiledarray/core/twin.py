@@ -721,6 +721,7 @@ def named_elements(array: Any, key: Any) -> float:
     axis, ndim = 0, array.ndim
     covered = ndim - sum(item is not None and item is not Ellipsis for item in items)
     kept = named = 1.0
+    flat = True  # all have one axis
     for item in items:
         if item is None:
             continue
@@ -735,8 +736,11 @@ def named_elements(array: Any, key: Any) -> float:
         if type(item) is slice:
             kept *= array.shape[axis]
         elif type(item) is ndarray or type(item) is list:
-            size = item.size if type(item) is ndarray else len(item)
-            named = named if size == named else named * size  # they are broadcast together
+            if type(item) is list and item and type(item[0]) is list:
+                return HUGE
+            rank, size = (item.ndim, item.size) if type(item) is ndarray else (1, len(item))
+            flat = flat and rank == 1
+            named = named if flat and size == named else named * size  # broadcast together
         axis += 1
     for length in array.shape[axis:]:
         kept *= length

@@ -62,7 +62,7 @@ _NOTHING = contextlib.nullcontext()
 _warned: set[str] = set()
 
 
-def evaluate(targets: Sequence[Node], small: bool = False) -> None:
+def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False) -> None:
     """Compute the targets together: their buffers are set, their inputs forgotten.
 
     Parameters
@@ -70,13 +70,15 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     targets : sequence of Node
     small : bool
         Nearly all of it is small: if it takes no time op by op, no plan is worth making.
+    unknown : bool
+        The core has been asked for its program already, and knows none.
 
     Raises
     ------
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
-    if core.run_known([*targets]):
+    if not unknown and core.run_known([*targets]):
         verify()
         return
     while True:
@@ -501,16 +503,9 @@ def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[
     else:
         leaves = {value: nodes[number].buffer for value, number in executable.leaves}
     if anywhere:
-        leaves = {value: _on_one_side(leaves[value], device, number in taken.given)
+        leaves = {value: placement.on_one_side(leaves[value], device, number in taken.given)
                   for value, number in executable.leaves}
     return leaves
-
-
-def _on_one_side(buffer: Any, device: Device, written: bool) -> Any:
-    """Return a leaf's value on the device that computes."""
-    if type(buffer) is tuple:
-        return tuple([part.on(device) for part in buffer])
-    return buffer.parted(device) if written else buffer.on(device)
 
 
 core.install_running({

@@ -118,6 +118,16 @@ def _has_copy_at_home(buffer: Any) -> bool:
         buffer.elsewhere is not None and buffer.elsewhere.device.on_host)
 
 
+def on_one_side(buffer: Any, device: Device, written: bool = False) -> Any:
+    """Return a leaf's value on the device that computes; what is overwritten is there alone.
+
+    An operation with several results has a buffer for each.
+    """
+    if type(buffer) is tuple:
+        return tuple([part.on(device) for part in buffer])
+    return buffer.parted(device) if written else buffer.on(device)
+
+
 # ---- bringing home ---------------------------------------------------------------------------
 
 

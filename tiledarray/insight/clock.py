@@ -268,10 +268,12 @@ class Clock:
                 if isinstance(step, Call) else "copies" if isinstance(step, Copy) else "allocation")
         watch_note(EXACT.index(name), elapsed)
 
-    def _evaluated(self, targets: Sequence[Node], small: bool = False) -> None:
+    def _evaluated(
+        self, targets: Sequence[Node], small: bool = False, unknown: bool = False
+    ) -> None:
         """Evaluate, and tell which line asked for it."""
         if threading.get_ident() != self._owner:
-            self._evaluate(targets, small)
+            self._evaluate(targets, small, unknown)
             return
         watch_enter(0)
         outer = self._look
@@ -279,7 +281,7 @@ class Clock:
         try:
             asked = sys._getframe(1).f_code is stretch.look.__code__
             look = self._look = self._look_at(sites.user_site(), asked, targets)
-            self._evaluate(targets, small)
+            self._evaluate(targets, small, unknown)
         finally:
             look.seconds += perf_counter() - started
             self._look = outer

@@ -13,7 +13,7 @@ from typing import Any
 from tiledarray import config
 from tiledarray.arrays.handle import Handle
 from tiledarray.errors import TiledArrayError
-from tiledarray.execution import evaluate
+from tiledarray.execution import evaluate, placement
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.ir import Value
 from tiledarray.graph.dtypes import UnsupportedDtypeError
@@ -219,8 +219,10 @@ def _measured(executable: Executable, traced: Trace | None, params: Sequence[Any
         tuple[list[str], dict[Any, float]]):
     leaves: dict[Value, Any] | None = None
     if traced is not None:
-        leaves = {value: traced.nodes[value.attrs].buffer.on(executable.device)
-                  for value in executable.plan.values if isinstance(value.op, Leaf)}
+        leaves = {
+            value: placement.on_one_side(traced.nodes[value.attrs].buffer, executable.device)
+            for value in executable.plan.values if isinstance(value.op, Leaf)
+        }
     try:
         with evaluate.lock:
             times = measure(executable, leaves, params)

@@ -118,7 +118,7 @@ def look(nodes: list[Node]) -> None:
     if not targets:
         return
     try:
-        evaluate.evaluate(targets)
+        evaluate.evaluate(targets, unknown=True)
         return
     except Exception as error:
         if len(targets) == len(wanted) or raised_outside(error):

@@ -18,7 +18,7 @@ from tiledarray.arrays.views import Frozen, Step, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
-from tiledarray.execution import evaluate
+from tiledarray.execution import evaluate, placement
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.replay import Replay, can_replay
 from tiledarray.fusion.ir import Value
@@ -311,11 +311,12 @@ class _Trace:
         if executable is None:
             return []
         device = executable.device
-        leaves = {value: buffers[known] if isinstance(known, int) else known
-                  for value, known in self.leaves}
+        leaves: dict[Value, Any] = {
+            value: buffers[known] if isinstance(known, int) else known
+            for value, known in self.leaves}
         for value, buffer in leaves.items():
-            if buffer.device is not device:
-                leaves[value] = buffer.on(device)
+            if type(buffer) is tuple or buffer.device is not device:
+                leaves[value] = placement.on_one_side(buffer, device)
         with evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = (self.step_by_step if observers else self.run)(leaves)
         for buffer in outputs:
