@@ -29,7 +29,7 @@ from tiledarray.execution import placement
 from tiledarray.graph.node import Form, Kind
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
-from tiledarray.recording import record
+from tiledarray.recording import record, stretch
 
 # Attributes --------------------------------------------------------------------------------------
 
@@ -168,6 +168,8 @@ def setitem(self: Any, key: Any, value: Any) -> None:
 
 def _take(self: Any, key: tuple[Any, ...]) -> Any:
     node = self.node
+    if _computed_for_masks(self, key):
+        return self[key]
     try:
         found = index.places(
             key, node.shape, lambda array: as_node(array, node.device), _nonzero
@@ -178,7 +180,35 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
     return wrap(index.take(record.view(node, *found.before), found))
 
 
+def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
+    """Compute what is pending of an array on the host, and of the masks that it is read by.
+
+    What they choose has a shape that depends on data.  So NumPy chooses it, and at once: a plan
+    that begins with it would hardly ever be found again.  With `values`, what is written there.
+
+    Returns
+    -------
+    bool
+        Whether something was pending, and nothing is any more.
+    """
+    if config.at_once <= 1 or self.origin()._node.device.kind != "cpu" or (
+            not stretch.local.recorder.immediate):
+        return False
+    if not any(index.is_mask(item) and item.ndim for item in key):
+        return False
+    wanted = [
+        each.origin()._node for each in (self, *key, *values) if isinstance(each, Handle)]
+    pending = [node for node in wanted if node.buffer is None]
+    if not pending or any(node.device.kind != "cpu" for node in wanted):
+        return False
+    stretch.look(pending)
+    return True
+
+
 def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
+    if np.ndim(value) and _computed_for_masks(self, key, value):
+        self[key] = value
+        return
     node = self.node
     try:
         if _put_by_mask(self, key, value):

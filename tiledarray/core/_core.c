@@ -990,20 +990,32 @@ static PyObject *plain_list(PyObject *list)
     return plain;
 }
 
+static int is_mask(PyObject *x)
+{
+    return is_array(x) && PyArray_TYPE((PyArrayObject *)x) == NPY_BOOL &&
+           PyArray_NDIM((PyArrayObject *)x);
+}
+
+/* Whether an index's array is taken as it is: a mask always, for its values decide on the shape. */
+static int is_taken(PyObject *value)
+{
+    return size_of(value) <= limit || (limit > 1 && is_mask(value));
+}
+
 /* An item of an index as NumPy takes it; a new reference, NULL without an error if that needs the
    recorded way. */
 static PyObject *plain_item(PyObject *item)
 {
     if (is_handle(item)) {
         PyObject *value = settled((Handle *)item);
-        if (!value || size_of(value) > limit)
+        if (!value || !is_taken(value))
             return NULL;
         /* An array without axes is no scalar: by it an index is not basic. */
         if (PyArray_Check(value) && !PyArray_NDIM((PyArrayObject *)value))
             return NULL;
         return Py_NewRef(value);
     }
-    if (basic_part(item) || (is_array(item) && PyArray_SIZE((PyArrayObject *)item) <= limit))
+    if (basic_part(item) || (is_array(item) && is_taken(item)))
         return Py_NewRef(item);
     if (PySlice_Check(item))
         return plain_slice((PySliceObject *)item);
@@ -1029,10 +1041,15 @@ static PyObject *plain_index(PyObject *key)
     return plain;
 }
 
-static int is_mask(PyObject *x)
+/* Whether a plain index has a mask. */
+static int has_mask(PyObject *key)
 {
-    return is_array(x) && PyArray_TYPE((PyArrayObject *)x) == NPY_BOOL &&
-           PyArray_NDIM((PyArrayObject *)x);
+    if (!PyTuple_CheckExact(key))
+        return is_mask(key);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(key); k++)
+        if (is_mask(PyTuple_GET_ITEM(key, k)))
+            return 1;
+    return 0;
 }
 
 /* The axes of a list as an index: 1, or -1 of one that holds lists. */
@@ -1083,10 +1100,11 @@ static double named_elements(PyArrayObject *array, PyObject *key)
     return kept * named;
 }
 
-/* Whether reading or writing by a plain index that is not basic is done at once. */
-static int is_index_at_once(PyObject *array, PyObject *key)
+/* Whether reading by a plain index that is not basic is done at once, or writing what has axes.
+   By a mask NumPy does it, whatever the size: no plan is found again that depends on the length. */
+static int is_index_at_once(PyObject *array, PyObject *key, int has_axes)
 {
-    return size_of(array) <= at_most(WRITE_FACTOR) ||
+    return (has_axes && limit > 1 && has_mask(key)) || size_of(array) <= at_most(WRITE_FACTOR) ||
            (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)limit);
 }
 
@@ -1105,7 +1123,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
-    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain)) {
+    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain, 1)) {
         Py_DECREF(plain);
         return NULL;
     }
@@ -1243,7 +1261,8 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     else {
         plain = plain_index(key);
         basic = plain ? basic_index(plain) : 0;
-        if (plain && !basic && !is_index_at_once(array, plain))
+        int has_axes = is_array(new) && PyArray_NDIM((PyArrayObject *)new);
+        if (plain && !basic && !is_index_at_once(array, plain, has_axes))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */

@@ -685,17 +685,22 @@ def plain_list(key: list[Any]) -> Any:
     return (found,)
 
 
+def is_taken(value: Any) -> bool:
+    """Whether an index's array is taken as it is: a mask always, its values decide on the shape."""
+    return bool(size_of(value) <= limit or (limit > 1 and is_mask(value)))
+
+
 def plain_item(item: Any) -> Any:
     """Return an item of an index as NumPy takes it, in a tuple; else ``None``: the recorded way."""
     if isinstance(item, Base):
         value = settled(item)
         # An array without axes is no scalar: by it an index is not basic.
-        if value is None or size_of(value) > limit or (
+        if value is None or not is_taken(value) or (
             isinstance(value, ndarray) and not value.ndim
         ):
             return None
         return (value,)
-    if basic_part(item) or (type(item) is ndarray and item.size <= limit):
+    if basic_part(item) or (type(item) is ndarray and is_taken(item)):
         return (item,)
     if type(item) is slice:
         return plain_slice(item)
@@ -747,10 +752,18 @@ def named_elements(array: Any, key: Any) -> float:
     return kept * named
 
 
-def is_index_at_once(array: Any, key: Any) -> bool:
-    """Whether reading or writing by a plain index that is not basic is done at once."""
+def has_mask(key: Any) -> bool:
+    """Whether a plain index has a mask."""
+    return any(map(is_mask, key)) if type(key) is tuple else is_mask(key)
+
+
+def is_index_at_once(array: Any, key: Any, has_axes: bool) -> bool:
+    """Whether reading by a plain index that is not basic is done at once, or writing what has axes.
+
+    By a mask NumPy does it, whatever the size: no plan is found again that depends on the length.
+    """
     return array.size <= at_most(WRITE_FACTOR) or (
-        limit > 1 and named_elements(array, key) <= limit)
+        limit > 1 and (has_axes and has_mask(key) or named_elements(array, key) <= limit))
 
 
 def is_mask(x: Any) -> bool:
@@ -785,7 +798,7 @@ def taken(handle: Any, array: Any, key: Any) -> Any:
     if plain is None:
         return recorded["__getitem__"](handle, key)
     basic = basic_index(plain[0])
-    if not basic and not is_mask(plain[0]) and not is_index_at_once(array, plain[0]):
+    if not basic and not is_mask(plain[0]) and not is_index_at_once(array, plain[0], True):
         return recorded["__getitem__"](handle, key)
     result = array[plain[0]]
     if type(result) is ndarray and basic:
@@ -875,7 +888,8 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
             return False
         key = plain[0]
         basic = basic_index(key)
-        if not basic and not is_index_at_once(array, key):
+        has_axes = type(new) is ndarray and new.ndim > 0
+        if not basic and not is_index_at_once(array, key, has_axes):
             return False
     if basic == 2 and array.size > limit and size_of(array[key]) > at_most(WRITE_FACTOR):
         return False  # a small part alone of a large array
