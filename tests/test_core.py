@@ -20,6 +20,7 @@ from tiledarray import config
 from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import AtOnce, kind
+from tiledarray.devices.storage import address_of
 
 
 @pytest.fixture(autouse=True)
@@ -570,3 +571,64 @@ def test_a_nested_list_names_more_than_its_length():
     ta.evaluate(large)
     assert large[[0, 1] * 10]._array is not None
     assert large[[[0, 1]] * 20]._array is None
+
+
+def test_each_operand_of_a_function_decides_alone_whether_it_is_small():
+    x, y = ta.ones(8000), ta.ones(8000) * 2
+    for made in (np.maximum(x, y), np.where(x > y, x, y), np.clip(x, y, 3.0), ta.isclose(x, y)):
+        assert made._recorded is None
+
+
+@pytest.mark.skipif(kind != "c", reason="the twin leaves memory to NumPy")
+def test_memory_of_what_died_is_used_again_and_nothing_is_in_use_twice():
+    from tiledarray.core import _core
+
+    with config.override(at_once=65_536):
+        _core.forget_memory()
+        x = ta.arange(40_000.0)
+        place = address_of((x * 2)._array)
+        assert _core.kept_memory() >= 320_000
+        y = x + 1  # in the memory of x * 2
+        assert address_of(y._array) == place and place % 64 == 0
+        rng, arrays, expected = np.random.default_rng(1), [], []
+        for step in range(400):
+            size = int(rng.integers(4000, 60_000))
+            values = rng.random(size)
+            arrays.append(ta.asarray(values) * 2 + step)
+            expected.append(values * 2 + step)
+            if len(arrays) > 5:
+                k = int(rng.integers(len(arrays)))
+                np.testing.assert_array_equal(arrays.pop(k).numpy(), expected.pop(k))
+        for found, wanted in zip(arrays, expected, strict=True):
+            np.testing.assert_array_equal(found.numpy(), wanted)
+        del arrays, found, y
+        assert 0 < _core.kept_memory() <= 1 << 25
+        _core.forget_memory()
+        assert _core.kept_memory() == 0
+        z = ta.zeros(40_000) * 1
+        z.resize((50_000,), refcheck=False)
+        assert z.tolist() == [0.0] * 50_000
+
+
+@pytest.mark.skipif(kind != "c", reason="the twin leaves memory to NumPy")
+def test_arrays_of_numpys_own_and_other_threads_are_left_alone():
+    with config.override(at_once=65_536):
+        x = ta.ones(40_000) + 1
+        assert np._core.multiarray.get_handler_name(x._array) == "tiledarray"
+        assert np._core.multiarray.get_handler_name(np.ones(40_000) + 1) == "default_allocator"
+        with pytest.raises(ValueError, match="broadcast"):
+            x + ta.ones(39_999)
+        assert np._core.multiarray.get_handler_name() == "default_allocator"
+        found = []
+
+        def work():
+            for _ in range(300):
+                values = ta.ones(30_000) * 3
+                found.append(float((values + 1).sum()) == 120_000)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [True] * 1200

@@ -21,6 +21,7 @@
 
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 #define MOST_ARGUMENTS 16
+#define SPACIOUS (1 << 15)    /* bytes */
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
@@ -671,7 +672,7 @@ typedef struct {
     PyObject *values[MOST_ARGUMENTS + 1]; /* the first stays free, as vectorcall wants it */
     Py_ssize_t count;
     PyObject *first;          /* the first array; borrowed */
-    npy_intp product, total;
+    npy_intp product, total;  /* of the arrays' sizes; of those in sequences */
     int handles, arrays;      /* whether there are handles, and anything that makes an array */
 } Arguments;
 
@@ -725,11 +726,28 @@ static const binaryfunc numpys_in_place[OPERATORS] = {
     power_in_place, PyNumber_InPlaceAnd, PyNumber_InPlaceOr, PyNumber_InPlaceXor,
     PyNumber_InPlaceLshift, PyNumber_InPlaceRshift, PyNumber_InPlaceMatrixMultiply};
 
+/* Whether the results of an array's size are worth keeping their memory (see memory.c). */
+static inline int is_spacious(PyObject *x)
+{
+    return is_array(x) && PyArray_NBYTES((PyArrayObject *)x) >= SPACIOUS;
+}
+
+/* Call NumPy with two operands. */
+static inline PyObject *with_two(binaryfunc function, PyObject *x, PyObject *y)
+{
+    if (!is_spacious(x) && !is_spacious(y))
+        return function(x, y);
+    PyObject *before = take_memory_here(), *result = before ? function(x, y) : NULL;
+    if (before)
+        take_memory_there(before);
+    return result;
+}
+
 static PyObject *binary(int op, PyObject *x, PyObject *y)
 {
     PyObject *left, *right;
     if (operands(x, y, &left, &right)) {
-        PyObject *result = own(numpys[op](left, right));
+        PyObject *result = own(with_two(numpys[op], left, right));
         Py_DECREF(left);
         Py_DECREF(right);
         return result;
@@ -831,7 +849,13 @@ static PyObject *unary(PyObject *x, unaryfunc function, int which)
             result = record_unary(unary_ops[which], x);
         return result || PyErr_Occurred() ? result : PyObject_CallOneArg(recorded[which], x);
     }
-    result = own(function(value));
+    if (is_spacious(value)) {
+        PyObject *before = take_memory_here();
+        result = before ? own(function(value)) : NULL;
+        if (before)
+            take_memory_there(before);
+    } else
+        result = own(function(value));
     Py_DECREF(value);
     return result;
 }
@@ -886,11 +910,24 @@ static PyNumberMethods handle_as_number = {
     .nb_absolute = n_abs, .nb_invert = n_invert, .nb_bool = n_bool, .nb_float = n_float,
     .nb_int = n_int, .nb_index = n_index};
 
+#define COMPARISON(NAME, OP) \
+    static PyObject *NAME(PyObject *x, PyObject *y) { return PyObject_RichCompare(x, y, OP); }
+COMPARISON(less, Py_LT)
+COMPARISON(less_or_equal, Py_LE)
+COMPARISON(equal, Py_EQ)
+COMPARISON(not_equal, Py_NE)
+COMPARISON(greater, Py_GT)
+COMPARISON(greater_or_equal, Py_GE)
+
+static const binaryfunc comparisons[] = {
+    [Py_LT] = less, [Py_LE] = less_or_equal, [Py_EQ] = equal,
+    [Py_NE] = not_equal, [Py_GT] = greater, [Py_GE] = greater_or_equal};
+
 static PyObject *handle_compare(PyObject *x, PyObject *y, int op)
 {
     PyObject *left, *right;
     if (operands(x, y, &left, &right)) {
-        PyObject *result = own(PyObject_RichCompare(left, right, op));
+        PyObject *result = own(with_two(comparisons[op], left, right));
         Py_DECREF(left);
         Py_DECREF(right);
         return result;
@@ -1127,7 +1164,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
         Py_DECREF(plain);
         return NULL;
     }
-    result = PyObject_GetItem(array, plain);
+    result = basic ? PyObject_GetItem(array, plain) : with_two(PyObject_GetItem, array, plain);
     if (result && is_array(result)) {
         if (basic) {
             result = take_view(handle, array, result, 1, plain);
@@ -1458,8 +1495,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
 {
     npy_intp size = size_of(array);
     arguments->arrays = 1;
-    arguments->total += size;
-    if (arguments->total > most)
+    if (size > most)
         return 0;
     arguments->product *= size;
     if (PyArray_Check(array)) {
@@ -1740,7 +1776,8 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     for (; k < total; k++)
         if (!take_argument(&arguments, args[k], function))
             goto leave;
-    if (created_size(function, args, positional, names) > limit)
+    double created = created_size(function, args, positional, names);
+    if (created > (double)limit)
         goto leave;
     if (function->size == ANY_SIZE && !arguments.handles &&
         !(function->kind & UFUNC && !arguments.arrays) && !births)
@@ -1766,9 +1803,15 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
         }
     }
     size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    int spacious = created * sizeof(double) >= SPACIOUS;
+    for (k = 1; k <= arguments.count && !spacious; k++)
+        spacious = is_spacious(arguments.values[k]);
+    PyObject *before = spacious ? take_memory_here() : NULL;
     result = function->kind & METHOD
                  ? PyObject_VectorcallMethod(function->target, arguments.values + 1, flags, names)
                  : PyObject_Vectorcall(function->target, arguments.values + 1, flags, names);
+    if (before)
+        take_memory_there(before);
     done = 1;
     if (!result)
         goto leave;
@@ -2157,6 +2200,7 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (add_graph(module) < 0 || add_walk(module) < 0 || add_recorder(module) < 0 ||
         add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
+        add_memory(module) < 0 ||
         add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||

@@ -80,6 +80,12 @@ typedef struct {
 int walk_targets(PyObject *targets, Walk *walk);
 int add_walk(PyObject *module);
 
+/* ---- memory (memory.c) ---------------------------------------------------------------------- */
+
+PyObject *take_memory_here(void);
+void take_memory_there(PyObject *before);
+int add_memory(PyObject *module);
+
 /* ---- handles (_core.c) ---------------------------------------------------------------------- */
 
 /* In a ring of a recorder's: handles with a pending node, or views that keep what they read. */

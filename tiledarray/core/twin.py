@@ -763,7 +763,7 @@ def is_index_at_once(array: Any, key: Any, has_axes: bool) -> bool:
     By a mask NumPy does it, whatever the size: no plan is found again that depends on the length.
     """
     return array.size <= at_most(WRITE_FACTOR) or (
-        limit > 1 and (has_axes and has_mask(key) or named_elements(array, key) <= limit))
+        limit > 1 and ((has_axes and has_mask(key)) or named_elements(array, key) <= limit))
 
 
 def is_mask(x: Any) -> bool:
@@ -990,8 +990,7 @@ def take_array(arguments: Arguments, array: Any, bound: int, broadcasts: bool) -
     """Count an array among the arguments; ``False`` if that is too much."""
     size = size_of(array)
     arguments.arrays = True
-    arguments.total += size
-    if arguments.total > bound:
+    if size > bound:
         return False
     arguments.product *= size
     if isinstance(array, ndarray):

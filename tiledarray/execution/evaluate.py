@@ -51,12 +51,13 @@ PLANS_REMEMBERED = 1024
 PLANS_THAT_ASSUME = 3  # of one signature; the next assumes nothing of the parameters
 COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
+TIMES_OF_SMALL = 3
 AMPLE_BYTES = 1 << 28
 
 lock = threading.RLock()
 hold_at_fork(lock)
 _executables: OrderedDict[Any, Executable | Bound | UnsupportedDtypeError] = OrderedDict()
-_met_once: OrderedDict[Any, None] = OrderedDict()
+_met: OrderedDict[Any, int] = OrderedDict()  # how often, of what has no plan
 _NONE: frozenset[int] = frozenset()
 _NOTHING = contextlib.nullcontext()
 _warned: set[str] = set()
@@ -143,7 +144,7 @@ def _evaluate_taken(
 ) -> Executable | None:
     traced = taken.traced
     if config.compile != "wait" and device.on_host and (
-            small or _is_new(taken, device)):
+            _is_new(taken, device, TIMES_OF_SMALL if small else 1)):
         taken.restore()
         parts = parts_of(traced.nodes, targets)
         if cost(parts, host_threads())[0] < (SMALL_SECONDS if small else config.first_seconds):
@@ -187,15 +188,16 @@ def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
         executable.told.add(traced.key)
 
 
-def _is_new(taken: Taken, device: Device) -> bool:
-    """Whether this is met for the first time: to plan what may not come again takes longer."""
+def _is_new(taken: Taken, device: Device, times: int) -> bool:
+    """Whether this has been met less often: to plan what may not come again takes longer."""
     key = (taken.traced.key, taken.given, config.contract, device)
-    if key in _executables or key in _met_once:
+    if key in _executables:
         return False
-    _met_once[key] = None
-    while len(_met_once) > PLANS_REMEMBERED:
-        _met_once.popitem(last=False)
-    return True
+    met = _met.get(key, 0)
+    _met[key] = met + 1
+    while len(_met) > PLANS_REMEMBERED:
+        _met.popitem(last=False)
+    return met < times
 
 
 # ---- plans ---------------------------------------------------------------------------------
