@@ -632,3 +632,21 @@ def test_arrays_of_numpys_own_and_other_threads_are_left_alone():
         for thread in threads:
             thread.join()
         assert found == [True] * 1200
+
+
+@pytest.mark.parametrize("name", ["svd", "eigh", "eig", "qr", "slogdet"])
+def test_results_with_names_are_had_at_once(name):
+    values = np.random.default_rng(4).random((6, 6))
+    values += values.T
+    x = ta.asarray(values)
+    found, expected = getattr(np.linalg, name)(x), getattr(np.linalg, name)(values)
+    assert x._recorded is None  # else it would have been computed once more
+    assert type(found) is type(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), theirs)
+
+
+def test_arrays_in_a_list_are_joined_at_once_if_all_are_no_large_array():
+    parts = [ta.ones(8000) * k for k in range(4)]
+    assert np.maximum.reduce(parts)._recorded is None and parts[0]._recorded is None
+    assert np.concatenate(parts).sum() == 48_000

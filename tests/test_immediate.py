@@ -263,9 +263,9 @@ def test_many_parts_are_no_operation_each(monkeypatch):
     sizes = []
     evaluate = evaluation.evaluate
 
-    def watching(targets, *options):
+    def watching(targets, *options, **named):
         sizes.append(len(targets))
-        evaluate(targets, *options)
+        evaluate(targets, *options, **named)
 
     monkeypatch.setattr(evaluation, "evaluate", watching)
     parts = [ta.zeros(2) + k for k in range(5000)]

@@ -164,9 +164,9 @@ def stretches(monkeypatch):
     found = []
     evaluate = evaluation.evaluate
 
-    def watching(targets, *options):
+    def watching(targets, *options, **named):
         found.append(len(pending_below(targets)))
-        evaluate(targets, *options)
+        evaluate(targets, *options, **named)
 
     monkeypatch.setattr(evaluation, "evaluate", watching)
     return found

@@ -1539,7 +1539,7 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
             arguments->arrays |= PyList_CheckExact(x);
             value = Py_NewRef(x);
         } else
-            value = plain_sequence(arguments, x, most, 3);
+            value = plain_sequence(arguments, x, Py_MAX(most, at_most(WRITE_FACTOR)), 3);
     }
     if (!value)
         return 0;
@@ -1683,9 +1683,9 @@ static int give(PyObject *result, const Arguments *arguments, PyObject **given)
         *given = own(result);
         return 1;
     }
-    if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+    if (PyTuple_Check(result) || PyList_CheckExact(result)) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
-        PyObject *made = PyTuple_CheckExact(result) ? PyTuple_New(n) : PyList_New(n);
+        PyObject *made = PyTuple_Check(result) ? PyTuple_New(n) : PyList_New(n);
         for (Py_ssize_t k = 0; made && k < n; k++) {
             PyObject *part = NULL, *item = PySequence_Fast_GET_ITEM(result, k);
             for (Py_ssize_t j = 0; j < k && !part; j++) /* the same array again is one of ours */
@@ -1703,6 +1703,8 @@ static int give(PyObject *result, const Arguments *arguments, PyObject **given)
             else
                 PyList_SET_ITEM(made, k, part);
         }
+        if (made && PyTuple_Check(result) && !PyTuple_CheckExact(result)) /* with names */
+            Py_SETREF(made, PyObject_CallObject((PyObject *)Py_TYPE(result), made));
         Py_DECREF(result);
         *given = made;
         return 1;

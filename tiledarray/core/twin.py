@@ -1024,7 +1024,7 @@ def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
         if is_bare(x, 3):
             arguments.arrays = arguments.arrays or type(x) is list
         else:
-            value = plain_sequence(arguments, x, bound, 3)
+            value = plain_sequence(arguments, x, max(bound, at_most(WRITE_FACTOR)), 3)
             if value is None:
                 return False
     arguments.values.append(value)
@@ -1113,12 +1113,14 @@ def give(result: Any, arguments: Arguments) -> Any:
         if is_related(result, arguments):
             raise Related
         return own(result)
-    if type(result) in (tuple, list):
+    if isinstance(result, tuple) or type(result) is list:
         made: dict[int, Any] = {}  # the same array again is one of ours
         for part in result:
             if id(part) not in made:
                 made[id(part)] = give(part, arguments)
-        return type(result)([made[id(part)] for part in result])
+        parts = [made[id(part)] for part in result]
+        kind = type(result)
+        return kind(parts) if kind in (tuple, list) else kind(*parts)  # with names
     if is_bare(result, 0):
         return own(result)
     raise Related  # it may hold an argument
