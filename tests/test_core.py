@@ -638,7 +638,7 @@ def test_arrays_of_numpys_own_and_other_threads_are_left_alone():
 def test_results_with_names_are_had_at_once(name):
     values = np.random.default_rng(4).random((6, 6))
     values += values.T
-    x = ta.asarray(values)
+    x = ta.asarray(values) + 0
     found, expected = getattr(np.linalg, name)(x), getattr(np.linalg, name)(values)
     assert x._recorded is None  # else it would have been computed once more
     assert type(found) is type(expected)
@@ -648,5 +648,5 @@ def test_results_with_names_are_had_at_once(name):
 
 def test_arrays_in_a_list_are_joined_at_once_if_all_are_no_large_array():
     parts = [ta.ones(8000) * k for k in range(4)]
-    assert np.maximum.reduce(parts)._recorded is None and parts[0]._recorded is None
-    assert np.concatenate(parts).sum() == 48_000
+    assert ta.maximum.reduce(parts)._recorded is None and parts[0]._recorded is None
+    assert ta.concatenate(parts)._recorded is None
