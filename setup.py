@@ -49,8 +49,8 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "graph", "memory", "record", "recorder", "run", "sites", "slices", "walk",
-        "watch")],
+        "_core", "graph", "memory", "record", "recorder", "run", "scalars", "sites", "slices",
+        "walk", "watch")],
     depends=["tiledarray/core/core.h", "tiledarray/core/watch.h"],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",

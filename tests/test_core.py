@@ -650,3 +650,44 @@ def test_arrays_in_a_list_are_joined_at_once_if_all_are_no_large_array():
     parts = [ta.ones(8000) * k for k in range(4)]
     assert ta.maximum.reduce(parts)._recorded is None and parts[0]._recorded is None
     assert ta.concatenate(parts)._recorded is None
+
+
+NUMBERS = [
+    0.0, -0.0, 1.5, -3.25, 1e308, -1e308, 5e-324, 1e-200, np.inf, -np.inf, np.nan, 2.0**53 + 2,
+    0, 1, -7, 2**31, -(2**31) - 1, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 10**30, True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+def test_scalars_compute_as_numpys_do(errors):
+    """Each pair of an array's element with another's or with one of Python's numbers."""
+    import operator as o
+
+    def outcome(action):
+        with warnings.catch_warnings(record=True) as caught, np.errstate(all=errors):
+            warnings.simplefilter("always")
+            try:
+                result = action()
+            except (ArithmeticError, TypeError, ValueError) as error:
+                return type(error), str(error)
+        value = np.asarray(result)
+        return str(value.dtype), value.tobytes(), [str(each.message) for each in caught]
+
+    operations = [
+        o.add, o.sub, o.mul, o.truediv, o.iadd, o.isub, o.imul, o.itruediv, o.lt, o.le, o.eq, o.ne,
+        o.gt, o.ge]
+    reals = np.array([float(x) for x in NUMBERS if x not in (2**63, 10**30)])
+    wholes = np.array([x for x in NUMBERS if type(x) is int and abs(x) < 2**63 or x == -(2**63)])
+    for values in (reals, wholes):
+        ours, theirs = ta.asarray(values), values
+        for k in range(len(values)):
+            x, expected = ours[k], theirs[k]
+            others = [(y, y) for y in NUMBERS]
+            others += [(ta.asarray(part)[j], part[j]) for part in (reals, wholes)
+                       for j in range(len(part))]
+            for y, plain in others:
+                for operation in operations:
+                    assert outcome(lambda: operation(x, y)) == outcome(
+                        lambda: operation(expected, plain)), (operation, expected, plain)
+                    assert outcome(lambda: operation(y, x)) == outcome(
+                        lambda: operation(plain, expected)), (operation, plain, expected)

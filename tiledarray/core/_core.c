@@ -36,7 +36,8 @@ static npy_intp library_factor = LIBRARY_FACTOR;
 
 /* What Python gives `install`. */
 enum {
-    ADD, SUB, MUL, TRUEDIV, FLOORDIV, MOD, POW, AND, OR, XOR, LSHIFT, RSHIFT, MATMUL, OPERATORS
+    ADD = SCALAR_ADD, SUB = SCALAR_SUB, MUL = SCALAR_MUL, TRUEDIV = SCALAR_TRUEDIV, FLOORDIV, MOD,
+    POW, AND, OR, XOR, LSHIFT, RSHIFT, MATMUL, OPERATORS
 };
 static const char *const operator_names[OPERATORS] = {
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift",
@@ -746,6 +747,11 @@ static inline PyObject *with_two(binaryfunc function, PyObject *x, PyObject *y)
 static PyObject *binary(int op, PyObject *x, PyObject *y)
 {
     PyObject *left, *right;
+    if (op <= TRUEDIV && limit && !held) {
+        PyObject *scalar = scalar_binary(op, x, y);
+        if (scalar || PyErr_Occurred())
+            return own(scalar);
+    }
     if (operands(x, y, &left, &right)) {
         PyObject *result = own(with_two(numpys[op], left, right));
         Py_DECREF(left);
@@ -765,10 +771,15 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
 static PyObject *update(int op, PyObject *x, PyObject *y)
 {
     PyObject *left, *right;
+    if (op <= TRUEDIV && limit && !held) { /* NumPy's scalars are immutable */
+        PyObject *scalar = scalar_binary(op, x, y);
+        if (scalar || PyErr_Occurred())
+            return own(scalar);
+    }
     if (operands(x, y, &left, &right)) {
         PyObject *result = NULL;
         int may = 1;
-        if (!is_array(left)) /* NumPy's scalars are immutable */
+        if (!is_array(left))
             result = own(numpys[op](left, right));
         else if ((may = writable((Handle *)x, left)) == 1) {
             result = numpys_in_place[op](left, right);
@@ -926,6 +937,11 @@ static const binaryfunc comparisons[] = {
 static PyObject *handle_compare(PyObject *x, PyObject *y, int op)
 {
     PyObject *left, *right;
+    if (limit && !held) {
+        PyObject *scalar = scalar_compare(x, y, op);
+        if (scalar)
+            return own(scalar);
+    }
     if (operands(x, y, &left, &right)) {
         PyObject *result = own(with_two(comparisons[op], left, right));
         Py_DECREF(left);
@@ -2202,7 +2218,7 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (add_graph(module) < 0 || add_walk(module) < 0 || add_recorder(module) < 0 ||
         add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
-        add_memory(module) < 0 ||
+        add_memory(module) < 0 || add_scalars() < 0 ||
         add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||

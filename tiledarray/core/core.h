@@ -86,6 +86,15 @@ PyObject *take_memory_here(void);
 void take_memory_there(PyObject *before);
 int add_memory(PyObject *module);
 
+/* ---- NumPy's scalars (scalars.c) ------------------------------------------------------------ */
+
+/* The first of the operators. */
+enum { SCALAR_ADD, SCALAR_SUB, SCALAR_MUL, SCALAR_TRUEDIV };
+
+PyObject *scalar_binary(int op, PyObject *left, PyObject *right);
+PyObject *scalar_compare(PyObject *left, PyObject *right, int op);
+int add_scalars(void);
+
 /* ---- handles (_core.c) ---------------------------------------------------------------------- */
 
 /* In a ring of a recorder's: handles with a pending node, or views that keep what they read. */
