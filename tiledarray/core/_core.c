@@ -1049,10 +1049,16 @@ static int is_mask(PyObject *x)
            PyArray_NDIM((PyArrayObject *)x);
 }
 
+/* Elements that index arrays may name for NumPy to read or write them at once. */
+static inline npy_intp most_named(void)
+{
+    return at_most(Py_MIN(WRITE_FACTOR, library_factor));
+}
+
 /* Whether an index's array is taken as it is: a mask always, for its values decide on the shape. */
 static int is_taken(PyObject *value)
 {
-    return size_of(value) <= limit || (limit > 1 && is_mask(value));
+    return size_of(value) <= most_named() || (limit > 1 && is_mask(value));
 }
 
 /* An item of an index as NumPy takes it; a new reference, NULL without an error if that needs the
@@ -1158,7 +1164,7 @@ static double named_elements(PyArrayObject *array, PyObject *key)
 static int is_index_at_once(PyObject *array, PyObject *key, int has_axes)
 {
     return (has_axes && limit > 1 && has_mask(key)) || size_of(array) <= at_most(WRITE_FACTOR) ||
-           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)limit);
+           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)most_named());
 }
 
 /* The elements that an index other than a plain basic one names; NULL without an error for the
@@ -1566,7 +1572,7 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
 static double number_or(PyObject *x, double otherwise)
 {
     if (x && (PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyArray_IsScalar(x, Number))) {
-        double value = PyFloat_AsDouble(x);
+        double value = PyLong_CheckExact(x) ? PyLong_AsDouble(x) : PyFloat_AsDouble(x);
         if (value != -1.0 || !PyErr_Occurred())
             return value;
         PyErr_Clear();

@@ -685,9 +685,14 @@ def plain_list(key: list[Any]) -> Any:
     return (found,)
 
 
+def most_named() -> int:
+    """Return how many elements index arrays may name for NumPy to read or write them at once."""
+    return at_most(min(WRITE_FACTOR, library_factor))
+
+
 def is_taken(value: Any) -> bool:
     """Whether an index's array is taken as it is: a mask always, its values decide on the shape."""
-    return bool(size_of(value) <= limit or (limit > 1 and is_mask(value)))
+    return bool(size_of(value) <= most_named() or (limit > 1 and is_mask(value)))
 
 
 def plain_item(item: Any) -> Any:
@@ -763,7 +768,7 @@ def is_index_at_once(array: Any, key: Any, has_axes: bool) -> bool:
     By a mask NumPy does it, whatever the size: no plan is found again that depends on the length.
     """
     return array.size <= at_most(WRITE_FACTOR) or (
-        limit > 1 and ((has_axes and has_mask(key)) or named_elements(array, key) <= limit))
+        limit > 1 and ((has_axes and has_mask(key)) or named_elements(array, key) <= most_named()))
 
 
 def is_mask(x: Any) -> bool:
