@@ -233,13 +233,30 @@ def reduce(
     dtype : dtype, optional
         Of the result; by default NumPy's.
     """
+    kind = node.form.kind
+    key = (op, tuple(axes), accumulate, dtype, kind)
+    form = _reductions.get(key)
+    if form is None:
+        if len(_reductions) >= INTERNED:
+            _reductions.clear()
+        form = _reductions[key] = _reduction_form(op, kind, axes, accumulate, dtype)
+    return record(form, (node,))
+
+
+_reductions: dict[Any, Form] = {}
+
+
+def _reduction_form(
+    op: Reduction, kind: Kind, axes: Sequence[int], accumulate: Any, dtype: Any
+) -> Form:
     reduced = tuple(sorted(axes))
-    shape = tuple(size for axis, size in enumerate(node.shape) if axis not in reduced)
+    shape = tuple(size for axis, size in enumerate(kind.shape) if axis not in reduced)
     if accumulate is None:
-        accumulate = op.accumulator_of(node.dtype, None if dtype is None else np.dtype(dtype))
+        accumulate = op.accumulator_of(kind.dtype, None if dtype is None else np.dtype(dtype))
     if dtype is None:
-        dtype = op.result_of(node.dtype)
-    return _new(op, (node,), (reduced, np.dtype(accumulate)), shape, dtype, node.device)
+        dtype = op.result_of(kind.dtype)
+    result = kind_of(shape, np.dtype(dtype), kind.device)
+    return form_of(op, (reduced, np.dtype(accumulate)), result, 1)
 
 
 # Views and updates -----------------------------------------------------------------------------
