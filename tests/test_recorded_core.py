@@ -41,6 +41,7 @@ CALLS = [
     lambda lib, x, y: x + y, lambda lib, x, y: 2 - x, lambda lib, x, y: x * 3, lambda lib, x, y: -x,
     lambda lib, x, y: abs(x), lambda lib, x, y: x**2, lambda lib, x, y: x**-1.0,
     lambda lib, x, y: x**0.5, lambda lib, x, y: x**3, lambda lib, x, y: 2.0**x,
+    lambda lib, x, y: x ** -(10**30), lambda lib, x, y: (x - 1) ** 2**63,
     lambda lib, x, y: x < y, lambda lib, x, y: x <= 1.5, lambda lib, x, y: x % y,
     lambda lib, x, y: np.exp(x), lambda lib, x, y: lib.hypot(x, 2.0), lambda lib, x, y: x + True,
     lambda lib, x, y: x * (1 + 2j), lambda lib, x, y: x[1:-1] * y[2:],

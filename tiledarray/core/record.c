@@ -362,6 +362,8 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
     else if (PyLong_CheckExact(y)) {
         int beyond;
         exponent = (double)PyLong_AsLongLongAndOverflow(y, &beyond);
+        if (beyond) /* and -1 */
+            return record_binary(op, x, y);
     } else
         return record_binary(op, x, y);
     int place = exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2
