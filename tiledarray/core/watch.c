@@ -141,6 +141,7 @@ static Py_ssize_t find_place(int slot)
     int lasti = PyFrame_GetLasti(frame);
     Py_DECREF(frame);
     if (2 * used >= room && grow()) {
+        known = NULL;
         Py_DECREF(code);
         return -1;
     }
@@ -204,9 +205,10 @@ static void learn(Place *place, double own)
    tracer did. */
 static Place *place_of(const Call *call)
 {
+    if (call->at >= (Py_ssize_t)room)
+        return NULL;
     Place *place = places + call->at;
-    return call->at < (Py_ssize_t)room && place->code == call->code &&
-                   place->lasti == call->lasti && place->slot == call->slot
+    return place->code == call->code && place->lasti == call->lasti && place->slot == call->slot
                ? place : NULL;
 }
 
@@ -229,7 +231,10 @@ static void end(const Call *call, int kind, npy_intp elements)
         own = now() - seen - (exact - call->exact);
         own = own > 0 ? own : 0;
     }
-    estimated += own;
+    if (height)
+        accounts[stack[height - 1]] -= own;
+    else
+        estimated += own;
     place->seconds[kind] += own;
     calls++;
     place->count[kind]++;
@@ -425,7 +430,9 @@ static PyObject *count_next(PyObject *iterator)
     if (!begin(&call, SLOT_next))
         return next_element(iterator);
     PyObject *result = next_element(iterator);
-    if (result && Py_TYPE(result) == watched_type)
+    if (!result)
+        depth = 0; /* there are no more */
+    else if (Py_TYPE(result) == watched_type)
         end_with(&call, result, AT_ONCE, 1);
     else
         end(&call, ELEMENT, 1);
@@ -563,10 +570,11 @@ static PyObject *take_of_slot(void)
     estimated += seconds;
     exact += seconds;
     exact_marked = exact;
-    return PyFloat_FromDouble(seconds);
+    return Py_BuildValue("di", seconds, 1);
 }
 
-/* The seconds in Python's code that no sample has taken yet; None where other code is running. */
+/* The seconds in Python's code that no sample has taken yet, and whether a slot is running; None
+   where other code is. */
 static PyObject *watch_take(PyObject *module, PyObject *unused)
 {
     if (!is_owners() || height)
@@ -576,7 +584,7 @@ static PyObject *watch_take(PyObject *module, PyObject *unused)
     settle(now());
     double seconds = in_python;
     in_python = 0;
-    return PyFloat_FromDouble(seconds);
+    return Py_BuildValue("di", seconds, 0);
 }
 
 static void rest(double seconds)
@@ -618,12 +626,14 @@ static PyObject *watch_tick(PyObject *module, PyObject *args)
 
 static void forget(void)
 {
-    for (size_t k = 0; k < room; k++)
-        Py_XDECREF((PyObject *)places[k].code);
-    PyMem_Free(places);
+    Place *old = places;
+    size_t length = room;
     places = NULL;
     room = used = 0;
     known = NULL;
+    for (size_t k = 0; k < length; k++)
+        Py_XDECREF((PyObject *)old[k].code);
+    PyMem_Free(old);
 }
 
 static PyObject *watch_begin(PyObject *module, PyObject *args)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.clock import Accounts, Place
-from tiledarray.insight.facts import line_text, place_text, time_text
+from tiledarray.insight.facts import count_text, line_text, place_text, time_text
 
 WORTH = 0.1  # of the time: what takes less is not spoken of
 MANY = 100  # of something done again and again on a line
@@ -21,6 +21,7 @@ SMALL = 1 << 16  # elements: NumPy computes such arrays about as fast as kernels
 MANY_PLANS = 5
 SHORT = 1e-4  # seconds, and
 FEW = 1 << 14  # elements: of what NumPy spends much on the call, and little on the elements
+IN_PYTHON = 5e-6  # seconds: what Python needs besides to read or write one element, at most
 LINES = 4  # that are named
 WIDTH = 100  # of what is printed
 
@@ -107,7 +108,7 @@ def elements(facts: Facts) -> Verdict | None:
         return None
     lines = {location(place.site) for place in touched}
     python = sum(seconds for line, seconds in accounts.lines.items() if line in lines)
-    seconds = sum(place.seconds for place in (*touched, *single)) + python
+    seconds = sum(place.seconds for place in (*touched, *single)) + min(python, IN_PYTHON * count)
     also = sum(place.count for place in single)
     text = (f"{count:,} elements read or written one by one on {lines_of(touched, 'count')}"
             + f", {also:,} operations on single numbers" * (also >= MANY)
@@ -195,7 +196,9 @@ def first_run(facts: Facts) -> Verdict | None:
     if not made and not compiled:
         return None
     share = accounts.share("planning", "compiling")
-    text = f"{made:,} plans made and {compiled:,} kernels compiled or loaded"
+    text = f"{count_text(made, 'plan')} made"
+    if compiled:
+        text += f" and {count_text(compiled, 'kernel')} compiled or loaded"
     if compiled and facts.counters["op by op"]:
         share += accounts.share("op by op", "looks")
         text += ", op by op until they were there"
@@ -220,8 +223,10 @@ def python(facts: Facts) -> Verdict | None:
     if share < 0.5:
         return None
     text = "Python's own code, other libraries and waiting take most of the time"
-    line = max(accounts.lines, key=accounts.lines.__getitem__, default=None)
-    if line is not None and accounts.lines[line] >= WORTH * accounts.wall:
+    lines = Counter(accounts.lines)
+    lines.update(accounts.callers)
+    line = max(lines, key=lines.__getitem__, default=None)
+    if line is not None and lines[line] >= WORTH * accounts.wall:
         text += f", the line {line_text(*line)} most of all"
     return Verdict(share, f"{text}: nothing of that is arrays, which tiledarray could speed up")
 
