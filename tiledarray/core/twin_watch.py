@@ -159,8 +159,10 @@ class _Watch:
 _watch: _Watch | None = None
 
 
-def watch_begin(kind: type, folder: str) -> None:
-    """Begin to watch a class of arrays.
+def watch_begin(kind: type, folder: str, releases: int) -> None:
+    """Begin to watch a class of arrays; ``releases`` is the account of giving memory back.
+
+    Here that is Python's.
 
     Raises
     ------

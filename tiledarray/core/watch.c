@@ -33,6 +33,7 @@ enum { ELEMENT, LOOK, AT_ONCE, RECORDED, KINDS };
 #define RECENT 64             /* timed calls over which the mean goes */
 #define OUTLYING 4            /* a call that takes longer than the mean by this was interrupted */
 #define COUNTED 64            /* calls by which the cost of counting is measured, as often */
+#define LARGE (1 << 16)       /* bytes: memory that goes back to the system, not to a list */
 #define MOST_ACCOUNTS 16
 #define DEEPEST_ACCOUNT 64
 
@@ -62,6 +63,7 @@ static double telling = 0;    /* seconds of the samples themselves */
 static double accounts[MOST_ACCOUNTS];
 static int stack[DEEPEST_ACCOUNT];
 static volatile int height = 0; /* accounts that were entered */
+static int releases = 0;      /* the account of giving memory back */
 static int64_t calls = 0;     /* that were counted */
 static uint32_t dice = 1;
 static size_t array_offset = 0;
@@ -316,6 +318,7 @@ static PyNumberMethods numbers;
 static PyMappingMethods mappings;
 static richcmpfunc compares;
 static iternextfunc next_element;
+static destructor deallocate;
 
 #define BINARY(name) \
     static PyObject *count_##name(PyObject *x, PyObject *y) \
@@ -439,6 +442,27 @@ static PyObject *count_next(PyObject *iterator)
     return result;
 }
 
+static void settle(double until);
+
+/* An array that dies: giving back what is large takes as long as an operation. */
+static void count_dealloc(PyObject *x)
+{
+    PyObject *array = array_of(x);
+    if (depth || height || !array || !PyArray_CheckExact(array) ||
+        !PyArray_CHKFLAGS((PyArrayObject *)array, NPY_ARRAY_OWNDATA) ||
+        PyArray_NBYTES((PyArrayObject *)array) < LARGE || PyThread_get_thread_ident() != owner) {
+        deallocate(x);
+        return;
+    }
+    settle(now());
+    stack[height++] = releases;
+    deallocate(x);
+    if (watching && height) {
+        settle(now());
+        height--;
+    }
+}
+
 PyObject *watched_call(vectorcallfunc work, int reads, PyObject *self, PyObject *const *args,
                        size_t flags, PyObject *names)
 {
@@ -460,6 +484,7 @@ static void exchange(PyTypeObject *type)
     mappings = *type->tp_as_mapping;
     compares = type->tp_richcompare;
     next_element = iterator_type->tp_iternext;
+    deallocate = type->tp_dealloc;
 #define SET(name) number->nb_##name = count_##name;
     BINARIES(SET)
     UNARIES(SET)
@@ -471,6 +496,7 @@ static void exchange(PyTypeObject *type)
     type->tp_as_mapping->mp_ass_subscript = count_write;
     type->tp_richcompare = count_compare;
     iterator_type->tp_iternext = count_next;
+    type->tp_dealloc = count_dealloc;
 }
 
 static void give_back(PyTypeObject *type)
@@ -487,6 +513,7 @@ static void give_back(PyTypeObject *type)
     type->tp_as_mapping->mp_ass_subscript = mappings.mp_ass_subscript;
     type->tp_richcompare = compares;
     iterator_type->tp_iternext = next_element;
+    type->tp_dealloc = deallocate;
 }
 
 /* ---- accounts --------------------------------------------------------------------------------- */
@@ -640,8 +667,13 @@ static PyObject *watch_begin(PyObject *module, PyObject *args)
 {
     PyTypeObject *type;
     PyObject *folder;
-    if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &type, &folder))
+    int account;
+    if (!PyArg_ParseTuple(args, "O!Ui", &PyType_Type, &type, &folder, &account))
         return NULL;
+    if (account < 0 || account >= MOST_ACCOUNTS) {
+        PyErr_SetString(PyExc_ValueError, "no such account");
+        return NULL;
+    }
     if (watching) {
         PyErr_SetString(PyExc_RuntimeError, "the core is watched already");
         return NULL;
@@ -649,6 +681,7 @@ static PyObject *watch_begin(PyObject *module, PyObject *args)
     forget();
     Py_XSETREF(package, Py_NewRef(folder));
     watched_type = type;
+    releases = account;
     owner = PyThread_get_thread_ident();
     memset(accounts, 0, sizeof accounts);
     depth = height = 0;

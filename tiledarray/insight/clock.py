@@ -189,7 +189,7 @@ class Clock:
                 self._ticks = threading.Thread(
                     target=_tick_after, args=(gate,), name="tiledarray explains", daemon=True)
                 self._ticks.start()
-            watch_begin(TiledArray, _PACKAGE)
+            watch_begin(TiledArray, _PACKAGE, EXACT.index("allocation"))
             self._started = perf_counter()
         return self
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from tiledarray.devices.device import current
 from tiledarray.devices.pool import host_pool
 from tiledarray.execution import executable, spans
+from tiledarray.execution.background import background
 from tiledarray.insight.clock import Accounts, Clock
 from tiledarray.insight.facts import (
     Reporter,
@@ -83,7 +84,8 @@ class Session:
         self.peak = host_pool.statistics().peak
         self.verdicts: list[Verdict] = []
         if self.accounts is not None:
-            self.verdicts = verdicts(Facts(self.accounts, self.counters, self.fallbacks))
+            self.verdicts = verdicts(Facts(
+                self.accounts, self.counters, self.fallbacks, background.unfinished()))
 
     @property
     def did_something(self) -> bool:

@@ -47,11 +47,14 @@ class Facts:
         What was counted: plans made, kernels compiled, evaluations op by op.
     fallbacks : Counter
         What NumPy itself did, by name and place.
+    unfinished : int
+        Plans whose kernels were still being compiled at the end.
     """
 
     accounts: Accounts
     counters: Counter[str]
     fallbacks: Counter[tuple[str, Site | None]]
+    unfinished: int = 0
 
 
 class Verdict(NamedTuple):
@@ -189,6 +192,16 @@ def changing_shapes(facts: Facts) -> Verdict | None:
         "serves all"))
 
 
+def ended_early(facts: Facts) -> Verdict | None:
+    """The run was over before its kernels were there, and so may the next one be."""
+    if not facts.unfinished or not facts.counters["op by op"]:
+        return None
+    return Verdict(facts.accounts.share("op by op"), (
+        f"op by op, for kernels of {count_text(facts.unfinished, 'plan')} were still being "
+        "compiled when this ended: a longer run has them; TILEDARRAY_COMPILE=wait, set for one "
+        "run, leaves them on disk for those to come"))
+
+
 def first_run(facts: Facts) -> Verdict | None:
     """The run waited for plans and kernels that the next one finds on disk."""
     accounts = facts.accounts
@@ -196,9 +209,10 @@ def first_run(facts: Facts) -> Verdict | None:
     if not made and not compiled:
         return None
     share = accounts.share("planning", "compiling")
-    text = f"{count_text(made, 'plan')} made"
+    done = [f"{count_text(made, 'plan')} made"] if made else []
     if compiled:
-        text += f" and {count_text(compiled, 'kernel')} compiled or loaded"
+        done.append(f"{count_text(compiled, 'kernel')} compiled or loaded")
+    text = " and ".join(done)
     if compiled and facts.counters["op by op"]:
         share += accounts.share("op by op", "looks")
         text += ", op by op until they were there"
@@ -245,7 +259,8 @@ RULES: dict[Rule, tuple[Rule, ...]] = {
     small_looks: (),
     small_operations: (),
     by_numpy_itself: (),
-    first_run: (changing_plans,),
+    ended_early: (changing_plans,),
+    first_run: (changing_plans, ended_early),
     python: (elements, small_operations, small_looks),
     imports: (),
 }
