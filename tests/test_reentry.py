@@ -245,3 +245,32 @@ def test_what_is_converted_writes_into_the_array(program, at_once):
             result = program(lib, x)
             found.append([numpy.asarray(value).tolist() for value in (result, x)])
     assert found[0] == found[1]
+
+
+WRITES = {
+    "in place": "x += y", "in place, of a view": "x[1:] += y[1:]", "a slice": "x[2:5] = y[2:5]",
+    "a number": "x[2:5] = 7.0",
+}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_while_a_stretch_ends_is_not_lost(name, at, monkeypatch):
+    """As a signal handler or another thread writes: a recording is evaluated in the middle."""
+    consider, left = stretch.Recorder.consider, [at]
+
+    def interrupted(self, node):
+        left[0] -= 1
+        if left[0] == 0:
+            x[:1] = 500.0
+        consider(self, node)
+
+    with config.override(at_once=0, cut=3, compile="never"):
+        x, y = np.zeros(SIZE) + 0.0, np.ones(SIZE) + 0.0
+        np.evaluate(x, y)
+        stretch.local.recorder.reset()
+        monkeypatch.setattr(stretch.Recorder, "consider", interrupted)
+        for _ in range(30):
+            exec(WRITES[name], {"x": x, "y": y})
+        assert left[0] < 0
+        assert float(x[0]) >= 500.0 and float(x[3]) in (7.0, 30.0, 1.0)

@@ -186,7 +186,7 @@ class _Copies:
     def __init__(self, values: Any) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
         self.owners: list[tuple[Handle, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]] = []
-        self._may_write = _runs_code(values)
+        self._may_write = runs_code(values)
         families: dict[int, dict[int, Handle]] = {}
         for handle in handles_in(values):
             families.setdefault(id(handle.origin()), {})[id(handle)] = handle
@@ -245,14 +245,14 @@ _PLAIN = (Handle, np.generic, np.dtype, type, int, float, complex, str, bytes, t
           type(...))
 
 
-def _runs_code(value: Any) -> bool:
+def runs_code(value: Any) -> bool:
     """Whether converting or calling some of the arguments runs code of somebody's."""
     if isinstance(value, (tuple, list)):
-        return any(map(_runs_code, value))
+        return any(map(runs_code, value))
     if isinstance(value, dict):
-        return any(map(_runs_code, value.values()))
+        return any(map(runs_code, value.values()))
     if isinstance(value, slice):
-        return any(map(_runs_code, (value.start, value.stop, value.step)))
+        return any(map(runs_code, (value.start, value.stop, value.step)))
     if isinstance(value, np.ndarray):
         return value.dtype.hasobject
     return not isinstance(value, _PLAIN)

@@ -149,7 +149,7 @@ int add_sites(void);
 extern PyObject *compute;     /* what Python computes small operations by */
 
 PyObject *wrap_node(PyObject *node);
-int rebind(Handle *root, PyObject *node);
+int rebind(Handle *root, PyObject *node, const PyObject *before);
 Node *record_node(Form *form);
 int note_reader(Handle *view);
 int note_small(void);

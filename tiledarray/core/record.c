@@ -396,7 +396,7 @@ PyObject *record_update(PyObject *op, PyObject *x, PyObject *y)
     if (right)
         node = binary_node(op, (PyObject *)left, right, left->form->kind);
     int done = node && (handle->base ? write_view(handle, node) == 1
-                                     : !rebind(handle, (PyObject *)node));
+                                     : rebind(handle, (PyObject *)node, (PyObject *)left) == 1);
     Py_XDECREF(left);
     Py_XDECREF(right);
     Py_XDECREF(node);

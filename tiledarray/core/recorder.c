@@ -539,29 +539,39 @@ static PyObject *record_wrap(PyObject *module, PyObject *node)
     return wrap_node(node);
 }
 
-/* Make the node the value of an array that is no view. */
-int rebind(Handle *root, PyObject *node)
+/* Make the node the value of an array that is no view: 1, or 0 if that has not the value `before`
+   any more, where one is given; -1 with an error set.  The recording may be evaluated first, and
+   meanwhile handlers and other threads write. */
+int rebind(Handle *root, PyObject *node, const PyObject *before)
 {
-    if (((Node *)node)->buffer)
-        return held ? PyObject_SetAttr((PyObject *)root, node_name, node)
-                    : set_node(root, node, NULL);
+    int failed;
+    if (((Node *)node)->buffer) {
+        if (before && !held && root->node != before)
+            return 0;
+        failed = held ? PyObject_SetAttr((PyObject *)root, node_name, node)
+                      : set_node(root, node, NULL);
+        return failed ? -1 : 1;
+    }
     Recorder *recorder = present_recorder();
     if (!recorder)
         return -1;
-    int failed = consider(recorder, node) || give_pending(recorder, root, node);
+    failed = consider(recorder, node);
+    int suits = !before || held || root->node == before;
+    if (!failed && suits)
+        failed = give_pending(recorder, root, node);
     Py_DECREF(recorder);
-    return failed ? -1 : 0;
+    return failed ? -1 : suits;
 }
 
 static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !is_handle(args[0]) || !is_node(args[1])) {
+    if (count < 2 || count > 3 || !is_handle(args[0]) || !is_node(args[1])) {
         PyErr_SetString(PyExc_TypeError, "an array and a node are wanted");
         return NULL;
     }
-    if (rebind((Handle *)args[0], args[1]))
-        return NULL;
-    Py_RETURN_NONE;
+    PyObject *before = count == 3 && args[2] != Py_None ? args[2] : NULL;
+    int done = rebind((Handle *)args[0], args[1], before);
+    return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 /* A pending node, counted, of this line; its inputs are still to be given. */
@@ -623,7 +633,7 @@ static PyMethodDef functions[] = {
     {"set_cut", record_set_cut, METH_O, "Operations that make a stretch, from the next one on."},
     {"wrap", record_wrap, METH_O, "Return a new array whose value is the node."},
     {"rebind", (PyCFunction)(void (*)(void))record_rebind, METH_FASTCALL,
-     "Make the node the value of an array that is no view."},
+     "Make the node the value of an array that is no view, if that still has the value given."},
     {"record", (PyCFunction)(void (*)(void))record_record, METH_FASTCALL,
      "Return the node of one more operation, recorded at the user's line."},
     {NULL}};

@@ -179,17 +179,19 @@ def wrap(node: Node) -> Any:
     return handle
 
 
-def rebind(root: Any, node: Node) -> None:
-    """Make the node the value of an array that is no view."""
-    if node.buffer is not None:
-        root._node = node
-        return
+def rebind(root: Any, node: Node, before: Node | None = None) -> bool:
+    """Make the node the value of an array that is no view, if that still has the value before."""
     recorder = local.recorder
-    if recorder.count >= recorder.limit:
+    pending = node.buffer is None
+    if pending and recorder.count >= recorder.limit:
         recorder.consider(node)
+    if before is not None and root._node is not before:
+        return False
     root._node = node
-    recorder._sites.append(node.site)
-    recorder._handles.append(ref(root))
+    if pending:
+        recorder._sites.append(node.site)
+        recorder._handles.append(ref(root))
+    return True
 
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
