@@ -49,8 +49,9 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "graph", "record", "recorder", "run", "sites", "slices", "walk", "watch")],
-    depends=["tiledarray/core/core.h", "tiledarray/core/watch.h"],
+        "_core", "graph", "record", "recorder", "run", "sites", "slices", "walk", "watch",
+        "watched")],
+    depends=[f"tiledarray/core/{name}.h" for name in ("core", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )
