@@ -49,9 +49,9 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "graph", "record", "recorder", "run", "sites", "slices", "walk", "watch",
-        "watched")],
-    depends=[f"tiledarray/core/{name}.h" for name in ("core", "watch", "watching")],
+        "_core", "graph", "record", "recorder", "run", "sites", "slices", "values", "walk",
+        "watch", "watched")],
+    depends=[f"tiledarray/core/{name}.h" for name in ("core", "recorder", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

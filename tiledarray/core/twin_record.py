@@ -1,7 +1,7 @@
 """Recording in Python: each thread's recorder, and how nodes become the values of handles.
 
-This is `recorder.c` written again, with its names: what is changed here is changed there.  What
-`record.c`, `slices.c` and `run.c` do, Python does anyhow (`recording/record.py`,
+This is `recorder.c` and `values.c` written again, with their names: what is changed here is changed
+there.  What `record.c`, `slices.c` and `run.c` do, Python does anyhow (`recording/record.py`,
 `arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`, `execution/`).
 """
 
