@@ -13,7 +13,7 @@ import tiledarray as np
 from tiledarray import config
 from tiledarray.core import kind as core_kind
 from tiledarray.execution import evaluate, executable, spans
-from tiledarray.insight.clock import TICK, Accounts, Clock
+from tiledarray.insight.clock import TICK, Accounts, Clock, Look
 from tiledarray.insight.session import Session
 from tiledarray.insight.verdicts import Facts, first_run
 from tiledarray.recording.stretch import fallbacks, local
@@ -505,3 +505,10 @@ def test_what_a_run_did_not_do_is_not_told():
     assert found.text.startswith("2 kernels compiled or loaded: they are kept on disk")
     found = first_run(Facts(accounts, Counter({"plans made": 1}), Counter()))
     assert found.text.startswith("1 plan made: they are kept on disk")
+
+
+def test_looks_that_kernels_answer_wait_for_none():
+    looks = [Look(None, count=500)]
+    accounts = Accounts(1.0, {"op by op": 0.1, "looks": 0.4}, {}, looks, {}, {})
+    counters = Counter({"kernels compiled": 2, "op by op": 50})
+    assert first_run(Facts(accounts, counters, Counter())).share == pytest.approx(0.14)

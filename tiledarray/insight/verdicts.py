@@ -214,7 +214,9 @@ def first_run(facts: Facts) -> Verdict | None:
         done.append(f"{count_text(compiled, 'kernel')} compiled or loaded")
     text = " and ".join(done)
     if compiled and facts.counters["op by op"]:
-        share += accounts.share("op by op", "looks")
+        looks = sum(look.count for look in accounts.looks)
+        waiting = min(1.0, facts.counters["op by op"] / max(1, looks))
+        share += accounts.share("op by op") + waiting * accounts.share("looks")
         text += ", op by op until they were there"
     return Verdict(share, f"{text}: they are kept on disk, and the next run has them sooner")
 
