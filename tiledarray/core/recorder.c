@@ -156,9 +156,12 @@ static PyObject *recorder_enter(Recorder *recorder, PyObject *state)
 /* Have the stretch begin at this node: both are of the line that is running. */
 void set_anchor(Recorder *recorder, const Node *node)
 {
+    Site path[PATH_LENGTH];
+    int length = read_path(path); /* where frames are made, which may have finalisers run */
     drop_anchor(recorder);
     recorder->anchor = (Site){Py_XNewRef(node->code), node->instruction};
-    recorder->path_length = read_path(recorder->path);
+    memcpy(recorder->path, path, (size_t)length * sizeof *path);
+    recorder->path_length = length;
 }
 
 static int comes_round(const Recorder *recorder, const Node *node)
