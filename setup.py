@@ -50,8 +50,8 @@ CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
         "_core", "graph", "memory", "record", "recorder", "run", "scalars", "sites", "slices",
-        "walk", "watch")],
-    depends=["tiledarray/core/core.h", "tiledarray/core/watch.h"],
+        "values", "walk", "watch", "watched")],
+    depends=[f"tiledarray/core/{name}.h" for name in ("core", "recorder", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

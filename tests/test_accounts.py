@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections import Counter
 from textwrap import dedent
 
 import numpy
@@ -12,8 +13,9 @@ import tiledarray as np
 from tiledarray import config
 from tiledarray.core import kind as core_kind
 from tiledarray.execution import evaluate, executable, spans
-from tiledarray.insight.clock import TICK, Clock
+from tiledarray.insight.clock import TICK, Accounts, Clock, Look
 from tiledarray.insight.session import Session
+from tiledarray.insight.verdicts import Facts, first_run
 from tiledarray.recording.stretch import fallbacks, local
 
 NAMED = 0.95
@@ -351,4 +353,162 @@ def test_what_numpy_does_within_an_operation_is_its_own():
             np.apply_along_axis(slow, 0, x)
     """, x=np.ones((40, 5000)), slow=lambda column: float(sum(range(len(column) * 3))))
     assert session.accounts.share("recording") < 0.2
-    assert session.accounts.share("NumPy", "libraries", "Python") > 0.7
+    assert session.accounts.share("at once", "NumPy", "Python") > 0.7
+
+
+def test_operations_in_the_middle_of_another_account_are_not_counted_twice():
+    session = explained("""
+        def work():
+            for _ in range(200):
+                np.exp(x)
+
+        with Spending("NumPy"):
+            work()
+        work()
+    """, x=np.linspace(0, 1, 20_000), Spending=spans.Spending)
+    accounts = session.accounts
+    assert [place.count for place in accounts.places["at once"]] == [400]
+    assert accounts.share("at once") > 0.5
+
+
+def test_python_code_of_numpys_is_numpy_at_once():
+    if core_kind != "c":
+        pytest.skip("the twin takes no samples within operations")
+    session = explained("""
+        for _ in range(4):
+            np.histogramdd(x, bins=20)
+    """, x=np.asarray(numpy.random.default_rng(0).random((20_000, 3))))
+    assert session.accounts.share("at once", "NumPy", "imports") > 0.8
+    assert session.accounts.share("libraries") < 0.1
+
+
+def test_what_ends_a_loop_over_elements_is_none():
+    session = explained("""
+        for v in x:
+            pass
+        a, b = y
+    """, x=np.linspace(0, 1, 100), y=np.ones((2, 3)))
+    counted = [place.count for place in session.accounts.places["elements"]]
+    assert counted == ([100] if core_kind == "c" else [])
+
+
+def test_a_few_elements_are_not_told_where_python_takes_long():
+    session = explained("""
+        for k in range(120):
+            x[k] = sum(range(20_000))
+    """, x=np.ones(120))
+    assert sum(place.count for place in session.accounts.places["elements"]) == 120
+    assert only_verdict(session).startswith("Python's own code")
+
+
+def test_lines_of_python_are_of_pythons_own_code():
+    code = compile("def work():\n    n = 0\n    for k in range(3_000_000):\n        n += k\n",
+                   f"{numpy.__path__[0]}/made_up.py", "exec")
+    names = {}
+    exec(code, names)
+    session = explained("work()", work=names["work"])
+    accounts = session.accounts
+    assert accounts.share("libraries") > 0.8
+    assert sum(accounts.lines.values()) <= accounts.seconds.get("Python", 0.0) + 1e-9
+    assert "the line program.py:1 most of all" in only_verdict(session)
+
+
+def test_every_line_has_a_number():
+    clock = Clock()
+    clock._sample(_Frame("program.py", None), 1.0)
+    assert list(clock._lines) == [("program.py", 1)]
+
+
+def test_a_function_that_has_not_begun_takes_no_time():
+    clock = Clock()
+    clock._sample(_Frame("other.py", 1, last=0, back=_Frame("program.py", 7)), 1.0)
+    assert list(clock._lines) == [("program.py", 7)]
+
+
+class _Frame:
+    """A frame of a program as a signal finds it."""
+
+    def __init__(self, file, line, last=10, back=None):
+        self.f_code = compile("pass", file, "exec")
+        self.f_lineno, self.f_lasti, self.f_back = line, last, back
+
+
+def test_the_time_told_is_the_one_that_adds_up():
+    session = explained("for _ in range(20_000): x[3]", x=np.ones(10))
+    assert session.seconds == session.accounts.wall
+
+
+def test_what_there_is_one_of_is_told_so():
+    with config.override(first_seconds=0.0, compile="never"):
+        session = explained("float((np.sin(x) * 2).sum())", x=np.linspace(0, 1, 300_000))
+    text = str(session)
+    assert "planning: 1 plan in " in text and "op by op: 1 evaluation in " in text
+    assert "memory: at most" in text
+
+
+def test_a_program_without_memory_of_ours_is_not_told_of_any():
+    session = explained("for _ in range(20_000): x + 1", x=np.ones(10))
+    session.peak = 0  # other tests may have left some
+    assert "of recorded arrays" not in str(session)
+
+
+def test_a_handler_that_python_does_not_know_is_left_alone(monkeypatch):
+    """A profiler in C has the signal: there are no samples, and no error."""
+    exchanged = []
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "getsignal", lambda number: None)
+        patched.setattr(signal, "signal", lambda *given: exchanged.append(given[0]))
+        with Clock() as clock:
+            np.ones(10) + 1
+    assert clock.found.named >= NAMED and exchanged == []
+
+
+def test_an_evaluation_that_cannot_be_told_fails_as_it_would(monkeypatch):
+    class Interrupted(BaseException):
+        pass
+
+    def raising(*_):
+        raise Interrupted
+
+    with config.override(at_once=1), Session("it"):
+        monkeypatch.setattr(Clock, "_look_at", raising)
+        with pytest.raises(Interrupted) as found:
+            float((np.ones(10) * 2).sum())
+    assert found.value.__context__ is None
+
+
+def test_memory_that_is_given_back_is_told():
+    if core_kind != "c":
+        pytest.skip("in the twin it is Python's")
+    session = explained("for _ in range(300): x + 1", x=np.ones(50_000))
+    assert 0 < session.accounts.seconds["allocation"] < 0.9 * session.accounts.wall
+    small = explained("for _ in range(3000): x + 1", x=np.ones(50))
+    assert small.accounts.seconds["allocation"] == 0
+
+
+@pytest.mark.compiler
+def test_a_run_that_ends_before_its_kernels_are_there(monkeypatch):
+    monkeypatch.setattr(executable.background, "compile", lambda plan: None)
+    monkeypatch.setattr(executable.background, "_unfinished", {"a plan": None})
+    with config.override(first_seconds=0.0, compile="background"):
+        session = explained("""
+            for k in range(30):
+                total = float((np.sin(x) * k).sum())
+        """, x=np.linspace(0, 1, 300_001))
+    assert only_verdict(session).startswith(
+        "op by op, for kernels of 1 plan were still being compiled when this ended")
+
+
+def test_what_a_run_did_not_do_is_not_told():
+    accounts = Accounts(1.0, {"compiling": 0.5}, {}, [], {}, {})
+    found = first_run(Facts(accounts, Counter({"kernels compiled": 2}), Counter()))
+    assert found.text.startswith("2 kernels compiled or loaded: they are kept on disk")
+    found = first_run(Facts(accounts, Counter({"plans made": 1}), Counter()))
+    assert found.text.startswith("1 plan made: they are kept on disk")
+
+
+def test_looks_that_kernels_answer_wait_for_none():
+    looks = [Look(None, count=500)]
+    accounts = Accounts(1.0, {"op by op": 0.1, "looks": 0.4}, {}, looks, {}, {})
+    counters = Counter({"kernels compiled": 2, "op by op": 50})
+    assert first_run(Facts(accounts, counters, Counter())).share == pytest.approx(0.14)

@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import tracemalloc
 import warnings
 import weakref
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 
 import tiledarray as ta
+from tests.leaks import assert_nothing_is_left, refused
 from tiledarray import config
 from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
@@ -320,36 +320,10 @@ OPERATIONS = {
 }
 
 
-def refused(action):
-    try:
-        action()
-    except (IndexError, ValueError, TypeError):
-        return
-    raise AssertionError("not refused")
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_nothing_is_left_behind(name):
-    operation = OPERATIONS[name]
     x, y = ta.ones(10), ta.ones(10)
-    for _ in range(200):
-        operation(x, y)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        for _ in range(200):
-            operation(x, y)
-        gc.collect()
-        grown = []
-        for _ in range(3):  # in one of them a table may grow, or another thread work
-            before = tracemalloc.get_traced_memory()[0]
-            for _ in range(1000):
-                operation(x, y)
-            gc.collect()
-            grown.append(tracemalloc.get_traced_memory()[0] - before)
-        assert min(grown) < 20_000  # an object each would be 24,000 bytes or more
-    finally:
-        tracemalloc.stop()
+    assert_nothing_is_left(lambda: OPERATIONS[name](x, y))
 
 
 def test_threads_with_arrays_of_their_own_and_one_that_is_shared():

@@ -190,3 +190,87 @@ def test_what_is_recorded_in_the_middle_of_a_run_stays_pending(meanwhile):
         float(total)
         assert kept
         assert kept[0]._recorded in stretch.live_pending() or not kept[0]._recorded.pending
+
+
+class Number:
+    """A number whose conversion writes into an array."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __float__(self):
+        self.x[0] = 100.0
+        return 2.5
+
+    def __index__(self):
+        self.x[0] = 100.0
+        return 0
+
+
+class Many(Number):
+    """An array whose conversion does."""
+
+    def __array__(self, dtype=None, copy=None):
+        self.x[0] = 100.0
+        return numpy.full(len(self.x), 2.0)
+
+
+def added_in_place(lib, x):
+    x += Many(x)
+
+
+def written_by_a_function(lib, x):
+    def total(part):
+        found = part.sum()
+        x[0] = 100.0
+        return found.reshape(1)
+
+    return lib.apply_over_axes(lambda part, axis: total(part), x, [0])
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 65536])
+@pytest.mark.parametrize("program", [
+    added_in_place, written_by_a_function,
+    lambda lib, x: x + Many(x), lambda lib, x: lib.add(Many(x), x),
+    lambda lib, x: x.__setitem__(2, Number(x)),
+    lambda lib, x: x.__setitem__(slice(2, 4), Number(x)), lambda lib, x: x[Number(x)],
+    lambda lib, x: x.__setitem__(Number(x), 7.0), lambda lib, x: lib.take(x, Number(x)) is None,
+    lambda lib, x: lib.put(x, [1, 2], Many(x)), lambda lib, x: lib.copyto(x, Many(x)),
+], ids=range(11))
+def test_what_is_converted_writes_into_the_array(program, at_once):
+    found = []
+    with config.override(at_once=at_once):
+        for lib in (numpy, np):
+            x = lib.array(numpy.arange(6.0)) + 1
+            result = program(lib, x)
+            found.append([numpy.asarray(value).tolist() for value in (result, x)])
+    assert found[0] == found[1]
+
+
+WRITES = {
+    "in place": "x += y", "in place, of a view": "x[1:] += y[1:]", "a slice": "x[2:5] = y[2:5]",
+    "a number": "x[2:5] = 7.0",
+}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_while_a_stretch_ends_is_not_lost(name, at, monkeypatch):
+    """As a signal handler or another thread writes: a recording is evaluated in the middle."""
+    consider, left = stretch.Recorder.consider, [at]
+
+    def interrupted(self, node):
+        left[0] -= 1
+        if left[0] == 0:
+            x[:1] = 500.0
+        consider(self, node)
+
+    with config.override(at_once=0, cut=3, compile="never"):
+        x, y = np.zeros(SIZE) + 0.0, np.ones(SIZE) + 0.0
+        np.evaluate(x, y)
+        stretch.local.recorder.reset()
+        monkeypatch.setattr(stretch.Recorder, "consider", interrupted)
+        for _ in range(30):
+            exec(WRITES[name], {"x": x, "y": y})
+        assert left[0] < 0
+        assert float(x[0]) >= 500.0 and float(x[3]) in (7.0, 30.0, 1.0)

@@ -179,12 +179,14 @@ class _Copies:
     pairs : dict
         For each array, by identity, the array and its copy.
     owners : list
-        Arrays and copies of theirs that hold all that can be changed.
+        Arrays and copies of theirs that hold all that can be changed; and what those were, where
+        one of the arguments may write into the arrays meanwhile.
     """
 
     def __init__(self, values: Any) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
-        self.owners: list[tuple[Handle, np.ndarray[Any, Any]]] = []
+        self.owners: list[tuple[Handle, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]] = []
+        self._may_write = runs_code(values)
         families: dict[int, dict[int, Handle]] = {}
         for handle in handles_in(values):
             families.setdefault(id(handle.origin()), {})[id(handle)] = handle
@@ -195,14 +197,17 @@ class _Copies:
         """Copy an array, or all views of one array together."""
         root = family[0] if len(family) == 1 else family[0].origin()
         base = host_array(root).copy()
-        self.owners.append((root, base))
+        self._own(root, base)
         for handle in family:
             copy = base if handle is root else on_array(base, handle.steps)
             if not np.may_share_memory(copy, base):  # a reshape that had to copy
-                self.owners.append((handle, copy))
+                self._own(handle, copy)
             if is_frozen(handle.steps):
                 copy.flags.writeable = False
             self.pairs[id(handle)] = handle, copy
+
+    def _own(self, handle: Handle, copy: np.ndarray[Any, Any]) -> None:
+        self.owners.append((handle, copy, copy.copy() if self._may_write else None))
 
     def of(self, value: Any) -> Any:
         """Return an argument with host copies."""
@@ -218,8 +223,14 @@ class _Copies:
 
     def write_back(self) -> None:
         """Store in the arrays what was changed in their copies."""
-        for handle, copy in self.owners:
-            if copy.flags.writeable and not _same_bytes(host_array(handle), copy):
+        for handle, copy, before in self.owners:
+            if not copy.flags.writeable or (before is not None and _same_bytes(before, copy)):
+                continue
+            now = host_array(handle)
+            if before is not None and not _same_bytes(before, now):
+                same = (copy == before) | ((copy != copy) & (before != before))
+                copy = np.where(same, now, copy)
+            if not _same_bytes(now, copy):
                 handle.store(copy)
 
     def original(self, value: Any) -> Any:
@@ -228,6 +239,23 @@ class _Copies:
             if value is copy:
                 return handle
         return None
+
+
+_PLAIN = (Handle, np.generic, np.dtype, type, int, float, complex, str, bytes, type(None),
+          type(...))
+
+
+def runs_code(value: Any) -> bool:
+    """Whether converting or calling some of the arguments runs code of somebody's."""
+    if isinstance(value, (tuple, list)):
+        return any(map(runs_code, value))
+    if isinstance(value, dict):
+        return any(map(runs_code, value.values()))
+    if isinstance(value, slice):
+        return any(map(runs_code, (value.start, value.stop, value.step)))
+    if isinstance(value, np.ndarray):
+        return value.dtype.hasobject
+    return not isinstance(value, _PLAIN)
 
 
 def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:

@@ -86,9 +86,7 @@ class Handle(Base):
         while True:
             before = root._node
             after = views.write(before, self.steps, value)
-            if root._node is before:  # else another thread has written meanwhile: upon its value
-                del before  # who holds the old value while it is written makes it a copy
-                rebind(root, after)
+            if rebind(root, after, before):  # else others have written meanwhile: upon their value
                 return
 
     def store(self, value: Any) -> None:

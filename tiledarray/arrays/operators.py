@@ -53,9 +53,9 @@ def _with_numpys(op: Elementwise, self: Handle, other: Any, *, reflected: bool) 
             return NotImplemented
         if by_numpy.is_foreign(type(other)):
             return by_numpy.with_foreign(_ufunc_of(op), pair, {}, plain)
-    left = self.node
     try:
-        right = as_operand(other, left.device)
+        right = as_operand(other, self.node.device)
+        left = self.node  # not before: an operand's `__array__` may write into this array
         return wrap(binary(op, right, left) if reflected else binary(op, left, right))
     except LeaveToNumPy as error:
         reason = error.reason
@@ -101,16 +101,21 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
         if by_numpy.is_subclass(type(other)):
             return by_numpy.call(ufunc.__name__, ufunc, (self, other), {"out": self})
-        try:
-            result = forward(self, other)
-        except (TypeError, ValueError):
-            by_numpy.raise_first_error(ufunc, (self, other), (self,), {})
-            raise
-        if not isinstance(result, Handle):
-            return result  # another library's type has made it
-        if self._base is None and not self._node.shape:
-            return result  # NumPy's scalars are immutable; what holds the old one keeps it
-        return store_result(self, result.node, ufunc, (self, other))
+        # Once more where others have written into the array meanwhile, but not the operand itself.
+        checked, done = self._base is None and not by_numpy.runs_code(other), False
+        while not done:
+            before = self._node if checked else None
+            try:
+                result = forward(self, other)
+            except (TypeError, ValueError):
+                by_numpy.raise_first_error(ufunc, (self, other), (self,), {})
+                raise
+            if not isinstance(result, Handle):
+                return result  # another library's type has made it
+            if self._base is None and not self._node.shape:
+                return result  # NumPy's scalars are immutable; what holds the old one keeps it
+            done = store(self, fitted(self, result.node, ufunc, (self, other)), before)
+        return self
 
     return method
 
@@ -125,12 +130,16 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
     TypeError
         If the result may not be cast to its dtype.
     """
-    node = fitted(target, node, ufunc, operands)
-    if target._base is None:
-        rebind(target, node)
-    else:
-        target.assign(node)
+    store(target, fitted(target, node, ufunc, operands))
     return target
+
+
+def store(target: Handle, node: Node, before: Node | None = None) -> bool:
+    """Give an array a new value, unless it is no view and has no longer the one before."""
+    if target._base is None:
+        return rebind(target, node, before)
+    target.assign(node)
+    return True
 
 
 def fitted(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node:

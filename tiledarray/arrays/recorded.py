@@ -138,7 +138,7 @@ def getitem(self: Any, key: Any) -> Any:
             placement.comes_home(self.origin()._node)):
         return self[key]
     if not step.shape and index.is_full_integer(key, len(shape)):
-        return wrap(record.view(node, *step))
+        return wrap(record.view(self.node, *step))  # an `__index__` may have written into it
     return view_of(self, step)
 
 

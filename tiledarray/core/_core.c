@@ -2223,8 +2223,8 @@ PyMODINIT_FUNC PyInit__core(void)
     if (!module)
         return NULL;
     if (add_graph(module) < 0 || add_walk(module) < 0 || add_recorder(module) < 0 ||
-        add_record(module) < 0 || add_slices(module) < 0 || add_run(module) < 0 ||
-        add_memory(module) < 0 || add_scalars() < 0 ||
+        add_values(module) < 0 || add_record(module) < 0 || add_slices(module) < 0 ||
+        add_run(module) < 0 || add_memory(module) < 0 || add_scalars() < 0 ||
         add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType) < 0 ||
         PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType) < 0 ||

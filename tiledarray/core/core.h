@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <structmember.h>
 #include <stdint.h>
+#include <string.h>
 
 /* ---- the graph (graph.c) ------------------------------------------------------------------- */
 
@@ -161,18 +162,30 @@ int add_sites(void);
 
 /* ---- recorders (recorder.c) ------------------------------------------------------------------ */
 
-extern PyObject *compute;     /* what Python computes small operations by */
+static inline void forget_note(Link *link)
+{
+    if (link->list) {
+        link->before->next = link->next;
+        link->next->before = link->before;
+        memset(link, 0, sizeof *link);
+    }
+}
 
-PyObject *wrap_node(PyObject *node);
-int rebind(Handle *root, PyObject *node);
-Node *record_node(Form *form);
 int note_reader(Handle *view);
 int note_small(void);
-void forget_note(Link *link);
 void reset_recorder(PyObject *recorder);
 Py_ssize_t noted_by(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int add_recorder(PyObject *module);
+
+/* ---- nodes become values (values.c) ---------------------------------------------------------- */
+
+extern PyObject *compute;     /* what Python computes small operations by */
+
+PyObject *wrap_node(PyObject *node);
+int rebind(Handle *root, PyObject *node, const PyObject *before);
+Node *record_node(Form *form);
+int add_values(PyObject *module);
 
 /* ---- recording (record.c) ------------------------------------------------------------------- */
 

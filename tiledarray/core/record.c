@@ -362,6 +362,8 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
     else if (PyLong_CheckExact(y)) {
         int beyond;
         exponent = (double)PyLong_AsLongLongAndOverflow(y, &beyond);
+        if (beyond) /* and -1 */
+            return record_binary(op, x, y);
     } else
         return record_binary(op, x, y);
     int place = exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2
@@ -394,7 +396,7 @@ PyObject *record_update(PyObject *op, PyObject *x, PyObject *y)
     if (right)
         node = binary_node(op, (PyObject *)left, right, left->form->kind);
     int done = node && (handle->base ? write_view(handle, node) == 1
-                                     : !rebind(handle, (PyObject *)node));
+                                     : rebind(handle, (PyObject *)node, (PyObject *)left) == 1);
     Py_XDECREF(left);
     Py_XDECREF(right);
     Py_XDECREF(node);

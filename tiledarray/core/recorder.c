@@ -1,38 +1,14 @@
-/* Each thread's recorder, and how nodes become the values of handles.
+/* Each thread's recorder.
 
-   `twin_record.py` is this file in Python: what is changed here is changed there. */
+   `twin_record.py` is this file and `values.c` in Python: what is changed here is changed there. */
 
-#include "core.h"
-
-#include <string.h>
+#include "recorder.h"
 
 #define MANY_SMALL 64         /* planning and running them takes some ms, and more may follow */
 
-PyObject *compute;
-static PyObject *consider_name, *crowded_name, *node_name;
+static PyObject *crowded_name;
 
 /* ---- recorders ------------------------------------------------------------------------------ */
-
-/* What a stretch waits for: its first handle, whose place becomes the anchor; as many operations as
-   make a stretch; the anchor to come round again, where it ends; or the next handle, for what is
-   pending is small, and evaluated so that more is not. */
-enum { EMPTY, GATHERING, DUE, CROWDED };
-
-typedef struct {
-    PyObject_HEAD
-    Link handles;             /* heads of two rings */
-    Link readers;
-    Py_ssize_t count;         /* nodes recorded since the last flush */
-    Py_ssize_t most;          /* the count from which every new handle asks `consider` */
-    Site *sites;              /* where the handles' nodes were recorded */
-    Py_ssize_t noted, room;
-    Py_ssize_t small;         /* of those, what only waited for its operands */
-    Py_ssize_t cut;           /* operations that make a stretch */
-    Site anchor, path[PATH_LENGTH]; /* where the stretch began, and by which callers */
-    int path_length, state;
-    PyObject *weak;
-    char cuts;                /* whether it ever ends */
-} Recorder;
 
 static Py_ssize_t cut_setting = PY_SSIZE_T_MAX / 8;
 
@@ -44,46 +20,8 @@ static inline void empty_ring(Link *head)
     head->list = head;
 }
 
-void forget_note(Link *link)
-{
-    if (link->list) {
-        link->before->next = link->next;
-        link->next->before = link->before;
-        memset(link, 0, sizeof *link);
-    }
-}
-
-static inline void note_in(Link *head, Handle *handle)
-{
-    Link *link = &handle->noted;
-    if (link->list == head || (link->list && held))
-        return; /* it keeps its place, and where a function is only traced its list */
-    forget_note(link);
-    link->list = head;
-    link->next = head;
-    link->before = head->before;
-    head->before->next = link;
-    head->before = link;
-}
-
 #define MOST_ROOM 4096        /* for places, kept from one stretch to the next */
 #define noted_handle(link) ((Handle *)((char *)(link) - offsetof(Handle, noted)))
-
-static int note_site(Recorder *recorder, const Node *node)
-{
-    if (recorder->noted == recorder->room) {
-        Py_ssize_t room = recorder->room ? 2 * recorder->room : 512;
-        Site *sites = PyMem_Realloc(recorder->sites, (size_t)room * sizeof(Site));
-        if (!sites) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        recorder->sites = sites;
-        recorder->room = room;
-    }
-    recorder->sites[recorder->noted++] = (Site){Py_XNewRef(node->code), node->instruction};
-    return 0;
-}
 
 static void drop_sites(Recorder *recorder)
 {
@@ -108,13 +46,6 @@ static void drop_anchor(Recorder *recorder)
         recorder->path_length--;
         Py_CLEAR(recorder->path[recorder->path_length].code);
     }
-}
-
-static void enter(Recorder *recorder, int state)
-{
-    recorder->state = state;
-    recorder->most = !recorder->cuts ? PY_SSIZE_T_MAX
-                     : state == GATHERING || state == DUE ? recorder->cut : 0;
 }
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -172,9 +103,9 @@ static PyObject *recorder_reset(Recorder *recorder, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static uint64_t known_thread = 0;
-static Recorder *known_recorder = NULL; /* that thread's; borrowed */
-static PyObject *the_local = NULL; /* borrowed: it lives as long as its module */
+uint64_t known_thread = 0;
+Recorder *known_recorder = NULL; /* that thread's; borrowed */
+PyObject *the_local = NULL; /* borrowed: it lives as long as its module */
 
 static void recorder_dealloc(Recorder *recorder)
 {
@@ -223,17 +154,14 @@ static PyObject *recorder_enter(Recorder *recorder, PyObject *state)
 }
 
 /* Have the stretch begin at this node: both are of the line that is running. */
-static void set_anchor(Recorder *recorder, const Node *node)
+void set_anchor(Recorder *recorder, const Node *node)
 {
+    Site path[PATH_LENGTH];
+    int length = read_path(path); /* where frames are made, which may have finalisers run */
     drop_anchor(recorder);
     recorder->anchor = (Site){Py_XNewRef(node->code), node->instruction};
-    recorder->path_length = read_path(recorder->path);
-}
-
-static int is_at_anchor(const Recorder *recorder, const Node *node)
-{
-    return node->code == recorder->anchor.code &&
-           (!node->code || node->instruction == recorder->anchor.instruction);
+    memcpy(recorder->path, path, (size_t)length * sizeof *path);
+    recorder->path_length = length;
 }
 
 static int comes_round(const Recorder *recorder, const Node *node)
@@ -353,12 +281,6 @@ static PyTypeObject RecorderType = {
     .tp_methods = recorder_methods,
 };
 
-/* What each thread has one of. */
-typedef struct {
-    PyObject_HEAD
-    PyObject *make;
-} Local;
-
 static PyObject *local_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *make;
@@ -396,7 +318,7 @@ static int set_recorder(Local *local, PyObject *recorder, void *unused)
     return 0;
 }
 
-static PyObject *get_recorder(Local *local, void *unused)
+PyObject *get_recorder(Local *local, void *unused)
 {
     if ((PyObject *)local == the_local && known_recorder &&
         PyThreadState_GetID(PyThreadState_Get()) == known_thread)
@@ -424,18 +346,6 @@ static PyTypeObject LocalType = {
     .tp_dealloc = (destructor)local_dealloc,
     .tp_getset = local_attributes,
 };
-
-/* This thread's recorder, a new reference; NULL with an error set. */
-static inline Recorder *present_recorder(void)
-{
-    if (known_recorder && PyThreadState_GetID(PyThreadState_Get()) == known_thread)
-        return (Recorder *)Py_NewRef((PyObject *)known_recorder);
-    if (!the_local) {
-        PyErr_SetString(PyExc_RuntimeError, "there are no recorders yet");
-        return NULL;
-    }
-    return (Recorder *)get_recorder((Local *)the_local, NULL);
-}
 
 /* What this thread has pending and these nodes, each once, and its recorder: new references. */
 PyObject *pending_below(PyObject *nodes, PyObject **recorder)
@@ -477,137 +387,6 @@ int note_small(void)
     return done ? 0 : -1;
 }
 
-/* ---- nodes become values of handles --------------------------------------------------------- */
-
-/* Let the recorder flush where it is time to; before the node is a handle's. */
-static inline int consider(Recorder *recorder, PyObject *node)
-{
-    if (recorder->count < recorder->most)
-        return 0;
-    if (recorder->state == EMPTY) {
-        set_anchor(recorder, (Node *)node);
-        enter(recorder, GATHERING);
-        return 0;
-    }
-    if (recorder->state == DUE && recorder->count < 4 * recorder->cut &&
-        !is_at_anchor(recorder, (Node *)node))
-        return 0;
-    PyObject *done = PyObject_CallMethodOneArg((PyObject *)recorder, consider_name, node);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
-}
-
-/* Make a pending node the value of a handle, and let the recorder know. */
-static int give_pending(Recorder *recorder, Handle *handle, PyObject *node)
-{
-    if (note_site(recorder, (Node *)node)) /* first: for want of memory nothing is changed */
-        return -1;
-    /* While functions are traced, Python has a descriptor in the slot's place. */
-    if (held ? PyObject_SetAttr((PyObject *)handle, node_name, node) : set_node(handle, node, NULL))
-        return -1;
-    note_in(&recorder->handles, handle);
-    return 0;
-}
-
-/* A new array whose value is the node. */
-PyObject *wrap_node(PyObject *node)
-{
-    Handle *handle;
-    if (((Node *)node)->buffer) {
-        handle = new_handle();
-        if (handle && (held ? PyObject_SetAttr((PyObject *)handle, node_name, node)
-                            : set_node(handle, node, NULL)))
-            Py_CLEAR(handle);
-        return (PyObject *)handle;
-    }
-    Recorder *recorder = present_recorder();
-    if (!recorder)
-        return NULL;
-    handle = consider(recorder, node) ? NULL : new_handle();
-    if (handle && give_pending(recorder, handle, node))
-        Py_CLEAR(handle);
-    Py_DECREF(recorder);
-    return (PyObject *)handle;
-}
-
-static PyObject *record_wrap(PyObject *module, PyObject *node)
-{
-    if (!is_node(node)) {
-        PyErr_SetString(PyExc_TypeError, "a node is wanted");
-        return NULL;
-    }
-    return wrap_node(node);
-}
-
-/* Make the node the value of an array that is no view. */
-int rebind(Handle *root, PyObject *node)
-{
-    if (((Node *)node)->buffer)
-        return held ? PyObject_SetAttr((PyObject *)root, node_name, node)
-                    : set_node(root, node, NULL);
-    Recorder *recorder = present_recorder();
-    if (!recorder)
-        return -1;
-    int failed = consider(recorder, node) || give_pending(recorder, root, node);
-    Py_DECREF(recorder);
-    return failed ? -1 : 0;
-}
-
-static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 2 || !is_handle(args[0]) || !is_node(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "an array and a node are wanted");
-        return NULL;
-    }
-    if (rebind((Handle *)args[0], args[1]))
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-/* A pending node, counted, of this line; its inputs are still to be given. */
-Node *record_node(Form *form)
-{
-    Py_INCREF(form); /* the table that it is from may change */
-    Recorder *recorder = present_recorder();
-    Node *node = recorder ? new_node(form) : NULL;
-    if (node) {
-        recorder->count++;
-        say_site(node);
-    }
-    Py_XDECREF(recorder);
-    Py_DECREF(form);
-    return node;
-}
-
-/* `record(form, inputs)`: the node of one more operation, for the functions in Python. */
-static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 2 || Py_TYPE(args[0]) != &FormType || !PyTuple_CheckExact(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "a form and its inputs are wanted");
-        return NULL;
-    }
-    Form *form = (Form *)args[0];
-    PyObject *inputs = args[1];
-    if (form->kind->size <= limit) {
-        PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
-        if (!value)
-            return NULL;
-        if (value != Py_None) {
-            Node *node = new_node(form);
-            if (node)
-                node->buffer = value;
-            else
-                Py_DECREF(value);
-            return (PyObject *)node;
-        }
-        Py_DECREF(value);
-    }
-    Node *node = record_node(form);
-    if (node && PyTuple_GET_SIZE(inputs))
-        node->rest = Py_NewRef(inputs);
-    return (PyObject *)node;
-}
-
 /* ---- the module ----------------------------------------------------------------------------- */
 
 static PyObject *record_set_cut(PyObject *module, PyObject *value)
@@ -621,23 +400,15 @@ static PyObject *record_set_cut(PyObject *module, PyObject *value)
 
 static PyMethodDef functions[] = {
     {"set_cut", record_set_cut, METH_O, "Operations that make a stretch, from the next one on."},
-    {"wrap", record_wrap, METH_O, "Return a new array whose value is the node."},
-    {"rebind", (PyCFunction)(void (*)(void))record_rebind, METH_FASTCALL,
-     "Make the node the value of an array that is no view."},
-    {"record", (PyCFunction)(void (*)(void))record_record, METH_FASTCALL,
-     "Return the node of one more operation, recorded at the user's line."},
     {NULL}};
 
 int add_recorder(PyObject *module)
 {
-    consider_name = PyUnicode_InternFromString("consider");
     crowded_name = PyUnicode_InternFromString("crowded");
-    node_name = PyUnicode_InternFromString("_node");
-    if (!consider_name || !crowded_name || !node_name || add_sites() < 0 ||
-        PyType_Ready(&RecorderType) < 0 || PyType_Ready(&LocalType) < 0 ||
-        PyModule_AddFunctions(module, functions) < 0 || PyModule_AddIntMacro(module, EMPTY) < 0 ||
-        PyModule_AddIntMacro(module, GATHERING) < 0 || PyModule_AddIntMacro(module, DUE) < 0 ||
-        PyModule_AddIntMacro(module, CROWDED) < 0)
+    if (!crowded_name || add_sites() < 0 || PyType_Ready(&RecorderType) < 0 ||
+        PyType_Ready(&LocalType) < 0 || PyModule_AddFunctions(module, functions) < 0 ||
+        PyModule_AddIntMacro(module, EMPTY) < 0 || PyModule_AddIntMacro(module, GATHERING) < 0 ||
+        PyModule_AddIntMacro(module, DUE) < 0 || PyModule_AddIntMacro(module, CROWDED) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Recorder", (PyObject *)&RecorderType) < 0 ||
                    PyModule_AddObjectRef(module, "Local", (PyObject *)&LocalType) < 0

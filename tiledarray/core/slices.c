@@ -334,11 +334,10 @@ static int write_step(Handle *root, PyObject *step, Node *value)
              must_record(form, old, value)) {
         Node *node = record_node(form);
         if (node) {
-            node->left = (PyObject *)old;
+            node->left = Py_NewRef((PyObject *)old);
             node->right = Py_NewRef((PyObject *)value);
             node->rest = Py_NewRef(PyTuple_GET_ITEM(step, STARTS));
-            old = NULL; /* whoever holds what is written over has it copied */
-            done = rebind(root, (PyObject *)node) ? -1 : 1;
+            done = rebind(root, (PyObject *)node, (PyObject *)old);
             Py_DECREF(node);
         }
     }

@@ -1,7 +1,7 @@
 """Recording in Python: each thread's recorder, and how nodes become the values of handles.
 
-This is `recorder.c` written again, with its names: what is changed here is changed there.  What
-`record.c`, `slices.c` and `run.c` do, Python does anyhow (`recording/record.py`,
+This is `recorder.c` and `values.c` written again, with their names: what is changed here is changed
+there.  What `record.c`, `slices.c` and `run.c` do, Python does anyhow (`recording/record.py`,
 `arrays/operators.py`, `arrays/recorded.py`, `arrays/handle.py`, `execution/`).
 """
 
@@ -179,17 +179,19 @@ def wrap(node: Node) -> Any:
     return handle
 
 
-def rebind(root: Any, node: Node) -> None:
-    """Make the node the value of an array that is no view."""
-    if node.buffer is not None:
-        root._node = node
-        return
+def rebind(root: Any, node: Node, before: Node | None = None) -> bool:
+    """Make the node the value of an array that is no view, if that still has the value before."""
     recorder = local.recorder
-    if recorder.count >= recorder.limit:
+    pending = node.buffer is None
+    if pending and recorder.count >= recorder.limit:
         recorder.consider(node)
+    if before is not None and root._node is not before:
+        return False
     root._node = node
-    recorder._sites.append(node.site)
-    recorder._handles.append(ref(root))
+    if pending:
+        recorder._sites.append(node.site)
+        recorder._handles.append(ref(root))
+    return True
 
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:

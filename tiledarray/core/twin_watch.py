@@ -98,7 +98,10 @@ class _Watch:
                     entry[0] += 1
                     entry[1] += elements
                     entry[2] += seconds
-                    self.estimated += seconds
+                    if self.stack:
+                        self.accounts[self.stack[-1]] -= seconds
+                    else:
+                        self.estimated += seconds
 
         self.originals.append((owner, name, original))
         setattr(owner, name, counted)
@@ -156,8 +159,10 @@ class _Watch:
 _watch: _Watch | None = None
 
 
-def watch_begin(kind: type, folder: str) -> None:
-    """Begin to watch a class of arrays.
+def watch_begin(kind: type, folder: str, releases: int) -> None:
+    """Begin to watch a class of arrays; ``releases`` is the account of giving memory back.
+
+    Here that is Python's.
 
     Raises
     ------
@@ -224,14 +229,17 @@ def watch_note(account: int, seconds: float) -> None:
         _watch.exact += seconds
 
 
-def watch_take() -> float | None:
-    """Return the seconds in Python's code that no sample has taken; ``None`` in other code."""
+def watch_take() -> tuple[float, int] | None:
+    """Return the seconds in Python's code that no sample has taken; ``None`` in other code.
+
+    With them is told whether an operation is running, which here is other code.
+    """
     watch = _watch
     if watch is None or not watch.is_owners() or watch.inside or watch.stack:
         return None
     watch.settle()
     seconds, watch.in_python = watch.in_python, 0.0
-    return seconds
+    return seconds, 0
 
 
 def watch_tick(interval: float, number: int) -> None:

@@ -11,8 +11,8 @@
 
 #define PY_SSIZE_T_CLEAN
 #include "watch.h"
+#include "watching.h"
 #include <pythread.h>
-#include <stdint.h>
 #include <string.h>
 #ifdef _WIN32
 #include <windows.h>
@@ -21,37 +21,21 @@
 #include <signal.h>
 #include <time.h>
 #endif
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
-#include <numpy/arrayobject.h>
 
 int watching = 0;
 
-enum { ELEMENT, LOOK, AT_ONCE, RECORDED, KINDS };
 #define FIRST 32              /* calls from a place that are all timed */
 #define SHORT 4e-6            /* seconds; of shorter calls some are timed */
 #define RECENT 64             /* timed calls over which the mean goes */
 #define OUTLYING 4            /* a call that takes longer than the mean by this was interrupted */
 #define COUNTED 64            /* calls by which the cost of counting is measured, as often */
 #define MOST_ACCOUNTS 16
-#define DEEPEST_ACCOUNT 64
-
-typedef struct {
-    PyCodeObject *code;       /* NULL where the table is empty */
-    int lasti, slot;
-    npy_intp computed;        /* elements of what the call gave recorded, but computed; or 0 */
-    int skip;                 /* calls until one is timed again */
-    double mean;              /* seconds of recent calls that were timed */
-    int timed;
-    int64_t count[KINDS], elements[KINDS];
-    double seconds[KINDS];
-} Place;
 
 static Place *places = NULL;
 static size_t room = 0, used = 0;
 static PyCodeObject *known = NULL; /* the user's code that was asked of last; a place holds it */
-static unsigned long owner = 0; /* the thread that is watched */
-static volatile int depth = 0; /* slots that are running */
+unsigned long owner = 0; /* the thread that is watched */
+volatile int depth = 0; /* slots that are running */
 static volatile double seen = 0; /* since when a slot is known to run for long */
 static double marked = 0, exact_marked = 0; /* until when samples took the running slot's time */
 static double last = 0;       /* until when the time is accounted for */
@@ -60,15 +44,14 @@ static double exact = 0;      /* seconds in accounts */
 static double in_python = 0;  /* seconds that no sample has taken yet */
 static double telling = 0;    /* seconds of the samples themselves */
 static double accounts[MOST_ACCOUNTS];
-static int stack[DEEPEST_ACCOUNT];
-static volatile int height = 0; /* accounts that were entered */
+int stack[DEEPEST_ACCOUNT];
+volatile int height = 0; /* accounts that were entered */
+int releases = 0;      /* the account of giving memory back */
 static int64_t calls = 0;     /* that were counted */
 static uint32_t dice = 1;
-static size_t array_offset = 0;
 static PyObject *package = NULL; /* the folder of our code */
-static PyTypeObject *watched_type = NULL, *iterator_type = NULL;
 
-static double now(void)
+double now(void)
 {
 #ifdef _WIN32
     LARGE_INTEGER count, frequency;
@@ -141,6 +124,7 @@ static Py_ssize_t find_place(int slot)
     int lasti = PyFrame_GetLasti(frame);
     Py_DECREF(frame);
     if (2 * used >= room && grow()) {
+        known = NULL;
         Py_DECREF(code);
         return -1;
     }
@@ -161,15 +145,8 @@ static Py_ssize_t find_place(int slot)
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-typedef struct {
-    PyCodeObject *code;
-    Py_ssize_t at;
-    int lasti, slot;
-    double started, exact;    /* when, if this call is timed; else 0 */
-} Call;
-
 /* Begin to count a call: 0 if it is part of another, or another thread's. */
-static inline int begin(Call *call, int slot)
+int begin(Call *call, int slot)
 {
     if (depth || PyThread_get_thread_ident() != owner)
         return 0;
@@ -202,15 +179,16 @@ static void learn(Place *place, double own)
 
 /* Where a call is counted; NULL if the table has changed meanwhile, by what an exit handler or a
    tracer did. */
-static Place *place_of(const Call *call)
+Place *place_of(const Call *call)
 {
+    if (call->at >= (Py_ssize_t)room)
+        return NULL;
     Place *place = places + call->at;
-    return call->at < (Py_ssize_t)room && place->code == call->code &&
-                   place->lasti == call->lasti && place->slot == call->slot
+    return place->code == call->code && place->lasti == call->lasti && place->slot == call->slot
                ? place : NULL;
 }
 
-static void end(const Call *call, int kind, npy_intp elements)
+void end(const Call *call, int kind, Py_ssize_t elements)
 {
     double ended = call->started ? now() : 0;
     depth = 0;
@@ -229,263 +207,20 @@ static void end(const Call *call, int kind, npy_intp elements)
         own = now() - seen - (exact - call->exact);
         own = own > 0 ? own : 0;
     }
-    estimated += own;
+    if (height)
+        accounts[stack[height - 1]] -= own;
+    else
+        estimated += own;
     place->seconds[kind] += own;
     calls++;
     place->count[kind]++;
     place->elements[kind] += elements;
 }
 
-static inline PyObject *array_of(PyObject *x)
-{
-    return *(PyObject **)((char *)x + array_offset);
-}
-
-static inline npy_intp size_of(PyObject *value)
-{
-    return value && PyArray_CheckExact(value) ? PyArray_SIZE((PyArrayObject *)value) : 1;
-}
-
-/* Elements of a settled array of ours; 1 of anything else. */
-static inline npy_intp elements_of(PyObject *x)
-{
-    return x && Py_TYPE(x) == watched_type ? size_of(array_of(x)) : 1;
-}
-
-/* Elements of what is recorded and has been computed, as large random numbers are; else 0. */
-static npy_intp computed_elements(PyObject *x)
-{
-    PyObject *node = PyObject_GetAttrString(x, "_recorded"), *size = NULL;
-    PyObject *buffer = node ? PyObject_GetAttrString(node, "buffer") : NULL;
-    if (buffer && buffer != Py_None)
-        size = PyObject_GetAttrString(x, "size");
-    npy_intp elements = size ? PyLong_AsSsize_t(size) : 0;
-    PyErr_Clear(); /* a view's `_recorded` is None */
-    Py_XDECREF(node);
-    Py_XDECREF(buffer);
-    Py_XDECREF(size);
-    return elements > 0 ? elements : 0;
-}
-
-/* Count a call by what came of it; it works on `elements`, or as many as the result has. */
-static void end_with(const Call *call, PyObject *result, int otherwise, npy_intp elements)
-{
-    PyObject *x = result;
-    if (x && (PyTuple_CheckExact(x) || PyList_CheckExact(x)) && PySequence_Fast_GET_SIZE(x))
-        x = PySequence_Fast_GET_ITEM(x, 0);
-    npy_intp made = elements_of(x);
-    if (made > elements)
-        elements = made;
-    if (!x || Py_TYPE(x) != watched_type)
-        end(call, otherwise, elements);
-    else if (array_of(x))
-        end(call, AT_ONCE, elements);
-    else {
-        npy_intp computed = call->started ? computed_elements(x) : 0;
-        Place *place = place_of(call);
-        if (place && call->started)
-            place->computed = computed;
-        else if (place)
-            computed = place->computed;
-        end(call, computed ? AT_ONCE : RECORDED, computed ? computed : 1);
-    }
-}
-
-static inline npy_intp larger(npy_intp x, npy_intp y) { return x > y ? x : y; }
-
-/* ---- slots ------------------------------------------------------------------------------------ */
-
-#define BINARIES(X) \
-    X(add) X(subtract) X(multiply) X(true_divide) X(floor_divide) X(remainder) X(and) X(or) X(xor) \
-    X(lshift) X(rshift) X(matrix_multiply) X(inplace_add) X(inplace_subtract) X(inplace_multiply) \
-    X(inplace_true_divide) X(inplace_floor_divide) X(inplace_remainder) X(inplace_and) \
-    X(inplace_or) X(inplace_xor) X(inplace_lshift) X(inplace_rshift) X(inplace_matrix_multiply)
-#define UNARIES(X) X(negative) X(positive) X(absolute) X(invert)
-#define CONVERSIONS(X) X(float) X(int) X(index)
-
-#define NAME(name) SLOT_##name,
-enum { BINARIES(NAME) UNARIES(NAME) CONVERSIONS(NAME) SLOT_power, SLOT_inplace_power, SLOT_bool,
-       SLOT_read, SLOT_write, SLOT_compare, SLOT_next, SLOT_function };
-
-static PyNumberMethods numbers;
-static PyMappingMethods mappings;
-static richcmpfunc compares;
-static iternextfunc next_element;
-
-#define BINARY(name) \
-    static PyObject *count_##name(PyObject *x, PyObject *y) \
-    { \
-        Call call; \
-        if (!begin(&call, SLOT_##name)) \
-            return numbers.nb_##name(x, y); \
-        PyObject *result = numbers.nb_##name(x, y); \
-        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
-        return result; \
-    }
-BINARIES(BINARY)
-
-#define UNARY(name, kind) \
-    static PyObject *count_##name(PyObject *x) \
-    { \
-        Call call; \
-        if (!begin(&call, SLOT_##name)) \
-            return numbers.nb_##name(x); \
-        PyObject *result = numbers.nb_##name(x); \
-        end_with(&call, result, kind, 1); \
-        return result; \
-    }
-#define OF_UNARY(name) UNARY(name, AT_ONCE)
-#define OF_CONVERSION(name) UNARY(name, LOOK)
-UNARIES(OF_UNARY)
-CONVERSIONS(OF_CONVERSION)
-
-#define POWER(name) \
-    static PyObject *count_##name(PyObject *x, PyObject *y, PyObject *modulus) \
-    { \
-        Call call; \
-        if (!begin(&call, SLOT_##name)) \
-            return numbers.nb_##name(x, y, modulus); \
-        PyObject *result = numbers.nb_##name(x, y, modulus); \
-        end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y))); \
-        return result; \
-    }
-POWER(power)
-POWER(inplace_power)
-
-static int count_bool(PyObject *x)
-{
-    Call call;
-    if (!begin(&call, SLOT_bool))
-        return numbers.nb_bool(x);
-    int truth = numbers.nb_bool(x);
-    end(&call, LOOK, 1);
-    return truth;
-}
-
-static PyObject *count_read(PyObject *x, PyObject *key)
-{
-    Call call;
-    if (!begin(&call, SLOT_read))
-        return mappings.mp_subscript(x, key);
-    PyObject *result = mappings.mp_subscript(x, key);
-    if (result && Py_TYPE(result) == watched_type && array_of(result) &&
-        !PyArray_CheckExact(array_of(result)))
-        end(&call, ELEMENT, 1);
-    else
-        end_with(&call, result, AT_ONCE, 1);
-    return result;
-}
-
-static int is_place(PyObject *key)
-{
-    if (PyTuple_CheckExact(key)) {
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(key); k++)
-            if (!is_place(PyTuple_GET_ITEM(key, k)))
-                return 0;
-        return 1;
-    }
-    return PyLong_CheckExact(key) || PyArray_IsScalar(key, Integer) ||
-           (Py_TYPE(key) == watched_type && array_of(key) &&
-            PyArray_IsScalar(array_of(key), Integer));
-}
-
-static int count_write(PyObject *x, PyObject *key, PyObject *value)
-{
-    Call call;
-    if (!begin(&call, SLOT_write))
-        return mappings.mp_ass_subscript(x, key, value);
-    int scalar = value && is_place(key) &&
-                 (Py_TYPE(value) != watched_type || size_of(array_of(value)) == 1);
-    int result = mappings.mp_ass_subscript(x, key, value);
-    PyObject *array = array_of(x);
-    if (!array)
-        end(&call, RECORDED, 1);
-    else if (scalar && PyArray_CheckExact(array) &&
-             (PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 1) ==
-                 PyArray_NDIM((PyArrayObject *)array))
-        end(&call, ELEMENT, 1);
-    else
-        end(&call, AT_ONCE, elements_of(value));
-    return result;
-}
-
-static PyObject *count_compare(PyObject *x, PyObject *y, int op)
-{
-    Call call;
-    if (!begin(&call, SLOT_compare))
-        return compares(x, y, op);
-    PyObject *result = compares(x, y, op);
-    end_with(&call, result, AT_ONCE, larger(elements_of(x), elements_of(y)));
-    return result;
-}
-
-static PyObject *count_next(PyObject *iterator)
-{
-    Call call;
-    if (!begin(&call, SLOT_next))
-        return next_element(iterator);
-    PyObject *result = next_element(iterator);
-    if (result && Py_TYPE(result) == watched_type)
-        end_with(&call, result, AT_ONCE, 1);
-    else
-        end(&call, ELEMENT, 1);
-    return result;
-}
-
-PyObject *watched_call(vectorcallfunc work, int reads, PyObject *self, PyObject *const *args,
-                       size_t flags, PyObject *names)
-{
-    Call call;
-    if (!begin(&call, SLOT_function))
-        return work(self, args, flags, names);
-    PyObject *result = work(self, args, flags, names);
-    npy_intp elements = 1;
-    for (Py_ssize_t k = 0; k < PyVectorcall_NARGS(flags); k++)
-        elements = larger(elements, elements_of(args[k]));
-    end_with(&call, result, reads ? LOOK : AT_ONCE, elements);
-    return result;
-}
-
-static void exchange(PyTypeObject *type)
-{
-    PyNumberMethods *number = type->tp_as_number;
-    numbers = *number;
-    mappings = *type->tp_as_mapping;
-    compares = type->tp_richcompare;
-    next_element = iterator_type->tp_iternext;
-#define SET(name) number->nb_##name = count_##name;
-    BINARIES(SET)
-    UNARIES(SET)
-    CONVERSIONS(SET)
-    SET(power)
-    SET(inplace_power)
-    SET(bool)
-    type->tp_as_mapping->mp_subscript = count_read;
-    type->tp_as_mapping->mp_ass_subscript = count_write;
-    type->tp_richcompare = count_compare;
-    iterator_type->tp_iternext = count_next;
-}
-
-static void give_back(PyTypeObject *type)
-{
-    PyNumberMethods *number = type->tp_as_number;
-#define RESET(name) number->nb_##name = numbers.nb_##name;
-    BINARIES(RESET)
-    UNARIES(RESET)
-    CONVERSIONS(RESET)
-    RESET(power)
-    RESET(inplace_power)
-    RESET(bool)
-    type->tp_as_mapping->mp_subscript = mappings.mp_subscript;
-    type->tp_as_mapping->mp_ass_subscript = mappings.mp_ass_subscript;
-    type->tp_richcompare = compares;
-    iterator_type->tp_iternext = next_element;
-}
-
 /* ---- accounts --------------------------------------------------------------------------------- */
 
 /* Account for the time until now. */
-static void settle(double until)
+void settle(double until)
 {
     if (height) {
         accounts[stack[height - 1]] += until - last;
@@ -563,10 +298,11 @@ static PyObject *take_of_slot(void)
     estimated += seconds;
     exact += seconds;
     exact_marked = exact;
-    return PyFloat_FromDouble(seconds);
+    return Py_BuildValue("di", seconds, 1);
 }
 
-/* The seconds in Python's code that no sample has taken yet; None where other code is running. */
+/* The seconds in Python's code that no sample has taken yet, and whether a slot is running; None
+   where other code is. */
 static PyObject *watch_take(PyObject *module, PyObject *unused)
 {
     if (!is_owners() || height)
@@ -576,7 +312,7 @@ static PyObject *watch_take(PyObject *module, PyObject *unused)
     settle(now());
     double seconds = in_python;
     in_python = 0;
-    return PyFloat_FromDouble(seconds);
+    return Py_BuildValue("di", seconds, 0);
 }
 
 static void rest(double seconds)
@@ -618,27 +354,34 @@ static PyObject *watch_tick(PyObject *module, PyObject *args)
 
 static void forget(void)
 {
-    for (size_t k = 0; k < room; k++)
-        Py_XDECREF((PyObject *)places[k].code);
-    PyMem_Free(places);
+    Place *old = places;
+    size_t length = room;
     places = NULL;
     room = used = 0;
     known = NULL;
+    for (size_t k = 0; k < length; k++)
+        Py_XDECREF((PyObject *)old[k].code);
+    PyMem_Free(old);
 }
 
 static PyObject *watch_begin(PyObject *module, PyObject *args)
 {
     PyTypeObject *type;
     PyObject *folder;
-    if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &type, &folder))
+    int account;
+    if (!PyArg_ParseTuple(args, "O!Ui", &PyType_Type, &type, &folder, &account))
         return NULL;
+    if (account < 0 || account >= MOST_ACCOUNTS) {
+        PyErr_SetString(PyExc_ValueError, "no such account");
+        return NULL;
+    }
     if (watching) {
         PyErr_SetString(PyExc_RuntimeError, "the core is watched already");
         return NULL;
     }
     forget();
     Py_XSETREF(package, Py_NewRef(folder));
-    watched_type = type;
+    releases = account;
     owner = PyThread_get_thread_ident();
     memset(accounts, 0, sizeof accounts);
     depth = height = 0;
@@ -660,12 +403,12 @@ static double counting(void)
     for (int k = 0; k < COUNTED; k++) {
         double started = now();
         for (int j = 0; j < COUNTED; j++)
-            if (begin(&call, SLOT_function))
+            if (begin(&call, NO_SLOT))
                 end(&call, AT_ONCE, 1);
         double took = (now() - started) / COUNTED;
         least = took < least ? took : least;
     }
-    Py_ssize_t at = find_place(SLOT_function);
+    Py_ssize_t at = find_place(NO_SLOT);
     if (at >= 0)
         memset(places[at].count, 0, sizeof places[at].count);
     Py_DECREF(code);
@@ -681,7 +424,7 @@ static PyObject *watch_end(PyObject *module, PyObject *unused)
     }
     settle(now());
     height = 0;
-    give_back(watched_type);
+    give_back();
     ticking = 0;
     double counted = (double)calls, each = counting();
     watching = 0;
@@ -727,8 +470,5 @@ static PyMethodDef watch_methods[] = {
 
 int add_watch(PyObject *module, size_t array_at, PyTypeObject *iterator)
 {
-    import_array1(-1);
-    array_offset = array_at;
-    iterator_type = iterator;
-    return PyModule_AddFunctions(module, watch_methods);
+    return add_watched(array_at, iterator) < 0 ? -1 : PyModule_AddFunctions(module, watch_methods);
 }

@@ -96,6 +96,10 @@ class Background:
         if not self._begun:
             self._begun = in_background(self._work)
 
+    def unfinished(self) -> int:
+        """Return how many plans are being compiled, or wait for it."""
+        return len(self._unfinished)
+
     def _work(self) -> None:
         while True:
             executable = self._queue.get()

@@ -53,7 +53,8 @@ EXACT = ("looks", "planning", "compiling", "op by op", "NumPy", "kernels", "libr
 KINDS = ("elements", "reads", "at once", "recording")
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-_INSTALLED = (os.path.dirname(os.path.dirname(np.__file__)), *(
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
+_INSTALLED = (os.path.dirname(os.path.dirname(_NUMPY)), *(
     os.sep + name + os.sep for name in ("site-packages", "dist-packages")))
 _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "")
                   for name in ("stdlib", "platstdlib"))
@@ -61,7 +62,8 @@ _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "")
 _OURS = {
     "arrays/looking.py": "looks", "execution": "looks", "transforms": "looks", "devices": "looks",
     "fusion": "planning", "kernels": "compiling", "insight": "telling", "command": "telling",
-    "core/twin_watch.py": "telling", "core": "at once",
+    "core/twin_watch.py": "telling", "core": "at once", "recording/at_once.py": "at once",
+    "command/script.py": "imports",
 }
 
 
@@ -123,8 +125,9 @@ class Accounts:
     places : dict
         For each of `KINDS`, what was done at each place.
     looks : list of Look
-    lines : dict
-        Seconds of the user's own code by file and line, as far as samples tell.
+    lines, callers : dict
+        Seconds of the user's own code by file and line, as far as samples tell; and those of other
+        libraries by the user's line that called them.
     """
 
     wall: float
@@ -132,6 +135,7 @@ class Accounts:
     places: dict[str, list[Place]]
     looks: list[Look]
     lines: dict[tuple[str, int], float]
+    callers: dict[tuple[str, int], float]
 
     @property
     def named(self) -> float:
@@ -155,6 +159,7 @@ class Clock:
         self.found: Accounts | None = None
         self._python: defaultdict[str, float] = defaultdict(float)
         self._lines: defaultdict[tuple[str, int], float] = defaultdict(float)
+        self._callers: defaultdict[tuple[str, int], float] = defaultdict(float)
         self._looks: dict[Any, Look] = {}
         self._look: Look | None = None
         self._places: dict[Site | None, tuple[str, int] | None] = {}
@@ -166,22 +171,25 @@ class Clock:
         _running.append(self)
         self._owner = threading.get_ident()
         self._evaluate = evaluate.evaluate
-        evaluate.evaluate = self._evaluated
-        self._run = executable.Executable.run
-        executable.Executable.run = _accounted(self._run)  # type: ignore[method-assign]
+        run = executable.Executable.run
+        self._exchanged = [(evaluate, "evaluate", self._evaluate, self._evaluated),
+                           (executable.Executable, "run", run, _accounted(run))]
+        for owner, name, _, ours in self._exchanged:
+            setattr(owner, name, ours)
         executable.observers.append(self._step)
         spans.watchers.append(self)
-        self._ticks = None
+        self._handler, self._ticks = signal.getsignal(TICK), None
         gate = threading.Lock()
         with gate:  # the thread is started before anything counts, and ticks from then on
-            if threading.current_thread() is threading.main_thread():  # no other runs handlers
-                self._handler = signal.signal(TICK, self._tick)
+            # Only the main thread runs handlers; one that is none of Python's could not come back.
+            if threading.current_thread() is threading.main_thread() and self._handler is not None:
+                signal.signal(TICK, self._tick)
                 if hasattr(signal, "siginterrupt"):
                     signal.siginterrupt(TICK, False)  # system calls of libraries go on
                 self._ticks = threading.Thread(
                     target=_tick_after, args=(gate,), name="tiledarray explains", daemon=True)
                 self._ticks.start()
-            watch_begin(TiledArray, _PACKAGE)
+            watch_begin(TiledArray, _PACKAGE, EXACT.index("allocation"))
             self._started = perf_counter()
         return self
 
@@ -195,8 +203,8 @@ class Clock:
         exact, rest, telling, calls = watch_end()
         spans.watchers.remove(self)
         executable.observers.remove(self._step)
-        evaluate.evaluate = self._evaluate
-        executable.Executable.run = self._run  # type: ignore[method-assign]
+        for owner, name, original, _ in self._exchanged:
+            setattr(owner, name, original)
         _running.remove(self)
         if self._ticks is not None:
             self._ticks.join()
@@ -217,34 +225,38 @@ class Clock:
             places[KINDS[number]].append(Place((code, offset), count, elements, each))
             seconds[KINDS[number]] += each
         seconds["not told apart"] = wall - sum(seconds.values())
-        return Accounts(wall, dict(seconds), places, list(self._looks.values()), self._lines)
+        return Accounts(wall, dict(seconds), places, list(self._looks.values()), self._lines,
+                        self._callers)
 
     # ---- samples -------------------------------------------------------------------------
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
-        seconds = watch_take()
-        if seconds is not None:
-            self._sample(frame, seconds)
+        taken = watch_take()
+        if taken is not None:
+            self._sample(frame, *taken)
 
-    def _sample(self, frame: FrameType | None, seconds: float) -> None:
-        """Give so many seconds of Python's to whose frame is running."""
+    def _sample(self, frame: FrameType | None, seconds: float, at_once: int = 0) -> None:
+        """Give so many seconds of Python's to whose frame is running.
+
+        Those of an operation that NumPy does at once are its own while NumPy's code is running.
+        """
         kind = "Python"
+        if frame is not None and _is_new(frame):
+            frame = frame.f_back
         while frame is not None:
             code = frame.f_code
             found = self._kinds.get(code)
             if found is None:
                 found = self._kinds[code] = _kind_of(code.co_filename)
-            if found == "Python":
-                self._lines[code.co_filename, frame.f_lineno or 0] += seconds
-            if found in ("libraries", "imports"):
+            if found in ("libraries", "NumPy", "imports"):
                 kind = found
+                if found == "imports":
+                    break
             elif found != "standard":
-                if kind == "Python":
-                    kind = found
-                elif kind == "libraries" and found != "Python":
-                    kind = "NumPy"  # which does what we ask it for
-                break
-            if found == "imports":
+                kind = _whose(kind, found, at_once)
+                lines = self._lines if kind == "Python" else self._callers
+                if found == "Python" and kind in ("Python", "libraries"):
+                    lines[code.co_filename, frame.f_lineno or code.co_firstlineno] += seconds
                 break
             frame = frame.f_back
         self._python[kind] += seconds
@@ -276,15 +288,16 @@ class Clock:
             self._evaluate(targets, small, unknown)
             return
         watch_enter(0)
-        outer = self._look
-        started = perf_counter()
         try:
             asked = sys._getframe(1).f_code is stretch.look.__code__
+            outer, started = self._look, perf_counter()
             look = self._look = self._look_at(sites.user_site(), asked, targets)
-            self._evaluate(targets, small, unknown)
+            try:
+                self._evaluate(targets, small, unknown)
+            finally:
+                look.seconds += perf_counter() - started
+                self._look = outer
         finally:
-            look.seconds += perf_counter() - started
-            self._look = outer
             watch_leave()
 
     def _look_at(self, site: Site | None, asked: bool, targets: Sequence[Node]) -> Look:
@@ -341,6 +354,22 @@ def _work(targets: Sequence[Node]) -> tuple[int, tuple[int, ...]]:
     return operations, largest
 
 
+def _is_new(frame: FrameType) -> bool:
+    """Whether a frame has run nothing yet: handlers run where a function begins."""
+    code = frame.f_code
+    first = 2 * (len(code.co_cellvars) + bool(code.co_freevars))  # the bytes before the first line
+    return frame.f_lasti <= first and frame.f_back is not None
+
+
+def _whose(called: str, caller: str, at_once: int) -> str:
+    """Return whose the time is of code of some kind that the user's or our code has called."""
+    if called == "NumPy" and at_once:
+        return "at once"
+    if called in ("libraries", "NumPy"):  # NumPy does what we ask it for
+        return "libraries" if caller == "Python" else "NumPy"
+    return caller
+
+
 def _kind_of(file: str) -> str:
     """Return whose code a file has: the user's, this package's part, or others'."""
     if file.startswith(_PACKAGE):
@@ -350,6 +379,8 @@ def _kind_of(file: str) -> str:
         return "imports"
     if file.startswith("<frozen"):
         return "standard"
+    if file.startswith(_NUMPY):
+        return "NumPy"
     if file.startswith(_INSTALLED[0]) or any(part in file for part in _INSTALLED[1:]):
         return "libraries"
     return "standard" if file.startswith(_STANDARD) else "Python"

@@ -26,6 +26,7 @@ from tiledarray.insight.facts import (
     Reporter,
     StepReport,
     bytes_text,
+    count_text,
     counted,
     place_text,
     time_text,
@@ -130,7 +131,7 @@ def explained(
     else:
         explanation = Explanation(title, None)
     if len(recorded) < len(handles):
-        sizes = dict.fromkeys(f"{handle.size:,} element{'s' if handle.size != 1 else ''}"
+        sizes = dict.fromkeys(count_text(handle.size, "element")
                               for handle in handles if _is_small(handle))
         explanation.notes.insert(0, (
             f"  computed at once by NumPy: {', '.join(sizes)}, at most config.at_once "

@@ -58,6 +58,11 @@ def bytes_text(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def count_text(count: int, what: str) -> str:
+    """So many of something: ``1 plan``, ``2 plans``."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def time_text(seconds: float) -> str:
     """A time with a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

@@ -11,10 +11,12 @@ from types import TracebackType
 from tiledarray.devices.device import current
 from tiledarray.devices.pool import host_pool
 from tiledarray.execution import executable, spans
+from tiledarray.execution.background import background
 from tiledarray.insight.clock import Accounts, Clock
 from tiledarray.insight.facts import (
     Reporter,
     bytes_text,
+    count_text,
     counted,
     line_text,
     place_text,
@@ -54,6 +56,7 @@ class Session:
         self.title = title
         self.profile = Profile()
         self.clock = Clock()
+        self.accounts: Accounts | None = None
         self.seconds = 0.0
 
     def __enter__(self) -> Session:
@@ -71,17 +74,18 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.clock.__exit__(kind, error, traceback)
-        self.seconds = perf_counter() - self._started
+        found = self.accounts = self.clock.found
+        self.seconds = perf_counter() - self._started if found is None else found.wall
         self.profile.__exit__(kind, error, traceback)
         self.counters = Counter(executable.counters) - self._counters
         self.spent = {name: spent - self._spent.get(name, 0.0)
                       for name, spent in spans.spent.items()}
         self.fallbacks = Counter(fallbacks) - self._fallbacks
         self.peak = host_pool.statistics().peak
-        self.accounts: Accounts | None = self.clock.found
         self.verdicts: list[Verdict] = []
         if self.accounts is not None:
-            self.verdicts = verdicts(Facts(self.accounts, self.counters, self.fallbacks))
+            self.verdicts = verdicts(Facts(
+                self.accounts, self.counters, self.fallbacks, background.unfinished()))
 
     @property
     def did_something(self) -> bool:
@@ -100,7 +104,7 @@ class Session:
             lines += self._step_lines(kind, heading)
         lines += self._overhead_lines()
         lines += self._fallback_lines()
-        lines.append(self._memory_line())
+        lines += self._memory_lines()
         if self.accounts is not None:
             lines += self._verdict_lines(self.accounts)
         return "\n".join(lines)
@@ -131,7 +135,7 @@ class Session:
             return f"{whole.count:,} {what}: {lines_of(places)}"
         if name == "looks" and accounts.looks:
             count = sum(look.count for look in accounts.looks)
-            times = f"{count:,} evaluations" if count > 1 else "one evaluation"
+            times = count_text(count, "evaluation")
             size = sum(look.size * look.count for look in accounts.looks) / count
             return f"{times} of arrays of {size_text(size)}: {lines_of(accounts.looks)}"
         return ""
@@ -162,15 +166,16 @@ class Session:
         lines = []
         plans, read = self.counters["plans made"], self.counters["plans read"]
         if plans or read:
-            lines.append(f"  planning: {plans} plans in {time_text(self.spent.get('planning', 0))}"
+            spent = time_text(self.spent.get("planning", 0))
+            lines.append(f"  planning: {count_text(plans, 'plan')} in {spent}"
                          + f", {read} more from disk" * bool(read))
         compiled = self.counters["kernels compiled"]
         if compiled:
-            lines.append(f"  compiling or loading: {compiled} kernels in "
+            lines.append(f"  compiling or loading: {count_text(compiled, 'kernel')} in "
                          f"{time_text(self.spent.get('compiling', 0))} (in part in the background)")
         singly = self.counters["op by op"]
         if singly:
-            lines.append(f"  op by op: {singly:,} evaluations in "
+            lines.append(f"  op by op: {count_text(singly, 'evaluation')} in "
                          f"{time_text(self.spent.get('op by op', 0))}, not by fused kernels "
                          "(not compiled yet, or not worth it)")
         return lines
@@ -189,14 +194,16 @@ class Session:
             lines.append(f"    ... and {len(places) - LISTED} more")
         return lines
 
-    def _memory_line(self) -> str:
-        text = f"  memory: at most {bytes_text(self.peak)} of arrays on the host"
+    def _memory_lines(self) -> list[str]:
+        parts = [f"{bytes_text(self.peak)} of recorded arrays on the host"] if self.peak else []
         device = current()
         if device.kind == "cuda":
             pool = device.xp.get_default_memory_pool()
-            text += f", {bytes_text(pool.total_bytes())} in the pool of {device}"
+            parts.append(f"{bytes_text(pool.total_bytes())} in the pool of {device}")
         process = _process_peak()
-        return text + (f", {bytes_text(process)} for the process" if process else "")
+        if process:
+            parts.append(f"{bytes_text(process)} for the process")
+        return [f"  memory: at most {', '.join(parts)}"] if parts else []
 
 
 def _entry_lines(entry: StepTime) -> list[str]:

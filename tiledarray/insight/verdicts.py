@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.clock import Accounts, Place
-from tiledarray.insight.facts import line_text, place_text, time_text
+from tiledarray.insight.facts import count_text, line_text, place_text, time_text
 
 WORTH = 0.1  # of the time: what takes less is not spoken of
 MANY = 100  # of something done again and again on a line
@@ -21,6 +21,7 @@ SMALL = 1 << 16  # elements: NumPy computes such arrays about as fast as kernels
 MANY_PLANS = 5
 SHORT = 1e-4  # seconds, and
 FEW = 1 << 14  # elements: of what NumPy spends much on the call, and little on the elements
+IN_PYTHON = 5e-6  # seconds: what Python needs besides to read or write one element, at most
 LINES = 4  # that are named
 WIDTH = 100  # of what is printed
 
@@ -46,11 +47,14 @@ class Facts:
         What was counted: plans made, kernels compiled, evaluations op by op.
     fallbacks : Counter
         What NumPy itself did, by name and place.
+    unfinished : int
+        Plans whose kernels were still being compiled at the end.
     """
 
     accounts: Accounts
     counters: Counter[str]
     fallbacks: Counter[tuple[str, Site | None]]
+    unfinished: int = 0
 
 
 class Verdict(NamedTuple):
@@ -107,7 +111,7 @@ def elements(facts: Facts) -> Verdict | None:
         return None
     lines = {location(place.site) for place in touched}
     python = sum(seconds for line, seconds in accounts.lines.items() if line in lines)
-    seconds = sum(place.seconds for place in (*touched, *single)) + python
+    seconds = sum(place.seconds for place in (*touched, *single)) + min(python, IN_PYTHON * count)
     also = sum(place.count for place in single)
     text = (f"{count:,} elements read or written one by one on {lines_of(touched, 'count')}"
             + f", {also:,} operations on single numbers" * (also >= MANY)
@@ -188,6 +192,16 @@ def changing_shapes(facts: Facts) -> Verdict | None:
         "serves all"))
 
 
+def ended_early(facts: Facts) -> Verdict | None:
+    """The run was over before its kernels were there, and so may the next one be."""
+    if not facts.unfinished or not facts.counters["op by op"]:
+        return None
+    return Verdict(facts.accounts.share("op by op"), (
+        f"op by op, for kernels of {count_text(facts.unfinished, 'plan')} were still being "
+        "compiled when this ended: a longer run has them; TILEDARRAY_COMPILE=wait, set for one "
+        "run, leaves them on disk for those to come"))
+
+
 def first_run(facts: Facts) -> Verdict | None:
     """The run waited for plans and kernels that the next one finds on disk."""
     accounts = facts.accounts
@@ -195,9 +209,14 @@ def first_run(facts: Facts) -> Verdict | None:
     if not made and not compiled:
         return None
     share = accounts.share("planning", "compiling")
-    text = f"{made:,} plans made and {compiled:,} kernels compiled or loaded"
+    done = [f"{count_text(made, 'plan')} made"] if made else []
+    if compiled:
+        done.append(f"{count_text(compiled, 'kernel')} compiled or loaded")
+    text = " and ".join(done)
     if compiled and facts.counters["op by op"]:
-        share += accounts.share("op by op", "looks")
+        looks = sum(look.count for look in accounts.looks)
+        waiting = min(1.0, facts.counters["op by op"] / max(1, looks))
+        share += accounts.share("op by op") + waiting * accounts.share("looks")
         text += ", op by op until they were there"
     return Verdict(share, f"{text}: they are kept on disk, and the next run has them sooner")
 
@@ -220,8 +239,10 @@ def python(facts: Facts) -> Verdict | None:
     if share < 0.5:
         return None
     text = "Python's own code, other libraries and waiting take most of the time"
-    line = max(accounts.lines, key=accounts.lines.__getitem__, default=None)
-    if line is not None and accounts.lines[line] >= WORTH * accounts.wall:
+    lines = Counter(accounts.lines)
+    lines.update(accounts.callers)
+    line = max(lines, key=lines.__getitem__, default=None)
+    if line is not None and lines[line] >= WORTH * accounts.wall:
         text += f", the line {line_text(*line)} most of all"
     return Verdict(share, f"{text}: nothing of that is arrays, which tiledarray could speed up")
 
@@ -240,7 +261,8 @@ RULES: dict[Rule, tuple[Rule, ...]] = {
     small_looks: (),
     small_operations: (),
     by_numpy_itself: (),
-    first_run: (changing_plans,),
+    ended_early: (changing_plans,),
+    first_run: (changing_plans, ended_early),
     python: (elements, small_operations, small_looks),
     imports: (),
 }
