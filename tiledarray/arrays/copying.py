@@ -16,6 +16,7 @@ from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.ops import indexing as library
 from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.selection import CLIP
 from tiledarray.recording import record
 
 
@@ -142,15 +143,29 @@ def conj(self: Any) -> Any:
         return self
     return wrap(record.unary(BY_NAME["conjugate"], self.node))
 
+def limits_of(dtype: np.dtype[Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """Return limits, those left out that are ints which no value of the dtype is beyond."""
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        if type(low) is int and low <= ends.min:
+            low = None
+        if type(high) is int and high >= ends.max:
+            high = None
+    return low, high
+
+
 def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
     """Return the values limited to an interval."""
-    if min is None and max is None:
+    low, high = limits_of(self.dtype, min, max)
+    if low is None and high is None:
         return np.positive(self, out=out, **options)
-    if max is None:
-        return np.maximum(self, min, out=out, **options)
-    if min is None:
-        return np.minimum(self, max, out=out, **options)
-    return np.clip(self, min, max, out=out, **options)
+    if high is None:
+        return np.maximum(self, low, out=out, **options)
+    if low is None:
+        return np.minimum(self, high, out=out, **options)
+    if out is None and self.dtype.kind == "V":  # ml_dtypes' own floats have no such loop
+        return np.minimum(np.maximum(self, low, **options), high, **options)
+    return CLIP(self, low, high, out=out, **options)
 
 
 def compress(self: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:

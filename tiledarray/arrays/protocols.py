@@ -49,7 +49,7 @@ def array_ufunc(
     """Apply a NumPy ufunc."""
     if method == "__call__" and out is None and not options:
         op = BY_UFUNC.get(ufunc)
-        if op is not None:
+        if op is not None and ufunc.nin <= 2:
             node = self._node if self._base is None else self.node
             try:
                 if ufunc.nin == 1:

@@ -1,0 +1,157 @@
+"""What NumPy does to the bit, however the work is done: at once, recorded, op by op, under `jit`.
+
+Signs of zero, what wraps and what is refused, in NumPy's words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import tiledarray
+from tiledarray import config
+
+Case = Callable[..., Any]
+ENDS = (-0.0, 0.0, 1.0, -1.0, numpy.nan, numpy.inf)
+WAYS = {
+    "at once": {"at_once": 1 << 16},
+    "kernels": {"at_once": 0, "compile": "wait", "first_seconds": 0.0},
+    "op by op": {"at_once": 0, "compile": "never"},
+}
+
+
+def told(value: Any) -> Any:
+    """All that can be seen of a result, in plain Python; a NaN is a NaN."""
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *map(told, value)]
+    if hasattr(value, "dtype"):
+        found = numpy.asarray(value)
+        return str(found.dtype), found.shape, repr(found.tolist()).replace("-nan", "nan")
+    return type(value).__name__, repr(value)
+
+
+def outcome(case: Case, np: Any, *arrays: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return told(case(np, *arrays))
+        except Exception as error:
+            kind = next(k for k in type(error).__mro__ if not k.__name__.startswith("_"))
+            return kind.__name__, str(error)
+
+
+def changed(target: Any, change: Callable[[Any], Any]) -> Any:
+    """What a change of an array gives or raises, and the array after it."""
+    try:
+        result = change(target)
+    except Exception as error:
+        kind = next(k for k in type(error).__mro__ if not k.__name__.startswith("_"))
+        return kind.__name__, str(error), target
+    return result is target, target
+
+
+def assert_as_numpy(case: Case, *arrays: Any) -> None:
+    """Compare a function of arrays in every way that it can go, `jit` if it takes any."""
+    expected = outcome(case, numpy, *[array.copy() for array in arrays])
+    for way, settings in WAYS.items():
+        with config.override(**settings):
+            given = [tiledarray.array(array) for array in arrays]
+            assert outcome(case, tiledarray, *given) == expected, way
+    if arrays:
+        with config.override(compile="wait"):
+            replayed = tiledarray.jit(lambda *given: case(tiledarray, *given))
+            for _ in range(2):
+                given = [tiledarray.array(array) for array in arrays]
+                assert outcome(lambda np, *given: replayed(*given), tiledarray, *given) == expected
+
+
+# Limits and extrema -------------------------------------------------------------------------------
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_clipping_keeps_the_sign_of_zero_as_numpy_does(dtype: str) -> None:
+    triples = numpy.array([*itertools.product(ENDS, repeat=3)]).astype(dtype)
+    x, low, high = (numpy.ascontiguousarray(triples[:, k]) for k in range(3))
+    pairs = [*itertools.product(ENDS, repeat=2)]
+
+    def between_arrays(np: Any, x: Any, low: Any, high: Any) -> Any:
+        return np.clip(x, low, high), x.clip(low, high), np.clip(x[:40], -0.0, high[:40])
+
+    def between_scalars(np: Any, x: Any) -> Any:
+        return [np.clip(x, *pair) for pair in pairs] + [x.clip(*pair) for pair in pairs]
+
+    def from_one_side(np: Any, x: Any) -> Any:
+        return [np.clip(x, end, None) for end in ENDS] + [np.clip(x, None, end) for end in ENDS]
+
+    assert_as_numpy(between_arrays, x, low, high)
+    assert_as_numpy(between_scalars, x[::36].copy())
+    assert_as_numpy(from_one_side, x[::36].copy())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_take_the_zero_that_numpy_takes(name: str, dtype: str) -> None:
+    pairs = numpy.array([*itertools.product(ENDS, repeat=2)]).astype(dtype)
+
+    def extrema(np: Any, x: Any, y: Any) -> Any:
+        function = getattr(np, name)
+        return function(x, y), function(x, 0.0), function(-0.0, y)
+
+    assert_as_numpy(extrema, pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+@pytest.mark.parametrize("low", [True, False, 0, 1.5, None])
+@pytest.mark.parametrize("high", [True, False, 2, None])
+def test_booleans_are_clipped_into_outputs(low: Any, high: Any) -> None:
+    mask = numpy.array([True, False, True])
+    assert_as_numpy(lambda np, x: x.clip(low, high), mask)
+    assert_as_numpy(lambda np: changed(np.array(mask), lambda x: np.clip(x, low, high, out=x)))
+    assert_as_numpy(lambda np: changed(np.array(mask), lambda x: x.clip(low, high, out=x)))
+    assert_as_numpy(lambda np: np.clip(np.array(mask), low, high, out=np.zeros(3)))
+
+
+CLIPS: dict[str, Case] = {
+    "lists": lambda np: np.arange(3.0).clip([0.5] * 3, [1.0] * 3),
+    "where": lambda np: np.clip(
+        np.arange(3.0), 5, 6, out=np.zeros(3), where=np.array([True, False, True])),
+    "dtype": lambda np: np.clip(np.arange(3.0), 0.5, 1, dtype="f4"),
+    "casting": lambda np: np.clip(np.arange(3.0), 0.5, 1, casting="unsafe", dtype="i4"),
+    "no such option": lambda np: np.clip(np.arange(3.0), 0, 1, foo=1),
+    "shapes": lambda np: np.clip(np.ones(3), np.zeros(2), 1),
+    "into a list": lambda np: np.clip(np.ones(3), 0, 1, out=[1]),
+    "into a tuple": lambda np: np.clip(np.ones(3), 0, 0.5, out=(np.zeros(3),)),
+    "into NumPy's": lambda np: np.clip(np.ones(3), 0, 0.5, out=numpy.zeros(3)),
+    "into another shape": lambda np: np.clip(np.ones(3), 0, 1, out=np.ones(4)),
+    "into what does not fit": lambda np: np.clip(np.ones(3), 0, 1, out=np.ones(3, "i4")),
+}
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_clip_takes_what_the_ufunc_takes(name: str) -> None:
+    assert_as_numpy(CLIPS[name])
+
+
+# Python ints beyond a dtype -----------------------------------------------------------------------
+
+BEYOND = (-1, 300, 2**63, 2**64, -(2**63) - 1)
+
+
+@pytest.mark.parametrize("value", BEYOND)
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i8", "i4", "?", "f4"])
+def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: int) -> None:
+    mask = numpy.array([True, False, True])
+    x = numpy.ones(3, dtype)
+    for case in (
+        lambda np, mask, x: np.where(mask, value, x), lambda np, mask, x: np.where(mask, x, value),
+        lambda np, mask, x: x + value, lambda np, mask, x: x ** value,
+        lambda np, mask, x: np.clip(x, value, 2), lambda np, mask, x: np.clip(x, None, value),
+        lambda np, mask, x: x.clip(value), lambda np, mask, x: np.minimum(x, value),
+    ):
+        assert_as_numpy(case, mask, x)
