@@ -155,3 +155,28 @@ def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: 
         lambda np, mask, x: x.clip(value), lambda np, mask, x: np.minimum(x, value),
     ):
         assert_as_numpy(case, mask, x)
+
+
+@pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i4", "?", "f4"])
+def test_choices_are_cast_as_numpys(dtype: str, value: Any) -> None:
+    mask = numpy.array([True, False, True])
+    x = numpy.ones(3, dtype)
+    for case in (
+        lambda np, mask, x: np.select([mask], [x], value),
+        lambda np, mask, x: np.select([mask], [value], x),
+        lambda np, mask, x: np.select([mask, ~mask], [x, value]),
+        lambda np, mask, x: np.select([mask, ~mask], [3, value], 1),
+    ):
+        assert_as_numpy(case, mask, x)
+
+
+@pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True, (1, 300)])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i8", "?", "f4"])
+def test_what_is_filled_in_is_cast_as_numpys(dtype: str, value: Any) -> None:
+    x = numpy.ones(3, dtype)
+    assert_as_numpy(lambda np, x: np.pad(x, 1, constant_values=value), x)
+    assert_as_numpy(lambda np, x: np.ediff1d(x, to_end=value), x)
+    assert_as_numpy(lambda np, x: np.ediff1d(x, to_begin=value), x)
+    if not isinstance(value, tuple):
+        assert_as_numpy(lambda np, x: np.nan_to_num(x, nan=value), x)

@@ -352,7 +352,10 @@ def _pad_widths(source: TiledArray, widths: Any) -> list[tuple[int, int]]:
 
 def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
     ndim, dtype, device = source.ndim, source.dtype, source.device
-    values = np.broadcast_to(np.asarray(values), (ndim, 2)).astype(dtype)
+    given = np.broadcast_to(np.asarray(values), (ndim, 2))
+    values = np.empty((ndim, 2), dtype)
+    for place in np.ndindex(values.shape):
+        values[*place, ...] = given[place]  # one by one: NumPy says whether each may be written
     shape = tuple(
         size + before + after
         for size, (before, after) in zip(source.shape, widths, strict=True)

@@ -134,7 +134,10 @@ def nan_to_num(
 def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -> TiledArray:
     """Return ``first`` where the condition holds; of the dtype of ``second``."""
     if not is_ours(first):
-        first = wrap(node_of(np.asarray(host(first)).astype(dtype), second.device))
+        given = host(first)
+        typed = np.empty(np.shape(given), dtype)
+        np.copyto(typed, given)  # NumPy says whether it may be cast
+        first = wrap(node_of(typed, second.device))
     return wrap(record.elementwise(
         BY_NAME["where"], condition.node, first.astype(dtype).node, second.node
     ))
