@@ -180,3 +180,60 @@ def test_what_is_filled_in_is_cast_as_numpys(dtype: str, value: Any) -> None:
     assert_as_numpy(lambda np, x: np.ediff1d(x, to_begin=value), x)
     if not isinstance(value, tuple):
         assert_as_numpy(lambda np, x: np.nan_to_num(x, nan=value), x)
+
+
+# Outputs ------------------------------------------------------------------------------------------
+
+INTO: dict[str, Case] = {
+    "sum": lambda np, a, out: np.sum(a, axis=0, out=out),
+    "sum method": lambda np, a, out: a.sum(0, None, out),
+    "max": lambda np, a, out: np.max(a, 0, out),
+    "max method": lambda np, a, out: a.max(0, out),
+    "any": lambda np, a, out: np.any(a, 0, out),
+    "mean": lambda np, a, out: np.mean(a, axis=0, out=out),
+    "std": lambda np, a, out: a.std(0, None, out),
+    "argmax": lambda np, a, out: np.argmax(a, 0, out),
+    "argmin method": lambda np, a, out: a.argmin(0, out),
+    "cumsum": lambda np, a, out: np.cumsum(a, 0, None, out),
+    "nansum": lambda np, a, out: np.nansum(a, axis=0, out=out),
+    "add.reduce": lambda np, a, out: np.add.reduce(a, out=out),
+    "trace": lambda np, a, out: a.trace(out=out),
+    "take": lambda np, a, out: np.take(a, [0, 1, 1], out=out),
+    "dot": lambda np, a, out: np.dot(a[0], a[1], out=out),
+    "round": lambda np, a, out: np.round(a, 1, out=out),
+    "fix": lambda np, a, out: np.fix(a, out=out),
+    "isposinf": lambda np, a, out: np.isposinf(a, out),
+    "concatenate": lambda np, a, out: np.concatenate([a[0], a[1]], out=out),
+}
+
+
+def read_only(np: Any) -> Any:
+    array = np.zeros(3)
+    array.flags.writeable = False
+    return array
+
+
+OUTPUTS: dict[str, Case] = {
+    "list": lambda np: [0.0], "int": lambda np: 3, "scalar": lambda np: numpy.float64(1),
+    "text": lambda np: "a", "row": lambda np: np.zeros(3), "NumPy's": lambda np: numpy.zeros(3),
+    "ints": lambda np: np.zeros(3, int), "bytes": lambda np: np.zeros(3, "u1"),
+    "short": lambda np: np.zeros(2), "none": lambda np: np.zeros(()),
+    "whole": lambda np: np.zeros((2, 3)), "more": lambda np: np.zeros((2, 2, 3)),
+    "read-only": read_only,
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("name", INTO)
+def test_outputs_are_taken_or_refused_as_numpys(name: str, output: str) -> None:
+    if name == "std" and output in ("ints", "bytes"):
+        pytest.skip("NumPy writes half of it, then raises")
+    if (name, output) == ("dot", "none"):
+        pytest.skip("NumPy returns a copy of it")
+    assert_as_numpy(lambda np: changed(
+        OUTPUTS[output](np), lambda out: INTO[name](np, np.arange(6.0).reshape(2, 3), out)))
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "argmax"])
+def test_a_tuple_is_no_output_of_a_reduction(name: str) -> None:
+    assert_as_numpy(lambda np: getattr(np, name)(np.arange(3), out=(np.zeros((), int),)))

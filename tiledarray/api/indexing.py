@@ -207,6 +207,9 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         size == 0 or mode not in ("raise", "wrap", "clip"),
         "nothing to take from, or an unknown mode",
     )
+    refuse(
+        out is not None and getattr(out, "dtype", None) != array.dtype, "out= of another dtype"
+    )
     if mode == "clip":
         places = np.clip(places, 0, size - 1)
     elif mode == "wrap":

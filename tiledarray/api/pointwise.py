@@ -67,8 +67,7 @@ around = implements(np.around)(_round)
 
 @implements(np.fix)
 def fix(x: Any, out: Any = None) -> TiledArray:
-    array = handle_of(x)
-    return give(_U["trunc"](array), out)
+    return _U["trunc"](handle_of(x), out=out)
 
 
 @implements(np.clip)
@@ -205,7 +204,8 @@ def _infinite(original: Callable[..., Any], bound: float) -> Callable[..., Any]:
                 f"This operation is not supported for {array.dtype} values because it would be "
                 "ambiguous."
             )
-        return give(_U["isinf"](array) & _U["equal"](_U["signbit"](array), bound < 0), out)
+        infinite, sign = _U["isinf"](array), _U["signbit"](array)
+        return _U["logical_and"](infinite, sign if bound < 0 else ~sign, out=out)
 
     return implements(original)(ours)
 

@@ -175,11 +175,13 @@ def _reduce(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[
     options = {name: value for name, value in options.items() if value is not np._NoValue}
     options.setdefault("axis", 0)
     target = None if out is None else out[0]
-    if target is not None and not isinstance(target, Handle):
-        result = function(inputs[0], **options)
-        np.copyto(target, host_array(result), casting="same_kind")
-        return target
-    return function(inputs[0], out=target, **options)
+    try:
+        return function(inputs[0], out=target, **options)
+    except (TypeError, ValueError) as error:
+        if target is None or isinstance(error, LeaveToNumPy):
+            raise
+        by_numpy.raise_first_error(ufunc.reduce, inputs, out, options)
+        raise
 
 
 def _accumulate(
