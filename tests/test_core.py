@@ -424,6 +424,24 @@ def test_an_array_with_views_is_not_resized_otherwise():
         assert end.tolist() == [4, 5]
 
 
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+@pytest.mark.parametrize("view", [lambda a: a[1:], lambda a: a.reshape(2, 3), lambda a: a[1:][::2],
+                                  lambda a: a[::-1].T, lambda a: a.diagonal() if a.ndim > 1 else a.T])
+def test_nor_is_a_recorded_one(view, at_once):
+    with ta.config.override(at_once=at_once):
+        for lib in (np, ta):
+            a = lib.arange(6.0) * 2.0
+            part = view(a)
+            with pytest.raises(ValueError, match="references or is referenced"):
+                a.resize(3)
+            assert part.sum() == view(np.arange(6.0) * 2.0).sum()
+            del part
+            b = lib.arange(6.0) + 0.0
+            view(b)
+            b.resize(3)
+            assert b.tolist() == [0, 1, 2]
+
+
 def test_a_part_of_what_is_read_only_is_not_written_by_itself():
     for lib in (np, ta):
         a = lib.arange(6)

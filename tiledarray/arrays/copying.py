@@ -184,16 +184,18 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
     Raises
     ------
     ValueError
-        If the array is a view.
+        If the array is a view, or has views and is to have another size.
     """
+    if shape in ((), (None,)):
+        return
     wanted = lengths_of(shape)
+    if min(wanted, default=0) < 0:
+        raise ValueError("negative dimensions not allowed")
     if self._base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
-    if math.prod(wanted) == self.size and min(wanted, default=0) >= 0:
+    if math.prod(wanted) == self.size:
         self.shape = wanted  # its views stay where they are
         return
-    array = np.resize(host_array(self).ravel(), wanted)
-    array.ravel()[self.size:] = 0
     if refcheck and self._viewed:
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
@@ -201,6 +203,8 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
             "Use the np.resize function to get a new resized copy or\n"
             " set refcheck=False to disable this check"
         )
+    array = np.resize(host_array(self).ravel(), wanted)
+    array.ravel()[self.size:] = 0
     self._node = record.leaf(self.device.wrap(array, copy=True))
 
 
