@@ -237,3 +237,56 @@ def test_outputs_are_taken_or_refused_as_numpys(name: str, output: str) -> None:
 @pytest.mark.parametrize("name", ["sum", "max", "mean", "argmax"])
 def test_a_tuple_is_no_output_of_a_reduction(name: str) -> None:
     assert_as_numpy(lambda np: getattr(np, name)(np.arange(3), out=(np.zeros((), int),)))
+
+
+# Powers, repeats, and operands that write ---------------------------------------------------------
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8"])
+def test_a_negative_power_of_integers_is_an_error_everywhere(dtype: str) -> None:
+    x, positive = numpy.array([2, 3, 4], dtype), numpy.array([1, 0, 2], dtype)
+    negative, mask = numpy.array([1, -1, 2], dtype), numpy.array([True, False, True])
+    for case in (lambda np, x, n: x ** n, lambda np, x, n: np.power(x, n) + 1,
+                 lambda np, x, n: 2 ** n, lambda np, x, n: (x + 1) ** (n - 1)):
+        assert_as_numpy(case, x, positive)
+        assert_as_numpy(case, x, negative)
+    for exponent in (negative, -1, positive):
+        for chosen in (mask, ~mask, mask & False):
+            assert_as_numpy(lambda np, n=exponent, where=chosen: np.power(
+                np.array(x), n, where=np.array(where), out=np.zeros(3, int)))
+
+
+@pytest.mark.parametrize("repeats", [
+    -1, 0, (2, -1), (0, -1), 2.0, 1.5, None, "a", True, (), (1, 2, 3), numpy.array([2, 1])])
+def test_repeats_are_taken_or_refused_as_numpys(repeats: Any) -> None:
+    for array in (numpy.arange(3), numpy.arange(6).reshape(2, 3), numpy.array(3)):
+        assert_as_numpy(lambda np, array=array: np.tile(np.array(array), repeats))
+    if type(repeats) in (int, tuple):
+        assert_as_numpy(lambda np: np.resize(np.arange(3), repeats))
+
+
+class Writing:
+    """What becomes an array, and writes into another as it does."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.target[...] = 7.0
+        return numpy.ones(3)
+
+
+@pytest.mark.parametrize("apply", [
+    lambda np, a, other: a + other, lambda np, a, other: other - a, lambda np, a, other: a < other,
+    lambda np, a, other: a ** other, lambda np, a, other: a.__iadd__(other),
+    lambda np, a, other: numpy.add(a, other), lambda np, a, other: np.multiply(other, a),
+    lambda np, a, other: np.where(a > 1, a, other), lambda np, a, other: np.where(a, other, a),
+    lambda np, a, other: np.clip(a, other, 5), lambda np, a, other: np.stack([a, other]),
+])
+def test_an_operand_that_writes_into_the_other_one_comes_first(apply: Case) -> None:
+    def case(np: Any) -> Any:
+        a = np.arange(3.0)
+        return apply(np, a, Writing(a)), a
+
+    assert_as_numpy(case)

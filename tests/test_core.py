@@ -425,8 +425,9 @@ def test_an_array_with_views_is_not_resized_otherwise():
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 16])
-@pytest.mark.parametrize("view", [lambda a: a[1:], lambda a: a.reshape(2, 3), lambda a: a[1:][::2],
-                                  lambda a: a[::-1].T, lambda a: a.diagonal() if a.ndim > 1 else a.T])
+@pytest.mark.parametrize("view", [
+    lambda a: a[1:], lambda a: a.reshape(2, 3), lambda a: a[1:][::2], lambda a: a[::-1].T,
+])
 def test_nor_is_a_recorded_one(view, at_once):
     with ta.config.override(at_once=at_once):
         for lib in (np, ta):

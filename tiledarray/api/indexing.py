@@ -65,9 +65,11 @@ def where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise ValueError("either both or neither of x and y should be given")
     device = condition.node.device if is_ours(condition) else device_of(condition, choices)
-    mask = handle_of(condition, device).node
-    first, second = (_operand(value, device) for value in choices)
-    return wrap(record.elementwise(_WHERE, mask, first, second))
+    mask = handle_of(condition, device)
+    # A foreign choice may write into ours as it becomes an array.
+    given = [value if is_ours(value) else _operand(value, device) for value in choices]
+    first, second = (value.node if is_ours(value) else value for value in given)
+    return wrap(record.elementwise(_WHERE, mask.node, first, second))
 
 
 @implements(np.nonzero)

@@ -53,9 +53,9 @@ def _with_numpys(op: Elementwise, self: Handle, other: Any, *, reflected: bool) 
             return NotImplemented
         if by_numpy.is_foreign(type(other)):
             return by_numpy.with_foreign(_ufunc_of(op), pair, {}, plain)
-    left = self.node
     try:
-        right = as_operand(other, left.device)
+        right = as_operand(other, self.node.device)
+        left = self.node  # the other may have written into it as it became an array
         return wrap(binary(op, right, left) if reflected else binary(op, left, right))
     except LeaveToNumPy as error:
         reason = error.reason

@@ -86,6 +86,8 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     where, dtype = options.get("where", True), options.get("dtype")
     if options.get("casting", "same_kind") != "same_kind" or not options.keys() <= _UNDERSTOOD:
         raise LeaveToNumPy("casting= or other options are given")
+    if where is not True and ufunc is np.power and all(map(_is_integral, inputs)):
+        raise LeaveToNumPy("where= says which exponents may be negative")
     try:
         nodes = _results(self, ufunc, inputs, dtype)
         targets = out if out is not None else (None,) * len(nodes)
@@ -110,7 +112,9 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
             raise LeaveToNumPy("operands that the product does not take")
         return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))
     device = self.node.device
-    operands = [as_operand(value, device) for value in inputs]
+    # A foreign operand may write into ours as it becomes an array.
+    given = [x if isinstance(x, Handle) else as_operand(x, device) for x in inputs]
+    operands = [x.node if isinstance(x, Handle) else x for x in given]
     if not any(type(x) is Node for x in operands):  # an array of ours is in out= or where= alone
         operands = [as_node(x, device) for x in operands]
     if dtype is not None:
@@ -122,6 +126,10 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
     if not ops:
         raise LeaveToNumPy
     return tuple(record.elementwise(op, *operands) for op in ops)
+
+
+def _is_integral(value: Any) -> bool:
+    return getattr(value, "dtype", np.dtype(type(value))).kind in "biu"
 
 
 def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -> list[Any]:

@@ -337,7 +337,7 @@ template <class T> TA_FN T m_sign(T x) {
     if constexpr (is_unsigned<T>) return (T)(x != 0);
     else return x > 0 ? (T)1 : x < 0 ? (T)-1 : x == 0 ? (T)0 : x;
 }
-// By squaring.  A negative exponent gives 0: NumPy raises, which the recorder sees to.
+// By squaring.  A negative exponent is refused before: where there may be one, NumPy computes.
 template <class T> TA_FN T m_power(T x, T n) {
     using W = wide_of<T>;
     W result = 1, base = (W)x, left = negative(n) ? (W)0 : (W)n;
