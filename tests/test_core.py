@@ -306,6 +306,13 @@ def test_a_users_subclass(subclass):
     assert gone() is None
 
 
+@pytest.mark.parametrize("kind", [ta.TiledArray, Slotless, Slotted])
+@pytest.mark.parametrize("arguments", [(), (3,), ([1, 2],), (np.ones(2),)])
+def test_arrays_are_not_made_by_calling_the_class(kind, arguments):
+    with pytest.raises(TypeError, match=f"{kind.__name__} is not called"):
+        kind(*arguments)
+
+
 OPERATIONS = {
     "operators": lambda x, y: (x + y, x * 2.0, -x, x < y, x @ y),
     "in place": lambda x, y: (x.__iadd__(y), x.__setitem__(slice(1, 3), 1.0), x.fill(0)),
