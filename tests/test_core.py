@@ -20,6 +20,7 @@ from tiledarray import config
 from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import AtOnce, kind
+from tiledarray.execution.executable import counters
 
 
 @pytest.fixture(autouse=True)
@@ -576,3 +577,35 @@ def test_an_element_of_what_is_pending_has_it_computed():
             found.append((np.asarray(x).tolist(), float(total)))
         assert found[0] == found[1]
         assert x._array is not None
+
+
+@pytest.mark.compiler
+def test_masks_of_other_counts_do_not_make_other_plans():
+    values = np.random.default_rng(4).random(1000)
+    expected, steps = values.copy(), 30
+    with ta.config.override(at_once=500, first_seconds=0.0, compile="wait"):
+        x = ta.array(values)
+        part = x[1:]
+        for step in range(steps):
+            if step == 5:
+                before = counters["plans made"] + counters["plans read"]
+            for y, rows in ((x, part), (expected, expected[1:])):
+                y *= 1.1
+                y[y > 1] -= 1.0
+                rows[rows < 0.1] = 0.9 - rows[rows < 0.1]
+            assert x.tolist() == expected.tolist()
+        assert counters["plans made"] + counters["plans read"] - before <= 3
+        mask = x > 0.5
+        with pytest.raises(ValueError, match="cannot assign 2 input values"):
+            x[mask] = [1.0, 2.0]
+        frozen = x + 0.0
+        frozen.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            frozen[mask] = frozen[mask] * 2.0
+        with pytest.raises(IndexError, match="boolean index did not match"):
+            x[mask[1:]]
+        kept = x * 1.0
+        x[mask] = x[mask] + 2.0
+        assert kept.tolist() == expected.tolist()
+        expected[expected > 0.5] += 2.0
+        assert x.tolist() == expected.tolist()

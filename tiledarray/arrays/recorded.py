@@ -30,6 +30,7 @@ from tiledarray.graph.node import Form, Kind
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 # Attributes --------------------------------------------------------------------------------------
 
@@ -166,7 +167,25 @@ def setitem(self: Any, key: Any, value: Any) -> None:
     part_of(self, step).assign(new)
 
 
+def _mask_there(self: Any, key: tuple[Any, ...]) -> Any:
+    """Return NumPy's array of a mask that is the whole index, if that and the array are at hand.
+
+    How many elements it names has to be known, so that it is computed, and with it the array that
+    it was made of: there is nothing to record any more.
+    """
+    if len(key) != 1 or not isinstance(key[0], Handle) or not local.recorder.immediate:
+        return None
+    if not config.at_once or not index.is_mask(key[0]):
+        return None
+    mask = key[0]
+    mask.computed()
+    return None if self._array is None else mask._array
+
+
 def _take(self: Any, key: tuple[Any, ...]) -> Any:
+    mask = _mask_there(self, key)
+    if mask is not None:
+        return self[mask]
     node = self.node
     try:
         found = index.places(
@@ -179,6 +198,11 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
 
 
 def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
+    if np.ndim(value) and _mask_there(self, key) is not None:
+        if isinstance(value, Handle):
+            value.computed()
+        self[key[0]._array] = value
+        return
     node = self.node
     try:
         if _put_by_mask(self, key, value):

@@ -1085,16 +1085,20 @@ static int is_index_at_once(PyObject *array, PyObject *key)
            (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)limit);
 }
 
+/* A mask of any size that is settled, a new reference; NULL without an error for another key. */
+static PyObject *settled_mask(PyObject *key)
+{
+    PyObject *mask = is_handle(key) ? settled((Handle *)key) : key;
+    return mask && is_mask(mask) ? Py_NewRef(mask) : NULL;
+}
+
 /* The elements that an index other than a plain basic one names; NULL without an error for the
    recorded way. */
 static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
 {
     PyObject *plain = NULL, *result;
-    if (is_handle(key) && size_of(array) > limit) {
-        /* By a mask: the result's shape depends on it, so it is read. */
-        PyObject *mask = settled((Handle *)key);
-        plain = mask && is_mask(mask) ? Py_NewRef(mask) : NULL;
-    }
+    if (size_of(array) > limit)
+        plain = settled_mask(key); /* the result's shape depends on it, so it is read */
     if (!plain && !PyErr_Occurred())
         plain = plain_index(key);
     if (!plain)
@@ -1236,9 +1240,14 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     if (basic)
         plain = Py_NewRef(key);
     else {
-        plain = plain_index(key);
+        plain = size_of(array) > limit ? settled_mask(key) : NULL;
+        if (!plain && !PyErr_Occurred())
+            plain = plain_index(key);
         basic = plain ? basic_index(plain) : 0;
-        if (plain && !basic && !is_index_at_once(array, plain))
+        /* Other values than one number are gathered for the mask that there is: no plan is met
+           again that knows how many. */
+        int many = plain && is_mask(plain) && is_array(new) && PyArray_NDIM((PyArrayObject *)new);
+        if (plain && !basic && !many && !is_index_at_once(array, plain))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */

@@ -782,12 +782,16 @@ def handle_getitem(handle: Any, key: Any) -> Any:
     return take_view(handle, array, result, True, key) if type(result) is ndarray else own(result)
 
 
+def settled_mask(key: Any) -> Any:
+    """Return a mask of any size that is settled, in a tuple; ``None`` for another key."""
+    mask = settled(key) if isinstance(key, Base) else key
+    return (mask,) if is_mask(mask) else None
+
+
 def taken(handle: Any, array: Any, key: Any) -> Any:
     """Return the elements that an index other than a plain basic one names."""
-    plain = None
-    if isinstance(key, Base) and array.size > limit:
-        mask = settled(key)  # the result's shape depends on it, so it is read
-        plain = (mask,) if is_mask(mask) else None
+    # The result's shape depends on a mask, so it is read.
+    plain = settled_mask(key) if array.size > limit else None
     plain = plain_index(key) if plain is None else plain
     if plain is None:
         return recorded["__getitem__"](handle, key)
@@ -877,12 +881,16 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     if new is None:
         return False
     if not basic:
-        plain = plain_index(key)
+        plain = settled_mask(key) if array.size > limit else None
+        plain = plain_index(key) if plain is None else plain
         if plain is None:
             return False
         key = plain[0]
         basic = basic_index(key)
-        if not basic and not is_index_at_once(array, key):
+        # Other values than one number are gathered for the mask that there is: no plan is met
+        # again that knows how many.
+        many = type(new) is ndarray and new.ndim and is_mask(key)
+        if not basic and not many and not is_index_at_once(array, key):
             return False
     if basic == 2 and array.size > limit and size_of(array[key]) > at_most(WRITE_FACTOR):
         return False  # a small part alone of a large array
