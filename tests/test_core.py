@@ -23,6 +23,7 @@ from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import AtOnce, kind
 from tiledarray.devices.storage import address_of
+from tiledarray.execution.executable import counters
 
 
 @pytest.fixture(autouse=True)
@@ -309,6 +310,13 @@ def test_a_users_subclass(subclass):
     assert gone() is None
 
 
+@pytest.mark.parametrize("kind", [ta.TiledArray, Slotless, Slotted])
+@pytest.mark.parametrize("arguments", [(), (3,), ([1, 2],), (np.ones(2),)])
+def test_arrays_are_not_made_by_calling_the_class(kind, arguments):
+    with pytest.raises(TypeError, match=f"{kind.__name__} is not called"):
+        kind(*arguments)
+
+
 OPERATIONS = {
     "operators": lambda x, y: (x + y, x * 2.0, -x, x < y, x @ y),
     "in place": lambda x, y: (x.__iadd__(y), x.__setitem__(slice(1, 3), 1.0), x.fill(0)),
@@ -399,6 +407,25 @@ def test_an_array_with_views_is_not_resized_otherwise():
         with pytest.raises(ValueError, match="references or is referenced"):
             a.resize(3)
         assert end.tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+@pytest.mark.parametrize("view", [
+    lambda a: a[1:], lambda a: a.reshape(2, 3), lambda a: a[1:][::2], lambda a: a[::-1].T,
+])
+def test_nor_is_a_recorded_one(view, at_once):
+    with ta.config.override(at_once=at_once):
+        for lib in (np, ta):
+            a = lib.arange(6.0) * 2.0
+            part = view(a)
+            with pytest.raises(ValueError, match="references or is referenced"):
+                a.resize(3)
+            assert part.sum() == view(np.arange(6.0) * 2.0).sum()
+            del part
+            b = lib.arange(6.0) + 0.0
+            view(b)
+            b.resize(3)
+            assert b.tolist() == [0, 1, 2]
 
 
 def test_a_part_of_what_is_read_only_is_not_written_by_itself():
@@ -661,3 +688,35 @@ def test_scalars_compute_as_numpys_do(errors):
                     partial(operation, expected, plain)), (operation, expected, plain)
                 assert outcome(partial(operation, y, x)) == outcome(
                     partial(operation, plain, expected)), (operation, plain, expected)
+
+
+@pytest.mark.compiler
+def test_masks_of_other_counts_do_not_make_other_plans():
+    values = np.random.default_rng(4).random(1000)
+    expected, steps = values.copy(), 30
+    with ta.config.override(at_once=500, first_seconds=0.0, compile="wait"):
+        x = ta.array(values)
+        part = x[1:]
+        for step in range(steps):
+            if step == 5:
+                before = counters["plans made"] + counters["plans read"]
+            for y, rows in ((x, part), (expected, expected[1:])):
+                y *= 1.1
+                y[y > 1] -= 1.0
+                rows[rows < 0.1] = 0.9 - rows[rows < 0.1]
+            assert x.tolist() == expected.tolist()
+        assert counters["plans made"] + counters["plans read"] - before <= 3
+        mask = x > 0.5
+        with pytest.raises(ValueError, match="cannot assign 2 input values"):
+            x[mask] = [1.0, 2.0]
+        frozen = x + 0.0
+        frozen.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            frozen[mask] = frozen[mask] * 2.0
+        with pytest.raises(IndexError, match="boolean index did not match"):
+            x[mask[1:]]
+        kept = x * 1.0
+        x[mask] = x[mask] + 2.0
+        assert kept.tolist() == expected.tolist()
+        expected[expected > 0.5] += 2.0
+        assert x.tolist() == expected.tolist()

@@ -506,3 +506,15 @@ def test_other_threads_see_values_while_one_traces():
     thread.join()
     np.testing.assert_array_equal(np.asarray(x), np.arange(3.0) + 1)
     np.testing.assert_array_equal(np.asarray(results[0]), (np.arange(3.0) + 1) * 2)
+
+
+def test_slices_are_arguments():
+    part = ta.jit(lambda x, key, by=slice(None): x[key] * 2 + x[by].sum())
+    x = ta.arange(12.0).reshape(3, 4)
+    for key in (slice(1, 3), slice(0, 2), (slice(None), slice(None, None, 2)), (0, slice(1, 3)),
+                slice(1, 3), ..., (None, slice(-2, None))):
+        for by in (slice(None), slice(True, 2), slice(1, 2)):
+            expected = x.numpy()[key] * 2 + x.numpy()[by].sum()
+            np.testing.assert_array_equal(part(x, key, by=by).numpy(), expected)
+    bounds = ta.jit(lambda key: (key, key.stop))
+    assert bounds(slice(1, 2.0)) == (slice(1, 2.0), 2.0)

@@ -24,8 +24,8 @@ else:
 
 __all__ = [
     "TiledArray", "arrays_of", "check_with_numpy", "common_dtype", "default_device",
-    "device_of", "give", "handle_of", "host", "is_numeric", "is_ours", "normalize_axis_index",
-    "normalize_axis_tuple", "refuse", "stand_in",
+    "device_of", "give", "give_alike", "handle_of", "host", "is_numeric", "is_ours",
+    "normalize_axis_index", "normalize_axis_tuple", "refuse", "stand_in",
 ]
 
 
@@ -133,11 +133,14 @@ def give(result: TiledArray, out: Any) -> TiledArray:
         If the output has another shape.
     TypeError
         If the result may not be cast to its dtype.
+    LeaveToNumPy
+        If the output is no array.
     """
     if out is None:
         return result
     if isinstance(out, tuple):
         (out,) = out
+    refuse(not isinstance(out, (Handle, np.ndarray)), "out= is no array")
     if out.shape != result.shape:
         raise ValueError(
             f"output array has the wrong shape: expected {result.shape}, got {out.shape}"
@@ -152,6 +155,20 @@ def give(result: TiledArray, out: Any) -> TiledArray:
     else:
         np.copyto(out, host_array(result), casting="same_kind")
     return out
+
+
+def give_alike(result: TiledArray, out: Any) -> TiledArray:
+    """Store a result in ``out`` as `give` does; it must have the result's dtype and shape.
+
+    Raises
+    ------
+    LeaveToNumPy
+        If it has not: NumPy says what is wrong.
+    """
+    if out is not None:
+        kind = getattr(out, "dtype", None), getattr(out, "shape", None)
+        refuse(kind != (result.dtype, result.shape), "out= of another dtype or shape")
+    return give(result, out)
 
 
 def shape_of(value: Any) -> Shape:

@@ -70,8 +70,8 @@ def _end(end: Any, array: TiledArray, axis: int) -> Any:
 @implements(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> TiledArray:
     array = handle_of(ary).reshape(-1)
-    parts = [array[1:] - array[:-1]]
-    for place, extra in ((1, to_end), (0, to_begin)):
+    ends: list[Any] = [None, None]
+    for place, extra in ((0, to_begin), (1, to_end)):
         if extra is not None:
             more = handle_of(extra, array.device)
             if not np.can_cast(more.dtype, array.dtype, casting="same_kind"):
@@ -80,7 +80,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> TiledArray:
                     f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` "
                     "rule."
                 )
-            parts.insert(len(parts) * place, more.reshape(-1).astype(array.dtype))
+            ends[place] = more.reshape(-1).astype(array.dtype)
+    parts = [part for part in (ends[0], array[1:] - array[:-1], ends[1]) if part is not None]
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 

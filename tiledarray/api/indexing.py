@@ -35,6 +35,7 @@ from tiledarray.arrays.handle import (
 )
 from tiledarray.arrays.views import Affine
 from tiledarray.devices.device import resolve
+from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
@@ -64,9 +65,11 @@ def where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise ValueError("either both or neither of x and y should be given")
     device = condition.node.device if is_ours(condition) else device_of(condition, choices)
-    mask = handle_of(condition, device).node
-    first, second = (_operand(value, device) for value in choices)
-    return wrap(record.elementwise(_WHERE, mask, first, second))
+    mask = handle_of(condition, device)
+    # A foreign choice may write into ours as it becomes an array.
+    given = [value if is_ours(value) else _operand(value, device) for value in choices]
+    first, second = (value.node if is_ours(value) else value for value in given)
+    return wrap(record.elementwise(_WHERE, mask.node, first, second))
 
 
 @implements(np.nonzero)
@@ -105,11 +108,21 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     values = [_operand(value, device) for value in (*choicelist, default)]
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in values))
     refuse(dtype.kind not in "biufc", "strings, times or objects")
-    result = handle_of(values[-1] if not is_ours(default) else default, device)
-    result = result.astype(dtype)
+    axes = min(1, max(len(getattr(value, "shape", ())) for value in values))
+    result = _as_choice(values[-1], dtype, axes, "unsafe", device)
     for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
-        result = wrap(record.elementwise(_WHERE, mask.node, value, result.node))
-    return result.astype(dtype, copy=False)
+        choice = _as_choice(value, dtype, axes, "same_kind", device)
+        result = record.elementwise(_WHERE, mask.node, choice, result)
+    return wrap(result)
+
+
+def _as_choice(value: Any, dtype: np.dtype[Any], axes: int, casting: Any, device: Any) -> Node:
+    """Return a choice as a node of the result's dtype; NumPy says whether a scalar may be cast."""
+    if type(value) is Node:
+        return record.cast(value, dtype)
+    sample = np.empty((1,) * axes, dtype)
+    np.copyto(sample, np.asarray(value).reshape(sample.shape), casting)
+    return record.full((), sample.item(), dtype, device)
 
 
 @implements(np.choose)
@@ -195,6 +208,9 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     refuse(
         size == 0 or mode not in ("raise", "wrap", "clip"),
         "nothing to take from, or an unknown mode",
+    )
+    refuse(
+        out is not None and getattr(out, "dtype", None) != array.dtype, "out= of another dtype"
     )
     if mode == "clip":
         places = np.clip(places, 0, size - 1)

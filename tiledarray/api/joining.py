@@ -53,6 +53,7 @@ def _result_dtype(parts: Sequence[Any], dtype: Any, casting: Any, out: Any) -> n
     found = common_dtype(parts) if dtype is None else np.dtype(dtype)
     if out is not None:
         refuse(dtype is not None, "out= and dtype= together")
+        refuse(not isinstance(out, (Handle, np.ndarray)), "out= is no array")
         found = out.dtype
     for part in parts:
         refuse(not np.can_cast(part.dtype, found, casting), "casting= does not allow it")

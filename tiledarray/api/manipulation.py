@@ -352,7 +352,10 @@ def _pad_widths(source: TiledArray, widths: Any) -> list[tuple[int, int]]:
 
 def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
     ndim, dtype, device = source.ndim, source.dtype, source.device
-    values = np.broadcast_to(np.asarray(values), (ndim, 2)).astype(dtype)
+    given = np.broadcast_to(np.asarray(values), (ndim, 2))
+    values = np.empty((ndim, 2), dtype)
+    for place in np.ndindex(values.shape):
+        values[*place, ...] = given[place]  # one by one: NumPy says whether each may be written
     shape = tuple(
         size + before + after
         for size, (before, after) in zip(source.shape, widths, strict=True)
@@ -375,7 +378,13 @@ def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> TiledArray:  # noqa: N803  NumPy's name
     array = handle_of(A)
-    counts = tuple(np.atleast_1d(host(reps)).tolist())
+    given = host(reps)
+    counts = tuple(given) if np.iterable(given) else (given,)
+    refuse(
+        not all(hasattr(count, "__index__") and count >= 0 for count in counts),
+        "repeats that NumPy may refuse",
+    )
+    counts = tuple(map(int, counts))
     ndim = max(len(counts), array.ndim)
     counts = (1,) * (ndim - len(counts)) + counts
     sizes = (1,) * (ndim - array.ndim) + array.shape
@@ -410,6 +419,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
 
 @implements(np.resize)
 def resize(a: Any, new_shape: Any) -> TiledArray:
+    refuse(np.any(np.asarray(host(new_shape)) < 0), "a negative length")
     array = handle_of(a).reshape(-1)
     shape = shape_of(new_shape)
     size = int(np.prod(shape, dtype=object)) if shape else 1

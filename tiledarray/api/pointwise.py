@@ -20,10 +20,10 @@ from tiledarray.api.arguments import (
     refuse,
 )
 from tiledarray.api.registry import implements
+from tiledarray.arrays import copying
 from tiledarray.arrays.handle import SCALARS, as_operand, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import broadcast
-from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.recording import record
 
@@ -67,8 +67,7 @@ around = implements(np.around)(_round)
 
 @implements(np.fix)
 def fix(x: Any, out: Any = None) -> TiledArray:
-    array = handle_of(x)
-    return give(_U["trunc"](array), out)
+    return _U["trunc"](handle_of(x), out=out)
 
 
 @implements(np.clip)
@@ -87,37 +86,23 @@ def clip(
             "Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is "
             "forbidden."
         )
-    refuse(kwargs, "options are given")
     device = device_of(a, a_min, a_max)
     array = handle_of(a, device)
-    if a_min is None and a_max is None:
-        return give(_U["positive"](array), out)
-    _check_limits(array.node, a_min, a_max)
-    if out is not None:
-        limited = array if a_min is None else _U["maximum"](array, a_min)
-        return _U["positive"](limited if a_max is None else _U["minimum"](limited, a_max), out=out)
-    low, high = (limit if limit is None else _limit(limit, device) for limit in (a_min, a_max))
-    node = array.node
+    low, high = copying.limits_of(array.dtype, a_min, a_max)
+    if out is not None or kwargs or array.dtype.kind == "V":
+        return copying.clip(array, low, high, out, **kwargs)
+    if low is None and high is None:
+        return wrap(record.unary(BY_NAME["positive"], array.node))
     if low is None:
-        return wrap(record.binary(BY_NAME["minimum"], node, high))
+        return wrap(record.binary(BY_NAME["minimum"], array.node, _limit(high, device)))
     if high is None:
-        return wrap(record.binary(BY_NAME["maximum"], node, low))
-    return wrap(record.elementwise(BY_NAME["clip"], node, low, high))
+        return wrap(record.binary(BY_NAME["maximum"], array.node, _limit(low, device)))
+    low, high = _limit(low, device), _limit(high, device)
+    return wrap(record.elementwise(BY_NAME["clip"], array.node, low, high))
 
 
 def _limit(value: Any, device: Any) -> Any:
     return node_of(value, device) if isinstance(value, (list, tuple)) else as_operand(value, device)
-
-
-def _check_limits(node: Node, *limits: Any) -> None:
-    """Leave ints that the dtype cannot hold to NumPy, which raises or widens."""
-    if node.dtype.kind in "iu":
-        info = np.iinfo(node.dtype)
-        for limit in limits:
-            refuse(
-                type(limit) is int and not info.min <= limit <= info.max,
-                "a limit that does not fit the dtype",
-            )
 
 
 @implements(np.nan_to_num)
@@ -148,7 +133,10 @@ def nan_to_num(
 def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -> TiledArray:
     """Return ``first`` where the condition holds; of the dtype of ``second``."""
     if not is_ours(first):
-        first = wrap(node_of(np.asarray(host(first)).astype(dtype), second.device))
+        given = host(first)
+        typed = np.empty(np.shape(given), dtype)
+        np.copyto(typed, given)  # NumPy says whether it may be cast
+        first = wrap(node_of(typed, second.device))
     return wrap(record.elementwise(
         BY_NAME["where"], condition.node, first.astype(dtype).node, second.node
     ))
@@ -216,7 +204,8 @@ def _infinite(original: Callable[..., Any], bound: float) -> Callable[..., Any]:
                 f"This operation is not supported for {array.dtype} values because it would be "
                 "ambiguous."
             )
-        return give(_U["isinf"](array) & _U["equal"](_U["signbit"](array), bound < 0), out)
+        infinite, sign = _U["isinf"](array), _U["signbit"](array)
+        return _U["logical_and"](infinite, sign if bound < 0 else ~sign, out=out)
 
     return implements(original)(ours)
 

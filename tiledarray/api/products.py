@@ -14,6 +14,7 @@ from tiledarray.api.arguments import (
     check_with_numpy,
     common_dtype,
     give,
+    give_alike,
     handle_of,
     host,
     normalize_axis_index,
@@ -135,7 +136,7 @@ KINDS.update({name: "library" for name in ("matmul", "vecdot", "matvec", "vecmat
 def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
     left, right = arrays_of(a, b)
     if left.ndim == 0 or right.ndim == 0:
-        return give(left * right, out)
+        return give_alike(left * right, out)
     if left.ndim <= 2 and right.ndim <= 2:
         shape = _matmul_shape(left.shape, right.shape)
         name = "matmul"
@@ -146,7 +147,7 @@ def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
         name = "dot"
     if shape is None:
         check_with_numpy(np.dot, left, right)
-    return give(_product(name, (left, right), shape or ()), out)
+    return give_alike(_product(name, (left, right), shape or ()), out)
 
 
 @implements(np.vdot, "library")
@@ -240,7 +241,7 @@ def einsum(
     nodes = [record.cast(array.node, dtype) for array in arrays]
     plan: Any = optimize if isinstance(optimize, (bool, str)) else True
     attrs = options(subscripts=subscripts, optimize=plan or len(nodes) > 2)
-    return give(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
+    return give_alike(wrap(record.library(LIBRARY["einsum"], nodes, attrs, shape, dtype)), out)
 
 
 def _in_words(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -7,6 +7,7 @@ The results become arrays of ours, and what NumPy changed in the copies is store
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,16 +66,39 @@ def _called(function: Function, args: Any, kwargs: Any) -> Any:
 
 
 def or_numpy(name: str, original: Function, function: Function) -> Function:
-    """Return a function of ours that hands the call to NumPy's where it says so."""
+    """Return a function of ours that hands the call to NumPy's where it says so.
+
+    What an output is wrong for NumPy's tells, in its own words.
+    """
+    before = places_before_out(original)
 
     def either(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except LeaveToNumPy as error:
             reason = error.reason  # an error of NumPy's below comes without this as its context
+        except (TypeError, ValueError):
+            out = args[before] if len(args) > before else kwargs.get("out")
+            if out is None or type(out) is tuple:  # of tuples some of NumPy's crash
+                raise
+            raise_first_error(original, args, None, kwargs)
+            raise
         return call(name, original, args, kwargs, reason=reason)
 
     return either
+
+
+@functools.lru_cache(1024)
+def places_before_out(original: Any) -> int:
+    """Return how many arguments may be given by position before one that is written to."""
+    try:
+        parameters = [*inspect.signature(original).parameters.values()]
+    except (TypeError, ValueError):
+        return 2
+    for place, parameter in enumerate(parameters):
+        if parameter.name == "out" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return place
+    return 12
 
 
 def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | None = None) -> Any:
@@ -99,11 +123,14 @@ def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | N
     return call(function.__name__, plain or function, args, kwargs, reason=reason)
 
 
-def raise_first_error(function: np.ufunc, inputs: Any, out: Any, options: Any) -> None:
+def raise_first_error(function: Function, inputs: Any, out: Any, options: Any) -> None:
     """Raise what NumPy raises first of several errors, by operands that take no memory."""
     given = {**options, "out": out} if out is not None else options
     if all(handle.node.form.kind.size <= MOST_TRIED for handle in handles_in((inputs, given))):
-        function(*_weightless(inputs), **_weightless(given))
+        try:
+            function(*_weightless(inputs), **_weightless(given))
+        except Exception as error:
+            raise error from None  # and not from what ours has raised
 
 
 def _weightless(value: Any) -> Any:

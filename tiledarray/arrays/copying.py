@@ -16,6 +16,7 @@ from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.ops import indexing as library
 from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.selection import CLIP
 from tiledarray.recording import record
 
 
@@ -142,15 +143,29 @@ def conj(self: Any) -> Any:
         return self
     return wrap(record.unary(BY_NAME["conjugate"], self.node))
 
+def limits_of(dtype: np.dtype[Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """Return limits, those left out that are ints which no value of the dtype is beyond."""
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        if type(low) is int and low <= ends.min:
+            low = None
+        if type(high) is int and high >= ends.max:
+            high = None
+    return low, high
+
+
 def clip(self: Any, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
     """Return the values limited to an interval."""
-    if min is None and max is None:
+    low, high = limits_of(self.dtype, min, max)
+    if low is None and high is None:
         return np.positive(self, out=out, **options)
-    if max is None:
-        return np.maximum(self, min, out=out, **options)
-    if min is None:
-        return np.minimum(self, max, out=out, **options)
-    return np.clip(self, min, max, out=out, **options)
+    if high is None:
+        return np.maximum(self, low, out=out, **options)
+    if low is None:
+        return np.minimum(self, high, out=out, **options)
+    if out is None and self.dtype.kind == "V":  # ml_dtypes' own floats have no such loop
+        return np.minimum(np.maximum(self, low, **options), high, **options)
+    return CLIP(self, low, high, out=out, **options)
 
 
 def compress(self: Any, condition: Any, axis: Any = None, out: Any = None) -> Any:
@@ -169,16 +184,18 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
     Raises
     ------
     ValueError
-        If the array is a view.
+        If the array is a view, or has views and is to have another size.
     """
+    if shape in ((), (None,)):
+        return
     wanted = lengths_of(shape)
+    if min(wanted, default=0) < 0:
+        raise ValueError("negative dimensions not allowed")
     if self._base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
-    if math.prod(wanted) == self.size and min(wanted, default=0) >= 0:
+    if math.prod(wanted) == self.size:
         self.shape = wanted  # its views stay where they are
         return
-    array = np.resize(host_array(self).ravel(), wanted)
-    array.ravel()[self.size:] = 0
     if refcheck and self._viewed:
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
@@ -186,6 +203,8 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
             "Use the np.resize function to get a new resized copy or\n"
             " set refcheck=False to disable this check"
         )
+    array = np.resize(host_array(self).ravel(), wanted)
+    array.ravel()[self.size:] = 0
     self._node = record.leaf(self.device.wrap(array, copy=True))
 
 

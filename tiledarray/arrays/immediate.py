@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tiledarray import core
+from tiledarray.arrays.by_numpy import places_before_out
 
 Function = Callable[..., Any]
 
@@ -63,7 +63,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
     if name in _MULTIPLY:
         kind = core.OUTER
     target = _STAND_INS.get(original, original)
-    return core.AtOnce(target, ours, kind, _SIZES.get(name, core.ANY_SIZE), _before_out(original))
+    size = _SIZES.get(name, core.ANY_SIZE)
+    return core.AtOnce(target, ours, kind, size, places_before_out(original))
 
 
 def ufunc(original: np.ufunc, ours: Any) -> Any:
@@ -96,17 +97,5 @@ def drawing(name: str, original: Any, ours: Function, *, bound: bool) -> Any:
 def method(name: str, ours: Function, kind: int = 0) -> Any:
     """Return a method of arrays that is NumPy's where that can compute at once, else ours."""
     original = getattr(np, name, None)
-    most = None if original is None else _before_out(original)
+    most = None if original is None else places_before_out(original)
     return core.AtOnce(name, ours, core.METHOD | kind, core.ANY_SIZE, 12 if most is None else most)
-
-
-def _before_out(original: Any) -> int:
-    """Return how many arguments may be given by position before one that is written to."""
-    try:
-        parameters = [*inspect.signature(original).parameters.values()]
-    except (TypeError, ValueError):
-        return 2
-    for place, parameter in enumerate(parameters):
-        if parameter.name == "out" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            return place
-    return 12

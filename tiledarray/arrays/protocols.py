@@ -49,7 +49,7 @@ def array_ufunc(
     """Apply a NumPy ufunc."""
     if method == "__call__" and out is None and not options:
         op = BY_UFUNC.get(ufunc)
-        if op is not None:
+        if op is not None and ufunc.nin <= 2:
             node = self._node if self._base is None else self.node
             try:
                 if ufunc.nin == 1:
@@ -86,6 +86,8 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     where, dtype = options.get("where", True), options.get("dtype")
     if options.get("casting", "same_kind") != "same_kind" or not options.keys() <= _UNDERSTOOD:
         raise LeaveToNumPy("casting= or other options are given")
+    if where is not True and ufunc is np.power and all(map(_is_integral, inputs)):
+        raise LeaveToNumPy("where= says which exponents may be negative")
     try:
         nodes = _results(self, ufunc, inputs, dtype)
         targets = out if out is not None else (None,) * len(nodes)
@@ -110,7 +112,9 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
             raise LeaveToNumPy("operands that the product does not take")
         return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))
     device = self.node.device
-    operands = [as_operand(value, device) for value in inputs]
+    # A foreign operand may write into ours as it becomes an array.
+    given = [x if isinstance(x, Handle) else as_operand(x, device) for x in inputs]
+    operands = [x.node if isinstance(x, Handle) else x for x in given]
     if not any(type(x) is Node for x in operands):  # an array of ours is in out= or where= alone
         operands = [as_node(x, device) for x in operands]
     if dtype is not None:
@@ -122,6 +126,10 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
     if not ops:
         raise LeaveToNumPy
     return tuple(record.elementwise(op, *operands) for op in ops)
+
+
+def _is_integral(value: Any) -> bool:
+    return getattr(value, "dtype", np.dtype(type(value))).kind in "biu"
 
 
 def _cast_operands(ufunc: np.ufunc, operands: list[Any], dtype: np.dtype[Any]) -> list[Any]:
@@ -175,11 +183,13 @@ def _reduce(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[
     options = {name: value for name, value in options.items() if value is not np._NoValue}
     options.setdefault("axis", 0)
     target = None if out is None else out[0]
-    if target is not None and not isinstance(target, Handle):
-        result = function(inputs[0], **options)
-        np.copyto(target, host_array(result), casting="same_kind")
-        return target
-    return function(inputs[0], out=target, **options)
+    try:
+        return function(inputs[0], out=target, **options)
+    except (TypeError, ValueError) as error:
+        if target is None or isinstance(error, LeaveToNumPy):
+            raise
+        by_numpy.raise_first_error(ufunc.reduce, inputs, out, options)
+        raise
 
 
 def _accumulate(

@@ -26,6 +26,7 @@ from tiledarray.recording.site import user_frame
 _NO_VALUE = np._NoValue
 _WHERE = BY_NAME["where"]
 _FLOAT16 = np.dtype(np.float16)
+_NO_ARRAY = "output must be an array"
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -77,9 +78,7 @@ def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
         node = keep(node, axes)
     if out is None:
         return wrap(node)
-    if isinstance(out, tuple):
-        (out,) = out
-    shape = out.shape
+    shape = _output(out).shape
     if shape != node.shape:
         raise ValueError(
             f"output parameter for reduction operation has the wrong shape: {shape_text(shape)} "
@@ -89,6 +88,12 @@ def _finish(node: Node, axes: Sequence[int], keepdims: Any, out: Any) -> Any:
         out.assign(record.cast(node, out.node.dtype))
     else:
         out[...] = wrap(node)
+    return out
+
+
+def _output(out: Any, wrong: str = "return arrays must be of ArrayType") -> Any:
+    if not isinstance(out, (Handle, np.ndarray)):
+        raise TypeError(wrong)
     return out
 
 
@@ -138,9 +143,9 @@ def _loop_into(out: Any, elements: np.dtype[Any]) -> np.dtype[Any]:
     LeaveToNumPy
         If the output cannot hold that: NumPy stores what it has so far there again and again.
     """
-    target = out[0] if isinstance(out, tuple) else out
-    loop = np.result_type(elements, target.dtype)
-    if loop != target.dtype:
+    target = _output(out).dtype
+    loop = np.result_type(elements, target)
+    if loop != target:
         raise LeaveToNumPy("out= of a dtype that rounds")
     return loop
 
@@ -220,9 +225,7 @@ def _truth(op: Reduction, identity: bool, original: Callable[..., Any]) -> Calla
 
 def _check_places(out: Any) -> None:
     """Raise NumPy's error if places cannot be stored in an output of this dtype."""
-    if isinstance(out, tuple):
-        (out,) = out
-    if out is not None and not np.can_cast(out.dtype, np.intp, "safe"):
+    if out is not None and not np.can_cast(_output(out, _NO_ARRAY).dtype, np.intp, "safe"):
         what = "array data" if out.ndim else "scalar"
         raise TypeError(
             f"Cannot cast {what} from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule "
@@ -297,8 +300,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
 
 def _same_dtype(out: Any, dtype: np.dtype[Any]) -> None:
     """Leave a moment to NumPy whose output has another dtype: it computes in that."""
-    target = out[0] if isinstance(out, tuple) else out
-    if target.dtype != dtype:
+    if _output(out).dtype != dtype:
         raise LeaveToNumPy("out= of another dtype")
 
 
@@ -440,6 +442,8 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
         (place,) = _one_axis(axis, len(node.shape)) or (0,)
         if not node.shape:
             node = record.reshape(node, (1,))
+        if out is not None:
+            _output(out, _NO_ARRAY)
         if dtype is None:
             dtype = record.reduce(total, node, ()).dtype if out is None else _loop_into(
                 out, node.dtype)

@@ -167,6 +167,8 @@ def trace(
     out: Any = None,
 ) -> Any:
     """Return the sum along a diagonal."""
+    if out is not None and not isinstance(out, (Handle, np.ndarray)):
+        raise TypeError("output must be an array")
     return self.diagonal(offset, axis1, axis2).sum(axis=-1, dtype=dtype, out=out)
 
 

@@ -368,7 +368,7 @@ static PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by
         return NULL;
     }
     Handle *root = root_of(parent);
-    view->base = (Handle *)Py_NewRef((PyObject *)root);
+    begin_view(view, root);
     view->parent = (Handle *)Py_NewRef((PyObject *)parent);
     view->how = Py_NewRef(how);
     view->by_index = (char)by_index;
@@ -400,6 +400,8 @@ static void handle_dealloc(PyObject *self)
     Py_CLEAR(handle->seen);
     Py_CLEAR(handle->how);
     Py_CLEAR(handle->parent);
+    if (handle->base)
+        handle->base->parts--;
     Py_CLEAR(handle->base);
     if (type == handle_class && free_count < MOST_FREE)
         free_handles[free_count++] = handle;
@@ -483,9 +485,13 @@ static int set_base(Handle *handle, PyObject *base, void *unused)
         unlink_view(handle);
         Py_CLEAR(handle->array);
     }
-    PyObject *old = (PyObject *)handle->base;
+    Handle *old = handle->base;
     handle->base = (Handle *)Py_XNewRef(base);
-    Py_XDECREF(old);
+    if (base)
+        handle->base->parts++;
+    if (old)
+        old->parts--;
+    Py_XDECREF((PyObject *)old);
     return 0;
 }
 
@@ -533,7 +539,7 @@ static PyObject *get_array(Handle *handle, void *unused)
 
 static PyObject *get_viewed(Handle *handle, void *unused)
 {
-    return PyBool_FromLong(handle->views != NULL);
+    return PyBool_FromLong(handle->parts > 0);
 }
 
 /* Attributes that NumPy's arrays have. */
@@ -610,7 +616,7 @@ static PyGetSetDef handle_attributes[] = {
     {"_steps", (getter)get_steps, (setter)set_steps, "The steps from there to the view."},
     {"_seen", (getter)get_seen, (setter)set_seen, "What a view last read."},
     {"_array", (getter)get_array, NULL, "The settled value, else None."},
-    {"_viewed", (getter)get_viewed, NULL, "Whether an array of its own has settled views."},
+    {"_viewed", (getter)get_viewed, NULL, "Whether an array has live views."},
     {"shape", (getter)get_shape, (setter)set_shape,
      "Lengths of the axes.  Assigning reshapes in place where that needs no copy."},
     {"ndim", (getter)get_ndim, NULL, "Number of axes."},

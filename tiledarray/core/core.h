@@ -115,6 +115,7 @@ typedef struct Handle {
     PyObject *how;            /* ... and how: a basic index, or (function, arguments) */
     struct Handle *views;     /* of an array of its own: its settled views, a list through next */
     struct Handle *next, **link;
+    Py_ssize_t parts;         /* how many live views, settled or not, have this as their base */
     Link noted;               /* by a recorder */
     PyObject *weak;
     int depth;                /* of a view without steps: of how many it was taken in turn */
@@ -139,6 +140,13 @@ static inline Handle *root_of(Handle *handle)
     while (handle->base)
         handle = handle->base;
     return handle;
+}
+
+/* Make a new handle a view. */
+static inline void begin_view(Handle *view, Handle *root)
+{
+    view->base = (Handle *)Py_NewRef((PyObject *)root);
+    root->parts++;
 }
 
 static inline int is_plain(PyObject *x)

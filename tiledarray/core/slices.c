@@ -308,7 +308,7 @@ PyObject *record_getitem(Handle *handle, PyObject *key)
         return NULL;
     Handle *view = new_handle();
     if (view) {
-        view->base = (Handle *)Py_NewRef((PyObject *)root_of(handle));
+        begin_view(view, root_of(handle));
         view->steps = after;
     } else
         Py_DECREF(after);

@@ -91,6 +91,14 @@ def link_view(root: Any, view: Any) -> None:
         leave_out_the_dead(root)
 
 
+def note_parts(base: Any, references: Any) -> None:
+    """Remember views of an array beside those that are told when it changes."""
+    parts = getattr(base, "_parts_", ())
+    if len(parts) >= 64:
+        parts = [reference for reference in parts if reference() is not None]
+    base._parts_ = [*parts, *references]
+
+
 def leave_out_the_dead(root: Any) -> None:
     """Forget the views that are no more."""
     views = root._views_
@@ -126,6 +134,7 @@ def settle_steps(root: Any) -> None:
 def drop_arrays(root: Any, array: Any, node: Any, base: Any = None) -> None:
     """Give an array of its own another value; its views, which know their steps, forget theirs."""
     before = root._array_, root._node_  # what dies with them dies after all is done
+    note_parts(root, root._views_)
     while True:
         views = root._views_
         for reference in views:
@@ -334,6 +343,8 @@ def set_base(handle: Any, base: Any) -> None:
         handle._array_, handle._base_ = None, base
     else:
         handle._base_ = base
+    if base is not None:
+        note_parts(base, [ref(handle)])
 
 
 def get_steps(handle: Any) -> Any:
@@ -356,9 +367,9 @@ def get_array(handle: Any) -> Any:
 
 
 def get_viewed(handle: Any) -> bool:
-    """Return whether an array of its own has settled views."""
-    live = [reference() for reference in handle._views_]
-    return any(view is not None and view._array_ is not None for view in live)
+    """Return whether an array has live views."""
+    views = [reference() for reference in (*handle._views_, *getattr(handle, "_parts_", ()))]
+    return any(view is not None and view._base_ is handle for view in views)
 
 
 # Attributes that NumPy's arrays have.
@@ -1326,6 +1337,7 @@ FIELDS = (
     "_parent_",  # of a view without steps: what it was taken of, ...
     "_how_",  # ... and how: a basic index, or (function, arguments)
     "_views_",  # of an array of its own: weak references to its settled views, ...
+    "_parts_",  # weak references to views that are not settled, if there ever were some
     "_room_",  # ... and how many there may be until the dead are left out
     "_depth_",  # of a view without steps: of how many it was taken in turn
     "_by_index_",  # `_how_` is an index
@@ -1347,7 +1359,7 @@ class Base:
         operator.attrgetter("_base_"), set_base, None, "What a view is a view of, else None.")
     _steps: Any = property(get_steps, set_steps, None, "The steps from there to the view.")
     _array: Any = property(get_array, None, None, "The settled value, else None.")
-    _viewed: Any = property(get_viewed, None, None, "Whether what is no view has settled views.")
+    _viewed: Any = property(get_viewed, None, None, "Whether an array has live views.")
     shape: Any = property(
         get_shape, set_shape, delete_shape,
         "Lengths of the axes.  Assigning reshapes in place where that needs no copy.")

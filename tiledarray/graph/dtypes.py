@@ -20,6 +20,7 @@ Shape = tuple[int, ...]
 Key = Any
 
 _REMEMBERED = 1 << 14
+_LONG = np.iinfo(np.long)
 
 
 class UnsupportedDtypeError(LeaveToNumPy, TypeError):
@@ -70,7 +71,7 @@ def signature(op: Elementwise, *keys: Key) -> Signature:
         if not all(is_numeric(part) for part in (*loop, dtype)):
             raise UnsupportedDtypeError(f"{op.name}: no kernel for {loop} -> {dtype}")
         converters = tuple(
-            _converter(part, exponent=op.exponent and place == 1)
+            _converter(part, exponent=op.exponent and place == 1, wraps=op.wraps)
             if isinstance(key, type) else None
             for place, (part, key) in enumerate(zip(loop, keys, strict=True))
         )
@@ -90,7 +91,7 @@ def _resolve(
     return tuple(loop), dtype
 
 
-def _converter(loop: np.dtype[Any], *, exponent: bool) -> Callable[[Any], Any]:
+def _converter(loop: np.dtype[Any], *, exponent: bool, wraps: bool) -> Callable[[Any], Any]:
     if loop.kind == "b":
         return bool
     if loop.kind in "fV":  # V: ml_dtypes' own floats
@@ -105,7 +106,9 @@ def _converter(loop: np.dtype[Any], *, exponent: bool) -> Callable[[Any], Any]:
             if exponent and value < 0:
                 raise ValueError("Integers to negative integer powers are not allowed.")
             return int(value)
-        if loop.char in "lq":
+        if wraps:
+            return int(np.asarray(value).astype(loop))
+        if not _LONG.min <= value <= _LONG.max:
             raise OverflowError("Python int too large to convert to C long")
         raise OverflowError(f"Python integer {value} out of bounds for {loop}")
 

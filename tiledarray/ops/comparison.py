@@ -13,8 +13,12 @@ less_equal = ufunc(np.less_equal, "m_less_equal(x, y)", beyond=True)
 greater = ufunc(np.greater, "m_less(y, x)", beyond=False)
 greater_equal = ufunc(np.greater_equal, "m_less_equal(y, x)", beyond=False)
 
-maximum = ufunc(np.maximum, {"b": "m_or(x, y)", "*": "m_maximum(x, y)"}, cost=2)
-minimum = ufunc(np.minimum, {"b": "m_and(x, y)", "*": "m_minimum(x, y)"}, cost=2)
+maximum = ufunc(
+    np.maximum, {"b": "m_or(x, y)", "ec": "m_first_maximum(x, y)", "*": "m_maximum(x, y)"}, cost=2
+)
+minimum = ufunc(
+    np.minimum, {"b": "m_and(x, y)", "ec": "m_first_minimum(x, y)", "*": "m_minimum(x, y)"}, cost=2
+)
 fmax = ufunc(np.fmax, {"b": "m_or(x, y)", "*": "m_fmax(x, y)"}, cost=2)
 fmin = ufunc(np.fmin, {"b": "m_and(x, y)", "*": "m_fmin(x, y)"}, cost=2)
 

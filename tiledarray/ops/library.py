@@ -66,6 +66,10 @@ def _lexsort(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any
     return xp.asarray(np.lexsort([xp.asnumpy(x) for x in inputs], **dict(attrs)))
 
 
+def _power(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    return xp.asarray(xp.power(*inputs, dtype=dtype))
+
+
 def _library(path: str, outputs: int = 1) -> Library:
     return Library(path, _call(path), outputs=outputs)
 
@@ -81,6 +85,8 @@ BY_NAME: dict[str, Library] = {
         _library("digitize"), Library("lexsort", _lexsort),
         _library("median"), _library("quantile"), _library("percentile"),
         _library("nanmedian"), _library("nanquantile"), _library("nanpercentile"),
+        # Of integers, where an exponent may be negative: a kernel could not raise NumPy's error
+        Library("power_of_integers", _power),
         # Signals
         _library("interp"), _library("convolve"), _library("correlate"),
         *(_library(f"fft.{name}") for name in (

@@ -50,8 +50,9 @@ class Elementwise(Op):
     ----------
     expression : str or dict
         C++ over the operands ``x, y, z, w``, or one per kind of the first loop dtype
-        (``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` float, ``c`` complex; ``*`` otherwise).
-        ``T`` is the output's type.  Functions come from ``kernels/math.h``.
+        (``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` float, ``c`` complex; ``*`` otherwise;
+        ``e`` of two bytes, computed as float32).  ``T`` is the output's type.  Functions come from
+        ``kernels/math.h``.
     cost : int
         Rough arithmetic cost in flops; a transcendental function counts about 10.
     ufunc : numpy.ufunc or None
@@ -68,6 +69,11 @@ class Elementwise(Op):
         the first one's dtype can hold, for NumPy compares the values, not the casts.
     ordered : bool
         Whether that answer turns where the int is too small, or stands on the left.
+    wraps : bool
+        Whether a Python int that the loop cannot hold is cast like an array, and not refused.
+    constant : Elementwise or None
+        What stands for the op where all operands but the first are one number each, for which
+        NumPy has a loop of its own.
     """
 
     expression: Expression = ""
@@ -78,6 +84,8 @@ class Elementwise(Op):
     exponent: bool = False
     beyond: bool | None = None
     ordered: bool = True
+    wraps: bool = False
+    constant: Elementwise | None = None
 
     def has_quick(self, loops: Iterable[np.dtype[Any]]) -> bool:
         """Whether there is such a text for operands of these loop dtypes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.ufunc import Loop, Operand, plain, result_dtype
+from tiledarray.ops.ufunc import Loop, Operand, plain, result_dtype, ufunc
 
 _BOOL = np.dtype(bool)
 
@@ -14,11 +14,6 @@ _BOOL = np.dtype(bool)
 def _where_rule(condition: Operand, first: Operand, second: Operand) -> Loop:
     common = result_dtype(first, second)
     return (_BOOL, common, common), common
-
-
-def _common_rule(*operands: Operand) -> Loop:
-    common = result_dtype(*operands)
-    return (common,) * len(operands), common
 
 
 def _cast_rule(source: Operand) -> Loop:
@@ -40,10 +35,6 @@ def _make_complex_rule(re: Operand, im: Operand) -> Loop:
 
 def _where(xp: Any, condition: Any, first: Any, second: Any, *, dtype: Any) -> Any:
     return xp.where(condition, first, second)
-
-
-def _clip(xp: Any, array: Any, low: Any, high: Any, *, dtype: Any) -> Any:
-    return xp.minimum(xp.maximum(array, low), high)
 
 
 def _cast(xp: Any, array: Any, *, dtype: Any) -> Any:
@@ -72,15 +63,24 @@ def _make_complex(xp: Any, re: Any, im: Any, *, dtype: Any) -> Any:
     return result
 
 
-where = plain("where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1))
-clip = plain(
-    "clip",
-    _clip,
-    {"b": "m_and(m_or(x, y), z)", "*": "m_minimum(m_maximum(x, y), z)"},
-    _common_rule,
-    cost=4,
-    nanoseconds=(1, 0.5),
+class _Asked(np.ndarray):
+    """What is told by which ufunc NumPy's `clip` is done: that has no public name."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, *_: Any, **options: Any) -> Any:
+        return ufunc
+
+
+CLIP: np.ufunc = np.clip(np.empty(1).view(_Asked), 0, 1)  # type: ignore[assignment]
+_CLIP = {
+    "b": "m_and(m_or(x, y), z)", "e": "m_first_minimum(m_first_maximum(x, y), z)",
+    "c": "m_clip_complex(x, y, z)", "*": "m_minimum(m_maximum(x, y), z)",
+}
+
+where = plain("where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1), wraps=True)
+clip_constant = ufunc(
+    CLIP, {**_CLIP, "f": "m_clip(x, y, z)"}, cost=4, name="clip_constant", nanoseconds=(1, 0.5)
 )
+clip = ufunc(CLIP, _CLIP, cost=4, nanoseconds=(1, 0.5), constant=clip_constant)
 cast = plain("cast", _cast, "x", _cast_rule)
 real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0)
 imag = plain("imag", _imag, {"c": "x.im", "*": "(T)0"}, _part_rule, cost=0)

@@ -35,6 +35,7 @@ def ufunc(
     exponent: bool = False,
     beyond: bool | None = None,
     ordered: bool = True,
+    constant: Elementwise | None = None,
 ) -> Elementwise:
     """Declare the op of a NumPy ufunc, or of one of its outputs.
 
@@ -49,7 +50,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, nanoseconds, exponent, beyond, ordered
+    quick, nanoseconds, exponent, beyond, ordered, constant
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -67,7 +68,7 @@ def ufunc(
 
     op = Elementwise(
         name or numpy_name, reference, spread(expression), cost, function, quick, nanoseconds,
-        exponent, beyond, ordered,
+        exponent, beyond, ordered, constant=constant,
     )
     if output:
         _output_of[op] = output
@@ -82,11 +83,12 @@ def plain(
     *,
     cost: int = 1,
     nanoseconds: tuple[float, float] = NANOSECONDS,
+    wraps: bool = False,
 ) -> Elementwise:
     """Declare an elementwise op that is no ufunc.
 
     ``compute(xp, *arrays, dtype=dtype)`` gets arrays of the loop dtypes; ``rule(*operands)`` gives
-    the loop as `loop_dtypes` does.
+    the loop as `loop_dtypes` does; the rest is as in `Elementwise`.
     """
 
     def reference(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
@@ -94,7 +96,9 @@ def plain(
             result = compute(xp, *in_loop_dtypes(xp, inputs, attrs), dtype=dtype)
             return shaped(xp, result, shape, dtype)
 
-    op = Elementwise(name, reference, spread(expression), cost, nanoseconds=nanoseconds)
+    op = Elementwise(
+        name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps
+    )
     _rule_of[op] = rule
     return op
 

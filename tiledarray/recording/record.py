@@ -25,6 +25,7 @@ from tiledarray.graph.dtypes import (
 from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
+from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction
 from tiledarray.recording import at_once
 from tiledarray.recording.bring import Apart, brought, together
@@ -64,17 +65,25 @@ _find_call = _calls.get
 
 def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
     """Return the form of an elementwise op of these operands, and how to convert its scalars."""
+    asked = op
     entry = signature(op, *[x.dtype if type(x) is Node else type(x) for x in operands])
     nodes = [x for x in operands if type(x) is Node]
-    shape = broadcast(*[node.shape for node in nodes])
+    shape = broadcast(*[x.shape if type(x) is Node else () for x in operands])
     kind = kind_of(shape, entry.dtype, _one_device(nodes))
     converters = entry.converters
+    if op.constant is not None and all(
+        type(x) is not Node or x.form.kind.size == 1 for x in operands[1:]
+    ):
+        op = op.constant
     if 0 in shape and op.exponent:
         converters = tuple(map(_not_computed, converters))
-    found = form_of(op, entry.loop, kind, len(operands)), converters
+    form = form_of(op, entry.loop, kind, len(operands))
+    if op.exponent and entry.loop[1].kind == "i" and type(operands[1]) is Node:
+        form = form_of(LIBRARY["power_of_integers"], (), kind, len(operands))
+    found = form, converters
     if len(_calls) >= INTERNED:
         _calls.clear()
-    _calls[(op, *[x.form.kind if type(x) is Node else type(x) for x in operands])] = found
+    _calls[(asked, *[x.form.kind if type(x) is Node else type(x) for x in operands])] = found
     return found
 
 

@@ -46,6 +46,8 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
         return (dict, *[(name, _flatten(part, arrays)) for name, part in tree.items()])
     if isinstance(tree, (bool, int, float, complex, np.generic)):
         return _Scalar(tree)
+    if type(tree) is slice:  # before Python 3.12 it has no hash
+        return (slice, *[_flatten(part, arrays) for part in (tree.start, tree.stop, tree.step)])
     return tree
 
 
@@ -79,7 +81,7 @@ def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
         if kind is dict:
             return {name: _unflatten(part, arrays) for name, part in parts}
         made = [_unflatten(part, arrays) for part in parts]
-        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+        return kind(*made) if kind is slice or hasattr(kind, "_fields") else kind(made)
     return shape
 
 
@@ -420,7 +422,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     function : callable
         Takes and returns arrays, in nested tuples, lists and dicts.  It is run once for each
         combination of the arrays' shapes, dtypes and device and of its other arguments, which
-        must be hashable.  Python's and NumPy's scalars among them are fixed in the plan, so pass
+        must be hashable, or slices.  Python's and NumPy's scalars among them are fixed in the plan,
+        as are the bounds of slices, so pass
         what changes at every call as an array without axes.  The last 64 combinations are
         remembered.
 

@@ -70,6 +70,16 @@ template <class R> TA_FN bool m_less_equal(Complex<R> x, Complex<R> y) {
     return ((x.re < y.re) & (x.im == x.im) & (y.im == y.im)) | ((x.re == y.re) & (x.im <= y.im));
 }
 
+// Between limits, as NumPy orders complex numbers there: a NaN beside a real part that decides is
+// not looked at.
+template <class R> TA_FN bool is_beyond(Complex<R> x, Complex<R> y) {
+    return (x.re > y.re) | ((x.re == y.re) & (x.im > y.im));
+}
+template <class R> TA_FN Complex<R> m_clip_complex(Complex<R> x, Complex<R> low, Complex<R> high) {
+    Complex<R> raised = is_nan(x) | is_beyond(x, low) ? x : low;
+    return is_nan(raised) | is_beyond(high, raised) ? raised : high;
+}
+
 // ---- own functions ----
 
 namespace own {

@@ -337,7 +337,7 @@ template <class T> TA_FN T m_sign(T x) {
     if constexpr (is_unsigned<T>) return (T)(x != 0);
     else return x > 0 ? (T)1 : x < 0 ? (T)-1 : x == 0 ? (T)0 : x;
 }
-// By squaring.  A negative exponent gives 0: NumPy raises, which the recorder sees to.
+// By squaring.  A negative exponent is refused before: where there may be one, NumPy computes.
 template <class T> TA_FN T m_power(T x, T n) {
     using W = wide_of<T>;
     W result = 1, base = (W)x, left = negative(n) ? (W)0 : (W)n;
@@ -413,6 +413,22 @@ template <class T> TA_FN T m_maximum(T x, T y) {
 template <class T> TA_FN T m_minimum(T x, T y) {
     T smaller = m_less(x, y) ? x : y;
     return is_nan(x) ? x : smaller;
+}
+// Of equal ones the first, as NumPy's for complex numbers and float16.
+template <class T> TA_FN T m_first_maximum(T x, T y) {
+    T larger = m_less_equal(y, x) ? x : y;
+    return is_nan(x) ? x : larger;
+}
+template <class T> TA_FN T m_first_minimum(T x, T y) {
+    T smaller = m_less_equal(x, y) ? x : y;
+    return is_nan(x) ? x : smaller;
+}
+// Between limits that are constants: NumPy keeps what equals one (-0.0 and 0.0 do).
+template <class T> TA_FN T m_clip(T x, T low, T high) {
+    T raised = m_less(x, low) ? low : x;
+    T between = m_less(high, raised) ? high : raised;
+    T known = is_nan(high) ? high : between;
+    return is_nan(low) ? low : known;
 }
 #if TA_DEVICE
 TA_FN f32 m_maximum(f32 x, f32 y) {

@@ -51,8 +51,8 @@ def _text(op: Elementwise, dtype: _DType) -> tuple[str, bool]:
     half = is_half(dtype)
     if half and "h" in op.expression:
         return op.expression["h"], False
-    kind = "f" if half else dtype.kind
-    found = op.expression.get(kind, op.expression.get("*"))
+    kinds = ("e", "f", "*") if half else (dtype.kind, "*")
+    found = next((op.expression[kind] for kind in kinds if kind in op.expression), None)
     if found is None:
         raise KeyError(f"{op.name} has no expression for {dtype}")
     return found, True
