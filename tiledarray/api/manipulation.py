@@ -337,6 +337,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ti
 
 def _pad_widths(source: TiledArray, widths: Any) -> list[tuple[int, int]]:
     """Return how much to pad before and after each axis."""
+    if type(widths) is int and widths >= 0:
+        return [(widths, widths)] * source.ndim
     if isinstance(widths, dict):
         table = [(0, 0)] * source.ndim
         for axis, width in widths.items():
@@ -351,18 +353,14 @@ def _pad_widths(source: TiledArray, widths: Any) -> list[tuple[int, int]]:
 
 
 def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
-    ndim, dtype, device = source.ndim, source.dtype, source.device
-    given = np.broadcast_to(np.asarray(values), (ndim, 2))
-    values = np.empty((ndim, 2), dtype)
-    for place in np.ndindex(values.shape):
-        values[*place, ...] = given[place]  # one by one: NumPy says whether each may be written
-    shape = tuple(
+    values = _filling(values, source.ndim, source.dtype)
+    shape = tuple([
         size + before + after
         for size, (before, after) in zip(source.shape, widths, strict=True)
-    )
+    ])
     first = values.flat[0].item() if values.size else 0
-    result = wrap(record.full(shape, first, dtype, device))
-    if not (values == first).all():
+    result = wrap(record.full(shape, first, source.dtype, source.device))
+    if values.strides != (0, 0) and not (values == first).all():
         # The sides of a later axis lie over those of the earlier ones.
         for axis, (before, after) in enumerate(widths):
             around = (slice(None),) * axis
@@ -373,6 +371,17 @@ def _pad_constant(source: TiledArray, widths: Any, values: Any) -> TiledArray:
         for size, (before, _) in zip(source.shape, widths, strict=True)
     )] = source
     return result
+
+
+def _filling(values: Any, ndim: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return what is filled in before and after each axis."""
+    if type(values) is int and values == 0 and dtype.kind in "biufc":
+        return np.ndarray((ndim, 2), dtype, np.zeros(1, dtype), 0, (0, 0))
+    given = np.broadcast_to(np.asarray(values), (ndim, 2))
+    filling = np.empty((ndim, 2), dtype)
+    for place in np.ndindex(filling.shape):
+        filling[*place, ...] = given[place]  # one by one: NumPy says whether each may be written
+    return filling
 
 
 @implements(np.tile)
