@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from tiledarray.core import twin
+from tiledarray.core import twin_state as state
 from tiledarray.core.frames import user_frame
 from tiledarray.core.twin_graph import Form, Node
 
@@ -71,7 +71,7 @@ class Recorder:
         while self._readers:
             view = self._readers.pop()()
             seen = None if view is None else view._seen
-            if seen is not None and twin.root_of(view)._node_ is not seen[0]:
+            if seen is not None and state.root_of(view)._node_ is not seen[0]:
                 view._seen = None
         self._sites.clear()
         self.count = self.small = 0
@@ -126,6 +126,7 @@ class Recorder:
     def note_reader(self, view: Any) -> None:
         """Have a view let go of what it has read, when the stretch ends."""
         self._readers.append(ref(view))
+        state.note_reader(view)
 
 
 class Local(threading.local):
@@ -166,13 +167,13 @@ def set_cut(value: int) -> None:
 def wrap(node: Node) -> Any:
     """Return a new array whose value is the node."""
     if node.buffer is not None:
-        handle = twin.new_handle(twin.handle_class)
+        handle = state.new_handle(state.handle_class)
         handle._node = node
         return handle
     recorder = local.recorder
     if recorder.count >= recorder.limit:
         recorder.consider(node)
-    handle = twin.new_handle(twin.handle_class)
+    handle = state.new_handle(state.handle_class)
     handle._node = node
     recorder._sites.append(node.site)
     recorder._handles.append(ref(handle))
@@ -194,7 +195,7 @@ def rebind(root: Any, node: Node) -> None:
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    if form.kind.size <= twin.limit and (value := compute(form, inputs)) is not None:
+    if form.kind.size <= state.limit and (value := compute(form, inputs)) is not None:
         return Node(form, (), None, value)
     local.recorder.count += 1
     node = Node(form, inputs)
