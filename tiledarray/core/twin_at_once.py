@@ -40,7 +40,7 @@ from tiledarray.core.twin_calls import (
     finished,
     give,
 )
-from tiledarray.core.twin_operators import PLAIN, fit, operand
+from tiledarray.core.twin_operators import PLAIN, fit, operand, quick_operand
 from tiledarray.core.twin_sequences import Arguments
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
@@ -59,7 +59,6 @@ from tiledarray.core.twin_state import (
 Function = Callable[..., Any]
 
 SCALARS = PLAIN | {np.dtype(code).type for code in "?bhilqBHILQefdgFDGm"}
-QUICK = PLAIN | KNOWN_SCALARS  # with them what a ufunc makes is known
 # Types of what has no arrays in it; see `is_bare`.
 BARE = SCALARS | {NoneType, str, type, EllipsisType} | {
     type(np.dtype(code)) for code in "?bhilqBHILQefdgFDGmMSUVO"}
@@ -181,14 +180,6 @@ def of_one(function: Any) -> Function:
     return call
 
 
-def quick_operand(x: Any) -> Any:
-    """Return what NumPy takes for a settled handle or a number; ``None`` for anything else."""
-    if type(x) is state.handle_class:
-        base = x._base_
-        return x._array_ if base is None or base._array_ is x._of_ else None
-    return x if type(x) in QUICK else None
-
-
 def of_two(function: Any) -> Function:
     """Make the call of a ufunc of two arguments."""
     target = function[0]
@@ -222,23 +213,27 @@ def of_two(function: Any) -> Function:
 
 def of_arrays(function: Any) -> Function:
     """Make the call of a function of arrays."""
-    target, _, kind, size, furthest, _ = function
+    target, _, kind, of, furthest, _ = function
     which, broadcasts, reads = bound_of(kind), not kind & LIBRARY, kind & READS
-    of_data, of_handles = size == OF_DATA, kind & UFUNC
+    of_data, of_handles = of == OF_DATA, kind & UFUNC
 
     def call(*args: Any, **names: Any) -> Any:
         values: list[Any] = []
-        total, product, ours = 0, 1, 0
+        total = first = ours = 0
+        product: float = 0
         for x in args:
             given = type(x)
             if given is state.handle_class:
                 base, value = x._base_, x._array_
                 if value is None or (base is not None and base._array_ is not x._of_):
                     return by_other_ways(function, args, names)
-                elements = value.size
-                total += elements
-                product *= elements
+                size = value.size
+                total += size
                 ours += 1
+                if ours == 1:
+                    first = size
+                elif not 0 < first * size <= product:
+                    product = first * size or HUGE
                 values.append(value)
             elif given in BARE or is_bare_sequence(x):
                 values.append(x)
@@ -253,7 +248,7 @@ def of_arrays(function: Any) -> Function:
         if total > bounds[which] or state.most < 0 or len(args) > furthest or not (
             born or (ours and not of_data)
         ) or (of_handles and not ours) or (
-            ours > 1 and broadcasts and not 0 < product <= state.most
+            broadcasts and product > state.most
         ) or (names and not are_bare(names)):
             return by_other_ways(function, args, names)
         result = target(*values, **names)
@@ -280,19 +275,22 @@ def of_sizes(function: Any) -> Function:
 
     def call(*args: Any, **names: Any) -> Any:
         if not args or state.most < 0 or not state.births or len(args) > furthest or (
-            count_of(args) > state.limit or (names and not are_bare(names)) or "num" in names
-            or "start" in names or "stop" in names or "step" in names
-        ):
+            count_of(args) > state.limit
+        ) or (names and not (are_bare(names) and SIZES.isdisjoint(names))):
             return by_other_ways(function, args, names)
+        if len(args) == 1 and not names:
+            return own(target(*args))
         for x in args:
             if type(x) not in BARE and not is_bare_sequence(x):
                 return by_other_ways(function, args, names)
         result = target(*args, **names)
-        if type(result) is ndarray and result.base is None:
-            return own(result)
-        return finish(function, result, args, args, names)
+        return own(result) if type(result) is ndarray else finish(
+            function, result, args, args, names)
 
     return call
+
+
+SIZES = frozenset(("start", "stop", "step", "num", "N", "M"))  # names of what says a size
 
 
 def by_shape(args: Any) -> float:
@@ -348,15 +346,22 @@ def of_draws(function: Any) -> Function:
             names and not are_bare(names)
         ):
             return by_other_ways(function, args, names)
-        for x in args[begin:]:
-            if type(x) not in BARE and not is_bare_sequence(x):
+        values: list[Any] = []
+        for x in args:
+            if type(x) is state.handle_class:
+                value = x._array_
+                if type(value) not in KNOWN_SCALARS:
+                    return by_other_ways(function, args, names)
+                x = value
+            elif type(x) not in BARE and not is_bare_sequence(x) and (not begin or values):
                 return by_other_ways(function, args, names)
-        result = target(*args, **names)
+            values.append(x)
+        result = target(*values, **names)
         if type(result) is ndarray and result.base is None:
             return own(result)
         if type(result) in BARE:
             return result
-        return finish(function, result, args, args, names)
+        return finish(function, result, values, args, names)
 
     return call
 
@@ -365,6 +370,7 @@ def of_method(function: Any) -> Function:
     """Make the call of a method of arrays."""
     name, fallback, kind, _, furthest, _ = function
     target, which, reads = getattr(ndarray, name), bound_of(kind), kind & READS
+    given = own if name in ("astype", "view") else own_known
 
     def call(x: Any, /, *args: Any, **names: Any) -> Any:
         if type(x) is not state.handle_class or state.most < 0 or len(args) >= furthest:
@@ -384,7 +390,7 @@ def of_method(function: Any) -> Function:
             of = result.base
             if of is None:
                 if result is not value:
-                    return own(result)
+                    return given(result)
             elif not names and (of is value or of is value.base) and result.size and (
                 result is not value
             ):
@@ -488,13 +494,15 @@ OWN_ATTRIBUTES = frozenset(("__class__", "__call__", "__get__", "__reduce_ex__")
 
 def handle_array_ufunc(handle: Any, ufunc: Any, method: str, /, *args: Any, **names: Any) -> Any:
     """Apply one of NumPy's ufuncs."""
-    if not names and 0 < len(args) < 4 and method == "__call__":
+    if not names and 0 < len(args) < 4 and method == "__call__" and state.most >= 0:
         values: list[Any] = []
         first = None
         for x in args:
-            value = operand(x)
-            if value is None:
-                break
+            value = quick_operand(x)
+            if value is None or (type(value) is ndarray and value.size > state.most):
+                value = operand(x)
+                if value is None:
+                    break
             if type(value) is ndarray:
                 if first is not None and not fit(first, value):
                     break
@@ -502,6 +510,8 @@ def handle_array_ufunc(handle: Any, ufunc: Any, method: str, /, *args: Any, **na
             values.append(value)
         else:
             result = ufunc(*values)
+            if type(result) is ndarray:
+                return own(result)
             try:
                 return give(result, Arguments())
             except Related:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from tiledarray.core import twin_state as state
-from tiledarray.core.twin_operators import PLAIN, operand
+from tiledarray.core.twin_operators import PLAIN, operand, quick_operand
 from tiledarray.core.twin_sequences import Arguments, plain_sequence
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
@@ -24,6 +24,7 @@ from tiledarray.core.twin_state import (
     is_present,
     new_object,
     own,
+    own_known,
     recorded,
     root_of,
     settled,
@@ -40,6 +41,32 @@ HUGE = 1e300
 def is_bound(x: Any) -> bool:
     """Whether it is an end or the step of a basic slice."""
     return x is None or type(x) is int or isinstance(x, np.integer)
+
+
+BOUNDS = frozenset((int, NoneType))
+AXES = frozenset((NoneType, EllipsisType))
+
+
+def is_basic(key: Any, kind: Any) -> bool:
+    """Whether an index of this type is basic, for those that are common; see `basic_index`."""
+    if kind is slice:
+        start, stop, step = key.start, key.stop, key.step
+        if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (
+            step is None or type(step) is int
+        ):
+            return True
+    elif kind is tuple:
+        for item in key:
+            part = type(item)
+            if part is not int and part not in AXES and not (
+                part is slice and type(item.start) in BOUNDS and type(item.stop) in BOUNDS
+                and type(item.step) in BOUNDS
+            ):
+                return basic_index(key) > 0
+        return True
+    elif kind is state.handle_class or kind is ndarray:
+        return False
+    return basic_index(key) > 0
 
 
 def basic_part(key: Any) -> int:
@@ -67,59 +94,70 @@ def basic_index(key: Any) -> int:
     return whole
 
 
-def plain_bound(x: Any) -> tuple[Any, ...]:
-    """Return a bound of a slice, or an index in a list, in a tuple; an empty one if not there."""
+UNKNOWN: Any = object()  # what cannot be given to NumPy: the recorded way
+
+
+def plain_bound(x: Any) -> Any:
+    """Return a bound of a slice, or an index in a list, as NumPy takes it, or `UNKNOWN`."""
     if is_bound(x) or type(x) is bool:
-        return (x,)
+        return x
     value = settled(x) if isinstance(x, state.base_class) else None
-    return (value,) if isinstance(value, np.integer) else ()
+    return value if isinstance(value, np.integer) else UNKNOWN
 
 
 def plain_slice(key: slice) -> Any:
-    """Return a slice as NumPy takes it, in a tuple; else ``None``."""
-    bounds = plain_bound(key.start) + plain_bound(key.stop) + plain_bound(key.step)
-    return (slice(*bounds),) if len(bounds) == 3 else None
+    """Return a slice as NumPy takes it, or `UNKNOWN`."""
+    start, stop, step = key.start, key.stop, key.step
+    if type(start) not in BOUNDS:
+        start = plain_bound(start)
+    if type(stop) not in BOUNDS:
+        stop = plain_bound(stop)
+    if type(step) not in BOUNDS:
+        step = plain_bound(step)
+    if start is UNKNOWN or stop is UNKNOWN or step is UNKNOWN:
+        return UNKNOWN
+    return slice(start, stop, step)
 
 
 def plain_list(key: list[Any]) -> Any:
-    """Return a list of indices as NumPy takes it, in a tuple; else ``None``."""
+    """Return a list of indices as NumPy takes it, or `UNKNOWN`."""
     found: list[Any] = []
     for item in key:
-        plain = plain_bound(item)
-        if not plain or item is None:
-            return None
-        found += plain
-    return (found,)
+        plain = item if type(item) is int else plain_bound(item)
+        if plain is UNKNOWN or item is None:
+            return UNKNOWN
+        found.append(plain)
+    return found
 
 
 def plain_item(item: Any) -> Any:
-    """Return an item of an index as NumPy takes it, in a tuple; else ``None``: the recorded way."""
-    if isinstance(item, state.base_class):
-        value = settled(item)
-        # An array without axes is no scalar: by it an index is not basic.
-        if value is None or size_of(value) > state.limit or (
-            isinstance(value, ndarray) and not value.ndim
-        ):
-            return None
-        return (value,)
-    if basic_part(item) or (type(item) is ndarray and item.size <= state.limit):
-        return (item,)
-    if type(item) is slice:
+    """Return an item of an index as NumPy takes it, or `UNKNOWN`."""
+    kind = type(item)
+    if kind is state.handle_class or isinstance(item, state.base_class):
+        base, value = item._base_, item._array_
+        if value is None or state.most < 0 or (base is not None and base._array_ is not item._of_):
+            value = settled(item)
+        if type(value) is ndarray:  # without axes it is no scalar: by it an index is not basic
+            return value if value.ndim and value.size <= state.limit else UNKNOWN
+        return UNKNOWN if value is None or not state.limit else value
+    if kind is slice:
         return plain_slice(item)
-    return plain_list(item) if type(item) is list and len(item) <= state.limit else None
+    if basic_part(item) or (kind is ndarray and item.size <= state.limit):
+        return item
+    return plain_list(item) if kind is list and len(item) <= state.limit else UNKNOWN
 
 
 def plain_index(key: Any) -> Any:
-    """Return an index as NumPy takes it, in a tuple; else ``None``."""
+    """Return an index as NumPy takes it, or `UNKNOWN`."""
     if type(key) is not tuple:
         return plain_item(key)
-    plain: tuple[Any, ...] = ()
+    plain: list[Any] = []
     for item in key:
-        found = plain_item(item)
-        if found is None:
-            return None
-        plain += found
-    return (plain,)
+        found = item if type(item) is int else plain_item(item)
+        if found is UNKNOWN:
+            return UNKNOWN
+        plain.append(found)
+    return tuple(plain)
 
 
 def named_elements(array: Any, key: Any) -> float:
@@ -161,27 +199,6 @@ def is_mask(x: Any) -> bool:
     return type(x) is ndarray and x.dtype.char == "?" and x.ndim > 0
 
 
-BOUNDS = frozenset((int, NoneType))
-AXES = frozenset((NoneType, EllipsisType))
-
-
-def is_basic(key: Any, kind: Any) -> bool:
-    """Whether an index of this type is basic, for those that are common; see `basic_index`."""
-    if kind is tuple:
-        for item in key:
-            part = type(item)
-            if part is not int and part not in AXES and not (
-                part is slice and type(item.start) in BOUNDS and type(item.stop) in BOUNDS
-                and type(item.step) in BOUNDS
-            ):
-                return bool(basic_index(key))
-        return True
-    if kind is slice:
-        return bool(type(key.start) in BOUNDS and type(key.stop) in BOUNDS
-                    and type(key.step) in BOUNDS) or bool(basic_index(key))
-    return bool(basic_index(key))
-
-
 def handle_getitem(handle: Any, key: Any) -> Any:
     """Return ``x[key]``."""
     base, kind = handle._base_, type(key)
@@ -190,20 +207,20 @@ def handle_getitem(handle: Any, key: Any) -> Any:
         if type(array) is ndarray and state.most >= 0:
             if kind is int or is_basic(key, kind):
                 result = array[key]
-                if type(result) is not ndarray:
-                    if type(result) not in KNOWN_SCALARS:
-                        return result
-                    element = new_object(state.handle_class)
-                    element._array_ = result
-                    element._node_ = element._base_ = None
-                    return element
-                if base is not None:
-                    return take_view(handle, array, result, True, key)
-                view = new_object(state.handle_class)
-                view._array_, view._base_, view._of_ = result, handle, array
-                view._lay_ = array, key, True, None, 0
-                view._node_ = view._steps_ = view._seen = None
-                return view
+                if type(result) is ndarray:
+                    if base is not None:
+                        return take_view(handle, array, result, True, key)
+                    view = new_object(state.handle_class)
+                    view._array_, view._base_, view._of_ = result, handle, array
+                    view._lay_ = array, key, True, None, 0
+                    view._node_ = view._steps_ = view._seen = None
+                    return view
+                if type(result) not in KNOWN_SCALARS:
+                    return result
+                element = new_object(state.handle_class)
+                element._array_ = result
+                element._node_ = element._base_ = None
+                return element
             return taken(handle, array, key)
     return getitem_otherwise(handle, key)
 
@@ -225,20 +242,30 @@ def getitem_otherwise(handle: Any, key: Any) -> Any:
 
 def taken(handle: Any, array: Any, key: Any) -> Any:
     """Return the elements that an index other than a plain basic one names."""
-    plain = None
-    if isinstance(key, state.base_class) and array.size > state.limit:
+    if array.size > state.limit:
+        plain = plain_of_large(array, key)
+    else:
+        plain = plain_index(key)
+    if plain is UNKNOWN:
+        return recorded["__getitem__"](handle, key)
+    result = array[plain]
+    if type(result) is not ndarray:
+        return own(result)
+    if is_basic(plain, type(plain)):
+        return take_view(handle, array, result, True, plain)
+    return own_known(result)  # new, though NumPy may give it as a view of one that nobody has
+
+
+def plain_of_large(array: Any, key: Any) -> Any:
+    """Return an index of a large array as NumPy takes it, or `UNKNOWN`."""
+    if isinstance(key, state.base_class):
         mask = settled(key)  # the result's shape depends on it, so it is read
-        plain = (mask,) if is_mask(mask) else None
-    plain = plain_index(key) if plain is None else plain
-    if plain is None:
-        return recorded["__getitem__"](handle, key)
-    basic = basic_index(plain[0])
-    if not basic and not is_mask(plain[0]) and not is_index_at_once(array, plain[0]):
-        return recorded["__getitem__"](handle, key)
-    result = array[plain[0]]
-    if type(result) is ndarray and basic:
-        return take_view(handle, array, result, True, plain[0])
-    return own(result)  # a new array, though NumPy may give it as a view of one that nobody has
+        if is_mask(mask):
+            return mask
+    plain = plain_index(key)
+    if plain is UNKNOWN or basic_index(plain) or is_mask(plain):
+        return plain
+    return plain if is_index_at_once(array, plain) else UNKNOWN
 
 
 def is_written_back(handle: Any, key: Any, value: Any) -> bool:
@@ -309,30 +336,36 @@ def to_be_written(handle: Any, key: Any, value: Any) -> Any:
 
 def handle_setitem(handle: Any, key: Any, value: Any) -> None:
     """Do ``x[key] = value``."""
-    base, array, kind, new = handle._base_, handle._array_, type(value), None
+    array, kind, plain, new = handle._array_, type(key), key, value
     if type(array) is ndarray:
-        if kind is float or kind is int:
-            new = value
-        elif kind is state.handle_class:
-            if value._base_ is None:
-                new = value._array_
-            else:
-                lay = value._lay_
-                if lay is not None and lay[0] is array and lay[1] is key and is_written_back(
-                    handle, key, value
-                ):
+        if type(value) is not float and type(value) is not int:
+            new = quick_operand(value)
+            if new is not value and new is not None:
+                if value._base_ is not None and is_second_half(handle, key, value):
                     return
-        if new is not None and (
-            type(key) is int or (is_basic(key, type(key)) and array.size <= state.most)
-        ) and (new is value or new.size <= state.most):
+                if new.size > state.most:
+                    new = None
+        if kind is not int:
+            if not is_basic(key, kind):
+                plain = plain_index(key)
+            if array.size > state.most:
+                new = None
+        if new is not None and plain is not UNKNOWN and state.most >= 0:
+            base = handle._base_
             root = handle if base is None else base
-            if root._node_ is None and handle._array_ is array and state.most >= 0 and (
+            if root._node_ is None and handle._array_ is array and (
                 base is None or base._array_ is handle._of_
             ):
-                array[key] = new
+                array[plain] = new
                 return
     if not put_at_once(handle, key, value):
         recorded["__setitem__"](handle, key, value)
+
+
+def is_second_half(handle: Any, key: Any, value: Any) -> bool:
+    """Whether this is `is_written_back` for certain, of a view."""
+    lay = value._lay_
+    return lay is not None and lay[1] is key and is_written_back(handle, key, value)
 
 
 def put_at_once(handle: Any, key: Any, value: Any) -> bool:
@@ -347,10 +380,9 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     if new is None:
         return False
     if not basic:
-        plain = plain_index(key)
-        if plain is None:
+        key = plain_index(key)
+        if key is UNKNOWN:
             return False
-        key = plain[0]
         basic = basic_index(key)
         if not basic and not is_index_at_once(array, key):
             return False
@@ -376,8 +408,8 @@ def handle_delitem(handle: Any, key: Any) -> None:
 
 def handle_length(handle: Any) -> int:
     """Return the length of the first axis."""
-    array = settled(handle)
-    if isinstance(array, ndarray) and array.ndim:
+    array = handle._array_
+    if type(array) is ndarray and state.most >= 0:
         return len(array)
     found: int = recorded["__len__"](handle)
     return found
@@ -418,9 +450,22 @@ def scalars(handle: Any) -> Iterator[Any]:
 def rows(handle: Any) -> Iterator[Any]:
     """Yield the views along the first axis, as each is by then."""
     place = 0
-    while place < handle_length(handle):
+    while True:
+        base, array = handle._base_, handle._array_
+        if type(array) is not ndarray or state.most < 0 or (
+            base is not None and base._array_ is not handle._of_
+        ):
+            if place >= handle_length(handle):
+                return
+            row = handle_getitem(handle, place)
+        else:
+            try:
+                part = array[place]
+            except IndexError:
+                return
+            row = take_view(handle, array, part, True, place)
         place += 1
-        yield handle_getitem(handle, place - 1)
+        yield row
 
 
 def handle_iter(handle: Any) -> Any:

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
+    KNOWN_SCALARS,
     at_most,
     new_object,
     own,
@@ -31,6 +32,7 @@ Function = Callable[..., Any]
 
 PLAIN = frozenset((float, int, bool, complex))
 NUMBERS = (np.number, np.bool_)
+QUICK = PLAIN | KNOWN_SCALARS  # with them what a ufunc makes is known
 
 # ---- operands -----------------------------------------------------------------------------------
 
@@ -46,6 +48,14 @@ def operand(x: Any) -> Any:
     if type(x) in PLAIN or isinstance(x, NUMBERS) or (type(x) is ndarray and x.size <= most):
         return x
     return None
+
+
+def quick_operand(x: Any) -> Any:
+    """Return what NumPy takes for a settled handle or a number; ``None`` for anything else."""
+    if type(x) is state.handle_class:
+        base = x._base_
+        return x._array_ if base is None or base._array_ is x._of_ else None
+    return x if type(x) in QUICK else None
 
 
 def fit(x: Any, y: Any) -> bool:
@@ -146,19 +156,18 @@ def binary(op: str) -> tuple[Function, Function]:
 
 def update(op: str) -> Function:
     """Make ``x += y``."""
-    compute, compute_in_place, in_place = numpys[op], numpys_in_place[op], f"__i{op}__"
+    compute, compute_in_place = numpys[op], numpys_in_place[op]
 
     def method(x: Any, y: Any) -> Any:
-        left, kind, right = x._array_, type(y), None
-        if kind is float or kind is int:
-            right = y
-        elif kind is state.handle_class:
-            base = y._base_
-            if base is None or base._array_ is y._of_:
-                right = y._array_
-        if right is not None and type(left) is ndarray and (
-            left.size <= state.most if right is y else 0 < left.size * right.size <= state.most
-        ):
+        left, right, most = x._array_, y, state.most
+        if type(y) is not float and type(y) is not int:
+            right = quick_operand(y)
+        if right is None or left is None or most < 0:
+            return update_otherwise(op, x, y)
+        if type(left) is not ndarray:  # NumPy's scalars are immutable
+            if right is y or right.size <= most:
+                return own_known(compute(left, right))
+        elif left.size <= most if right is y else 0 < left.size * right.size <= most:
             base = x._base_
             root = x if base is None else base
             if root._node_ is None and x._array_ is left and (
@@ -166,24 +175,27 @@ def update(op: str) -> Function:
             ):
                 result = compute_in_place(left, right)
                 return x if result is left else own(result)
-        return update_otherwise(x, y)
+        return update_otherwise(op, x, y)
 
-    def update_otherwise(x: Any, y: Any) -> Any:
-        left = operand(x)
-        right = None if left is None else operand(y)
-        if right is not None and fit(left, right):
-            if type(left) is not ndarray:  # NumPy's scalars are immutable
-                return own(compute(left, right))
-            root = root_of(x)
-            may = root._node_ is None or writable(x, left)
-            if may and root._node_ is None and x._array_ is left and (
-                x._base_ is None or root._array_ is x._of_
-            ):
-                result = compute_in_place(left, right)
-                return x if result is left else own(result)
-        return recorded[in_place](x, y)
+    return named(f"__i{op}__", method)
 
-    return named(in_place, method)
+
+def update_otherwise(op: str, x: Any, y: Any) -> Any:
+    """Do ``x += y``: every case."""
+    left = operand(x)
+    right = None if left is None else operand(y)
+    if right is not None and fit(left, right):
+        if type(left) is not ndarray:
+            return own(numpys[op](left, right))
+        compute_in_place = numpys_in_place[op]
+        root = root_of(x)
+        may = root._node_ is None or writable(x, left)
+        if may and root._node_ is None and x._array_ is left and (
+            x._base_ is None or root._array_ is x._of_
+        ):
+            result = compute_in_place(left, right)
+            return x if result is left else own(result)
+    return recorded[f"__i{op}__"](x, y)
 
 
 def factor(x: Any) -> Any:
