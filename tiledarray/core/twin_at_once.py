@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, update_wrapper
+from itertools import pairwise
 from types import EllipsisType, FunctionType, MethodType, NoneType
 from typing import Any
 
@@ -496,24 +497,26 @@ def handle_array_ufunc(handle: Any, ufunc: Any, method: str, /, *args: Any, **na
     """Apply one of NumPy's ufuncs."""
     if not names and 0 < len(args) < 4 and method == "__call__" and state.most >= 0:
         values: list[Any] = []
-        first = None
+        product = 1
         for x in args:
             value = quick_operand(x)
-            if value is None or (type(value) is ndarray and value.size > state.most):
-                value = operand(x)
-                if value is None:
-                    break
-            if type(value) is ndarray:
-                if first is not None and not fit(first, value):
-                    break
-                first = value
+            if value is not x and value is not None:
+                product *= value.size
+                if not 0 < product <= state.most:
+                    value = None
+            if value is None:
+                break
             values.append(value)
         else:
             result = ufunc(*values)
-            if type(result) is ndarray:
-                return own(result)
+            return own(result) if type(result) is ndarray else give(result, Arguments())
+        values = [operand(x) for x in args]
+        arrays = [value for value in values if isinstance(value, ndarray)]
+        if all(value is not None for value in values) and all(
+            fit(first, second) for first, second in pairwise(arrays)
+        ):
             try:
-                return give(result, Arguments())
+                return give(ufunc(*values), Arguments())
             except Related:
                 pass
     return recorded["__array_ufunc__"](handle, ufunc, method, *args, **names)

@@ -43,30 +43,28 @@ def is_bound(x: Any) -> bool:
     return x is None or type(x) is int or isinstance(x, np.integer)
 
 
-BOUNDS = frozenset((int, NoneType))
-AXES = frozenset((NoneType, EllipsisType))
+INTEGERS = frozenset(np.dtype(code).type for code in "bhilqBHILQ")
+BOUNDS = INTEGERS | {int, NoneType}  # ends and steps of basic slices
+PLACES = BOUNDS | {EllipsisType}  # what else is in basic indices
 
 
 def is_basic(key: Any, kind: Any) -> bool:
-    """Whether an index of this type is basic, for those that are common; see `basic_index`."""
+    """Whether an index of this type is basic; see `basic_index`."""
     if kind is slice:
         start, stop, step = key.start, key.stop, key.step
-        if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (
-            step is None or type(step) is int
-        ):
-            return True
-    elif kind is tuple:
+        return (start is None or type(start) in BOUNDS) and (
+            stop is None or type(stop) in BOUNDS
+        ) and (step is None or type(step) in BOUNDS)
+    if kind is tuple:
         for item in key:
             part = type(item)
-            if part is not int and part not in AXES and not (
+            if part is not int and part not in PLACES and not (
                 part is slice and type(item.start) in BOUNDS and type(item.stop) in BOUNDS
                 and type(item.step) in BOUNDS
             ):
-                return basic_index(key) > 0
+                return False
         return True
-    elif kind is state.handle_class or kind is ndarray:
-        return False
-    return basic_index(key) > 0
+    return kind in PLACES
 
 
 def basic_part(key: Any) -> int:
@@ -99,6 +97,8 @@ UNKNOWN: Any = object()  # what cannot be given to NumPy: the recorded way
 
 def plain_bound(x: Any) -> Any:
     """Return a bound of a slice, or an index in a list, as NumPy takes it, or `UNKNOWN`."""
+    if type(x) is state.handle_class and type(x._array_) in INTEGERS:
+        return x._array_
     if is_bound(x) or type(x) is bool:
         return x
     value = settled(x) if isinstance(x, state.base_class) else None
@@ -135,6 +135,8 @@ def plain_item(item: Any) -> Any:
     kind = type(item)
     if kind is state.handle_class or isinstance(item, state.base_class):
         base, value = item._base_, item._array_
+        if type(value) in INTEGERS:
+            return value
         if value is None or state.most < 0 or (base is not None and base._array_ is not item._of_):
             value = settled(item)
         if type(value) is ndarray:  # without axes it is no scalar: by it an index is not basic
