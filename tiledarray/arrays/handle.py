@@ -81,14 +81,14 @@ class Handle(Base):
 
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
-        root = self.origin()
         self._seen = None  # what it last read would be a reader of the old value
         while True:
+            root = self.origin()
             before = root._node
             after = views.write(before, self.steps, value)
-            if root._node is before:  # else another thread has written meanwhile: upon its value
-                del before  # who holds the old value while it is written makes it a copy
-                rebind(root, after)
+            place = id(before)  # no other has it while `after` refers to that, or is all new
+            del before  # who holds the old value while it is written makes it a copy
+            if rebind(root, after, place):  # else another has written meanwhile: upon its value
                 return
 
     def store(self, value: Any) -> None:

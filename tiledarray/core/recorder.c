@@ -539,29 +539,36 @@ static PyObject *record_wrap(PyObject *module, PyObject *node)
     return wrap_node(node);
 }
 
-/* Make the node the value of an array that is no view. */
-int rebind(Handle *root, PyObject *node)
+/* Make the node the value of an array that is no view: 1, or -1 with an error set.  0 if its value
+   is not what lies at `before`, unless that is NULL: the recorder may let others write. */
+static int rebind_upon(Handle *root, PyObject *node, const void *before)
 {
-    if (((Node *)node)->buffer)
-        return held ? PyObject_SetAttr((PyObject *)root, node_name, node)
-                    : set_node(root, node, NULL);
-    Recorder *recorder = present_recorder();
-    if (!recorder)
-        return -1;
-    int failed = consider(recorder, node) || give_pending(recorder, root, node);
-    Py_DECREF(recorder);
-    return failed ? -1 : 0;
+    Recorder *recorder = ((Node *)node)->buffer ? NULL : present_recorder();
+    int done = recorder || ((Node *)node)->buffer ? 1 : -1;
+    if (recorder && consider(recorder, node))
+        done = -1;
+    if (done == 1 && before && !held && (const void *)root->node != before)
+        done = 0;
+    if (done == 1 && (recorder ? give_pending(recorder, root, node)
+                      : held ? PyObject_SetAttr((PyObject *)root, node_name, node)
+                             : set_node(root, node, NULL)))
+        done = -1;
+    Py_XDECREF(recorder);
+    return done;
 }
+
+/* Make the node the value of an array that is no view. */
+int rebind(Handle *root, PyObject *node) { return rebind_upon(root, node, NULL) < 0 ? -1 : 0; }
 
 static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !is_handle(args[0]) || !is_node(args[1])) {
+    if (count < 2 || count > 3 || !is_handle(args[0]) || !is_node(args[1])) {
         PyErr_SetString(PyExc_TypeError, "an array and a node are wanted");
         return NULL;
     }
-    if (rebind((Handle *)args[0], args[1]))
-        return NULL;
-    Py_RETURN_NONE;
+    void *before = count == 3 ? PyLong_AsVoidPtr(args[2]) : NULL;
+    int done = PyErr_Occurred() ? -1 : rebind_upon((Handle *)args[0], args[1], before);
+    return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 /* A pending node, counted, of this line; its inputs are still to be given. */

@@ -11,7 +11,7 @@ from types import EllipsisType, NoneType
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_operators import PLAIN, operand, quick_operand
@@ -217,7 +217,7 @@ def handle_getitem(handle: Any, key: Any) -> Any:
                     view._lay_ = array, key, True, None, 0
                     view._node_ = view._steps_ = view._seen = None
                     return view
-                if type(result) not in KNOWN_SCALARS:
+                if type(result) is not float64 and type(result) not in KNOWN_SCALARS:
                     return result
                 element = new_object(state.handle_class)
                 element._array_ = result

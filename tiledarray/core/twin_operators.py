@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float64, ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
@@ -105,7 +105,10 @@ def forward(name: str, compute: Function) -> Function:
                 other = y._base_
                 if other is None or other._array_ is y._of_:
                     right = y._array_
-                    if right is not None and 0 < left.size * right.size <= state.most:
+                    if right is not None and (
+                        (type(left) is type(right) is float64 and state.most > 0)
+                        or 0 < left.size * right.size <= state.most
+                    ):
                         result = compute(left, right)
                         if base is not None or other is not None:
                             return own_known(result)

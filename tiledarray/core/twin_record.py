@@ -180,17 +180,25 @@ def wrap(node: Node) -> Any:
     return handle
 
 
-def rebind(root: Any, node: Node) -> None:
-    """Make the node the value of an array that is no view."""
-    if node.buffer is not None:
-        root._node = node
-        return
-    recorder = local.recorder
-    if recorder.count >= recorder.limit:
+def rebind(root: Any, node: Node, before: int = 0) -> bool:
+    """Make the node the value of an array that is no view.
+
+    ``False`` if its value is not the node with the id ``before``, unless that is 0: the recorder
+    may let others write.
+    """
+    recorder = None if node.buffer is not None else local.recorder
+    if recorder is not None and recorder.count >= recorder.limit:
         recorder.consider(node)
-    root._node = node
-    recorder._sites.append(node.site)
-    recorder._handles.append(ref(root))
+    if before and not state.held:
+        found = root._node_
+        if id(found) != before or not state.exchange(root, found, node):
+            return False
+    else:
+        root._node = node
+    if recorder is not None:
+        recorder._sites.append(node.site)
+        recorder._handles.append(ref(root))
+    return True
 
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:

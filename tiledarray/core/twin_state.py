@@ -327,8 +327,8 @@ def set_node(handle: Any, node: Any = None) -> None:
 
 
 def exchange(handle: Any, before: Any, node: Any) -> bool:
-    """Give an array of its own the next value, in one go; ``False`` if it has another by now."""
-    kept = handle._array_, handle._node_
+    """Give an array of its own the next value in one go; ``False`` if it has another by now."""
+    kept = handle._array_  # what dies with it dies after all is done
     if handle._node_ is before and handle._base_ is None:
         handle._array_, handle._node_, handle._copied_ = None, node, False
         return True
