@@ -23,7 +23,7 @@ from tiledarray.recording import record
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
-_new = Base.__new__
+_new: Any = Base.__new__
 
 
 class Handle(Base):
@@ -39,6 +39,7 @@ class Handle(Base):
     _base: Handle | None
     _steps: tuple[Step, ...]
     _seen: tuple[Node, Node] | None
+    set_writable: Any  # `TiledArray` has it
 
     @property
     def node(self) -> Node:

@@ -79,7 +79,6 @@ from tiledarray.core.twin_state import (
     get_steps,
     get_transposed,
     get_viewed,
-    new_handle,
     recorded,
     say_most,
     set_base,
@@ -112,8 +111,6 @@ class Base:
     """An array's handle: settled, or recorded."""
 
     __slots__ = FIELDS
-
-    __new__ = new_handle
 
     _node: Any = property(get_node, set_node, set_node, "The recorded value of what is no view.")
     _recorded: Any = property(get_recorded, None, None, "The same; None while it is settled.")

@@ -50,7 +50,6 @@ from tiledarray.core.twin_state import (
     OF_LOOKS,
     SMALL,
     bounds,
-    new_object,
     own,
     own_known,
     recorded,
@@ -169,7 +168,7 @@ def of_one(function: Any) -> Function:
                 return finish(function, result, (value,), args, names)
             if base is not None:
                 return own_known(result)
-            handle = new_object(state.handle_class)
+            handle = state.handle_class()
             handle._array_ = result
             handle._node_ = handle._base_ = None
             return handle
@@ -397,7 +396,7 @@ def of_method(function: Any) -> Function:
             ):
                 return take_view(x, value, result, False, (fallback, args))
         elif type(result) in KNOWN_SCALARS:
-            handle = new_object(state.handle_class)
+            handle = state.handle_class()
             handle._array_ = result
             handle._node_ = handle._base_ = None
             return handle

@@ -22,7 +22,6 @@ from tiledarray.core.twin_state import (
     at_most,
     callbacks,
     is_present,
-    new_object,
     own,
     own_known,
     recorded,
@@ -212,14 +211,14 @@ def handle_getitem(handle: Any, key: Any) -> Any:
                 if type(result) is ndarray:
                     if base is not None:
                         return take_view(handle, array, result, True, key)
-                    view = new_object(state.handle_class)
+                    view = state.handle_class()
                     view._array_, view._base_, view._of_ = result, handle, array
                     view._lay_ = array, key, True, None, 0
                     view._node_ = view._steps_ = view._seen = None
                     return view
                 if type(result) is not float64 and type(result) not in KNOWN_SCALARS:
                     return result
-                element = new_object(state.handle_class)
+                element = state.handle_class()
                 element._array_ = result
                 element._node_ = element._base_ = None
                 return element

@@ -18,7 +18,6 @@ from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
     at_most,
-    new_object,
     own,
     own_known,
     recorded,
@@ -112,7 +111,7 @@ def forward(name: str, compute: Function) -> Function:
                         result = compute(left, right)
                         if base is not None or other is not None:
                             return own_known(result)
-                        handle = new_object(kind)
+                        handle = kind()
                         handle._array_ = result
                         handle._node_ = handle._base_ = None
                         return handle
@@ -120,7 +119,7 @@ def forward(name: str, compute: Function) -> Function:
                 result = compute(left, y)
                 if base is not None:
                     return own_known(result)
-                handle = new_object(state.handle_class)
+                handle = state.handle_class()
                 handle._array_ = result
                 handle._node_ = handle._base_ = None
                 return handle

@@ -230,17 +230,23 @@ def say_most() -> None:
 
 # ---- making handles -----------------------------------------------------------------------------
 
-new_object = object.__new__
-
 # Kernels compute with them, so they can be in an array of ours; others stay NumPy's.
 KNOWN_TYPES = frozenset(map(np.dtype, "?bhilqBHILQefdFD"))
 KNOWN_SCALARS = frozenset(dtype.type for dtype in KNOWN_TYPES) | {
     np.dtype(code).type for code in "lqLQ"}
 
 
-def new_handle(kind: Any, *_arguments: Any, **_options: Any) -> Any:
-    """Make a handle without a value: ``Base.__new__``."""
-    handle = new_object(kind)
+def new_handle(kind: Any) -> Any:
+    """Make a handle without a value.
+
+    Handles are made by calling their class, which is quickest if that has no ``__new__`` and no
+    ``__init__``; so what is common sets the fields that it needs by itself.
+    """
+    return empty(kind())
+
+
+def empty(handle: Any) -> Any:
+    """Give a handle that has just been made no value."""
     handle._array_ = handle._node_ = handle._base_ = handle._of_ = None
     handle._lay_ = handle._steps_ = handle._seen = None
     handle._copied_ = False
@@ -259,7 +265,7 @@ def own(value: Any) -> Any:
                 value = value.copy()  # owners are row-major
     elif kind not in KNOWN_SCALARS:
         return value
-    handle = new_object(handle_class)
+    handle = handle_class()
     handle._array_ = value
     handle._node_ = handle._base_ = None
     return handle
@@ -269,7 +275,7 @@ def own_known(value: Any) -> Any:
     """Return a handle that owns what a ufunc has computed of what handles may have."""
     if type(value) is ndarray and not value.flags.carray:
         value = value.copy()
-    handle = new_object(handle_class)
+    handle = handle_class()
     handle._array_ = value
     handle._node_ = handle._base_ = None
     return handle
@@ -277,7 +283,7 @@ def own_known(value: Any) -> Any:
 
 def take_view(parent: Any, of: Any, array: Any, by_index: bool, how: Any) -> Any:
     """Return a handle of a view: ``array``, which was taken of the array ``of``."""
-    view = new_object(handle_class)
+    view = handle_class()
     view._node_ = view._steps_ = view._seen = None
     base = parent._base_
     if base is None:
@@ -318,6 +324,8 @@ def get_node(handle: Any) -> Any:
 
 def set_node(handle: Any, node: Any = None) -> None:
     """Give an array of its own a recorded value."""
+    if not hasattr(handle, "_base_"):  # made by `__new__` alone
+        empty(handle)
     before = handle._array_, handle._node_  # what dies with them dies after all is done
     if handle._base_ is None:
         handle._array_, handle._node_, handle._copied_ = None, node, False
@@ -346,6 +354,8 @@ def set_base(handle: Any, base: Any) -> None:
     """Make a handle a view, or one of another base."""
     if base is not None and not isinstance(base, base_class):
         raise TypeError("the base of a view is an array")
+    if not hasattr(handle, "_base_"):  # made by `__new__` alone
+        empty(handle)
     if handle._base_ is None:
         before = handle._array_, handle._node_
         if base is None:
