@@ -11,13 +11,19 @@ NumPy's own views of it, and what is small and settled NumPy computes at once.  
 into the graph as a copy (``_node_``, with ``_copied_`` set), which the next write drops; a large
 one by reference: then both have the same memory, and `writable` decides whether it may be written.
 
-Two things are not as in the extension.  NumPy's floating-point warnings of what is computed at once
+Four things differ from the extension.  NumPy's floating-point warnings of what is computed at once
 name the line here that called NumPy, not the user's: NumPy asks for the Python frame that called
-it, and nothing says cheaply that it has warned.  And tracebacks have one frame more.
+it, and nothing says cheaply that it has warned.  Tracebacks have one frame more.  A root does not
+tell its views that its value is another: they look, and hold the memory that it had until they are
+used again or die.  And methods of arrays are functions of Python's own, which it binds soonest.
 
 Signal handlers and other threads run where CPython lets them: where a function is entered, has been
 called, or jumps back.  So fields that are assigned in one statement change together, a check and a
-write right after it are one, and everywhere else each state in between is right.
+write right after it are one, and everywhere else each state in between is right.  A part that is
+written recorded is written upon the value that it was computed from (`twin_record.rebind`), or upon
+the next one: what threads or handlers write into other parts meanwhile is kept.  As in the
+extension that is not so where the whole value is computed anew, which is no single step in NumPy
+either: ``x += y``, ``x[[1, 2]] = y``.
 """
 
 from __future__ import annotations

@@ -169,6 +169,8 @@ def settled(handle: Any) -> Any:
         array = handle._array_
         if array is not None:
             return array
+    else:
+        handle._array_ = handle._of_ = None  # its root has another value now
     try:
         return find_array(handle)
     except Exception:  # the recorded way raises it again
