@@ -16,7 +16,6 @@ import tiledarray as np
 from tests.plans import filled
 from tests.programs import difference, run, write_program
 from tiledarray import config
-from tiledarray.core import kind
 from tiledarray.execution import evaluate
 from tiledarray.recording import stretch
 
@@ -292,7 +291,6 @@ def test_a_fork_meets_what_other_threads_hold(text, tmp_path):
     assert result.stdout.strip() == "fine"
 
 
-@pytest.mark.skipif(kind != "c", reason="the twin's writes can be interrupted")
 def test_threads_fill_parts_of_one_array():
     rows, times = 8, 20
     before = sys.getswitchinterval()

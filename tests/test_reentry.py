@@ -274,3 +274,25 @@ def test_what_is_written_while_a_stretch_ends_is_not_lost(name, at, monkeypatch)
             exec(WRITES[name], {"x": x, "y": y})
         assert left[0] < 0
         assert float(x[0]) >= 500.0 and float(x[3]) in (7.0, 30.0, 1.0)
+
+
+def test_what_is_written_while_the_recorder_considers_is_kept(monkeypatch):
+    consider, asked = stretch.Recorder.consider, []
+
+    def considering(self, node):
+        consider(self, node)
+        if armed and not asked:
+            asked.append(True)
+            x[5:7] = -1.0
+
+    armed = []
+    monkeypatch.setattr(stretch.Recorder, "consider", considering)
+    with config.override(compile="never", at_once=0, cut=1):
+        x = ramp(1)
+        stretch.local.recorder.flush()  # the next stretch is short
+        kept = [ramp(2) + 1.0, ramp(3) + 1.0]
+        armed.append(True)
+        np.add(x[2:4], 1.0, out=x[2:4])
+        assert asked
+        assert x[:8].tolist() == [0, 1, 3, 4, 4, -1, -1, 7]
+    del kept

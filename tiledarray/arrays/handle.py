@@ -23,7 +23,7 @@ from tiledarray.recording import record
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
-_new = Base.__new__
+_new: Any = Base.__new__
 
 
 class Handle(Base):
@@ -39,6 +39,7 @@ class Handle(Base):
     _base: Handle | None
     _steps: tuple[Step, ...]
     _seen: tuple[Node, Node] | None
+    set_writable: Any  # `TiledArray` has it
 
     @property
     def node(self) -> Node:
@@ -81,12 +82,14 @@ class Handle(Base):
 
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
-        root = self.origin()
         self._seen = None  # what it last read would be a reader of the old value
         while True:
+            root = self.origin()
             before = root._node
             after = views.write(before, self.steps, value)
-            if rebind(root, after, before):  # else others have written meanwhile: upon their value
+            place = id(before)  # no other has it while `after` refers to that, or is all new
+            del before  # who holds the old value while it is written makes it a copy
+            if rebind(root, after, place):  # else another has written meanwhile: upon its value
                 return
 
     def store(self, value: Any) -> None:

@@ -104,7 +104,7 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
         # Once more where others have written into the array meanwhile, but not the operand itself.
         checked, done = self._base is None and not by_numpy.runs_code(other), False
         while not done:
-            before = self._node if checked else None
+            before = id(self._node) if checked else 0
             try:
                 result = forward(self, other)
             except (TypeError, ValueError):
@@ -134,8 +134,8 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
     return target
 
 
-def store(target: Handle, node: Node, before: Node | None = None) -> bool:
-    """Give an array a new value, unless it is no view and has no longer the one before."""
+def store(target: Handle, node: Node, before: int = 0) -> bool:
+    """Give an array a new value, unless it is no view and has no longer that with the id before."""
     if target._base is None:
         return rebind(target, node, before)
     target.assign(node)

@@ -67,19 +67,6 @@ class TiledArray(Handle):
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Refuse: arrays are made by functions.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise TypeError(
-            f"{type(self).__name__} is not called: arrays are made by ndarray(shape), zeros, "
-            "asarray and the other functions"
-        )
-
     # What it is --------------------------------------------------------------------------------
 
     @property

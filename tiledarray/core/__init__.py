@@ -1,8 +1,8 @@
 """The core: handles of arrays, what NumPy does at once, and the recorded graph.
 
-Written in C (one extension, a file for each part) and again in Python (`twin.py`, `twin_graph.py`,
-`twin_record.py`), which takes its place where the extension was not built.  The environment
-variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
+Written in C (one extension, a file for each part) and again in Python (`twin.py` and the files that
+it names, `twin_graph.py`, `twin_record.py`), which takes its place where the extension was not
+built.  The environment variable ``TILEDARRAY_CORE`` chooses: ``c`` or ``python``.
 """
 
 from __future__ import annotations

@@ -1365,6 +1365,15 @@ static int handle_setitem(PyObject *self, PyObject *key, PyObject *value)
     return result ? 0 : -1;
 }
 
+/* Refuse: the core makes handles without it. */
+static int handle_init(PyObject *self, PyObject *args, PyObject *names)
+{
+    PyErr_Format(PyExc_TypeError,
+                 "%s is not called: arrays are made by ndarray(shape), zeros, asarray and the "
+                 "other functions", Py_TYPE(self)->tp_name);
+    return -1;
+}
+
 static Py_ssize_t handle_length(PyObject *self)
 {
     PyObject *array = settled((Handle *)self);
@@ -2076,6 +2085,7 @@ PyTypeObject HandleType = {
     .tp_dealloc = handle_dealloc,
     .tp_alloc = handle_alloc,
     .tp_new = PyType_GenericNew,
+    .tp_init = handle_init,
     .tp_free = PyObject_Free,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .tp_as_number = &handle_as_number,

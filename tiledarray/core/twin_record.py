@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from tiledarray.core import twin
+from tiledarray.core import twin_state as state
 from tiledarray.core.frames import user_frame
 from tiledarray.core.twin_graph import Form, Node
 
@@ -71,7 +71,7 @@ class Recorder:
         while self._readers:
             view = self._readers.pop()()
             seen = None if view is None else view._seen
-            if seen is not None and twin.root_of(view)._node_ is not seen[0]:
+            if seen is not None and state.root_of(view)._node_ is not seen[0]:
                 view._seen = None
         self._sites.clear()
         self.count = self.small = 0
@@ -126,6 +126,7 @@ class Recorder:
     def note_reader(self, view: Any) -> None:
         """Have a view let go of what it has read, when the stretch ends."""
         self._readers.append(ref(view))
+        state.note_reader(view)
 
 
 class Local(threading.local):
@@ -166,29 +167,35 @@ def set_cut(value: int) -> None:
 def wrap(node: Node) -> Any:
     """Return a new array whose value is the node."""
     if node.buffer is not None:
-        handle = twin.new_handle(twin.handle_class)
+        handle = state.new_handle(state.handle_class)
         handle._node = node
         return handle
     recorder = local.recorder
     if recorder.count >= recorder.limit:
         recorder.consider(node)
-    handle = twin.new_handle(twin.handle_class)
+    handle = state.new_handle(state.handle_class)
     handle._node = node
     recorder._sites.append(node.site)
     recorder._handles.append(ref(handle))
     return handle
 
 
-def rebind(root: Any, node: Node, before: Node | None = None) -> bool:
-    """Make the node the value of an array that is no view, if that still has the value before."""
-    recorder = local.recorder
-    pending = node.buffer is None
-    if pending and recorder.count >= recorder.limit:
+def rebind(root: Any, node: Node, before: int = 0) -> bool:
+    """Make the node the value of an array that is no view.
+
+    ``False`` if its value is not the node with the id ``before``, unless that is 0: the recorder
+    may let others write.
+    """
+    recorder = None if node.buffer is not None else local.recorder
+    if recorder is not None and recorder.count >= recorder.limit:
         recorder.consider(node)
-    if before is not None and root._node is not before:
-        return False
-    root._node = node
-    if pending:
+    if before and not state.held:
+        found = root._node_
+        if id(found) != before or not state.exchange(root, found, node):
+            return False
+    else:
+        root._node = node
+    if recorder is not None:
         recorder._sites.append(node.site)
         recorder._handles.append(ref(root))
     return True
@@ -196,7 +203,7 @@ def rebind(root: Any, node: Node, before: Node | None = None) -> bool:
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    if form.kind.size <= twin.limit and (value := compute(form, inputs)) is not None:
+    if form.kind.size <= state.limit and (value := compute(form, inputs)) is not None:
         return Node(form, (), None, value)
     local.recorder.count += 1
     node = Node(form, inputs)

@@ -1,7 +1,7 @@
 """Where the time goes, while somebody asks: this is `watch.c` in Python, for `twin.py`.
 
 While a watch is on, the methods of the class of arrays are exchanged for ones that count, by the
-place in the user's program and by kind.  Every call is timed: the clock is quick beside the twin.
+place in the user's program and by kind.  Every call is timed, and what that takes is left out.
 The thread that ticks needs the interpreter's lock: samples come more often than they should from
 where NumPy lets go of it.
 """
@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 
 from tiledarray.core import twin
+from tiledarray.core import twin_state as state
+from tiledarray.core.twin_at_once import parts_of
 
 ELEMENT, LOOK, AT_ONCE, RECORDED = range(4)
 MOST_ACCOUNTS = 16
@@ -29,6 +31,13 @@ _OPERATORS = [f"__{prefix}{name}__" for name in twin.operator_names for prefix i
 _OTHERS = ["__neg__", "__pos__", "__abs__", "__invert__",
            *(f"__{name}__" for name in twin.comparison_names)]
 _LOOKS = ["__float__", "__int__", "__index__", "__bool__"]
+
+
+def timed_nothing(*args: Any, **names: Any) -> float:
+    """Return the seconds that it takes to time a call: a part of what small ones seem to take."""
+    started = perf_counter()
+    int(*(), **names)
+    return perf_counter() - started
 
 
 class _Watch:
@@ -46,6 +55,7 @@ class _Watch:
         self.known: set[CodeType] = set()
         self.places: dict[Any, list[Any]] = {}
         self.originals: list[tuple[type, str, Any]] = []
+        self.cost = min(map(timed_nothing, range(100)))
         self.last = perf_counter()
 
     def settle(self) -> None:
@@ -73,7 +83,19 @@ class _Watch:
 
     def exchange(self, owner: type, name: str, kind_of: Callable[..., tuple[int, int]]) -> None:
         """Put one that counts in a method's place."""
-        original = vars(owner)[name]
+        self.originals.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, self.counting(getattr(owner, name), kind_of))
+
+    def counts(self) -> bool:
+        """Whether a call is to be counted here and now."""
+        return self.on and not self.inside and get_ident() == self.owner
+
+    def draw(self, original: Any, args: Any, names: Any) -> Any:
+        """Call the method of a generator of random numbers, and count it."""
+        return self.counting(original, self.of_result)(*args, **names)
+
+    def counting(self, original: Any, kind_of: Callable[..., tuple[int, int]]) -> Any:
+        """Return what calls a method and counts it."""
         known, places = self.known, self.places
 
         def counted(*args: Any, **names: Any) -> Any:
@@ -88,6 +110,7 @@ class _Watch:
                 return result
             finally:
                 seconds = perf_counter() - started - (self.exact - exact)
+                seconds = seconds - self.cost if seconds > self.cost else 0.0
                 self.inside = False
                 if frame is not None:
                     kind, elements = kind_of(result, args)
@@ -103,8 +126,7 @@ class _Watch:
                     else:
                         self.estimated += seconds
 
-        self.originals.append((owner, name, original))
-        setattr(owner, name, counted)
+        return counted
 
     def of_result(self, result: Any, args: Any, otherwise: int = AT_ONCE) -> tuple[int, int]:
         """Return kind and elements of a call by what came of it."""
@@ -145,15 +167,22 @@ class _Watch:
         return (ELEMENT if scalar and len(places) == array.ndim else AT_ONCE), size
 
     def of_function(self, result: Any, args: Any) -> tuple[int, int]:
-        """Return them of a function or a method."""
-        reads = twin.parts_of(args[0])[2] & twin.READS
+        """Return them of a function."""
+        reads = parts_of(args[0])[2] & twin.READS
         return self.of_result(result, args, LOOK if reads else AT_ONCE)
+
+    def of_look(self, result: Any, args: Any) -> tuple[int, int]:
+        """Return them of a method that returns no array."""
+        return self.of_result(result, args, LOOK)
 
     def give_back(self) -> None:
         """Put the methods back."""
         while self.originals:
             owner, name, original = self.originals.pop()
-            setattr(owner, name, original)
+            if original is None:  # it was inherited
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
 
 _watch: _Watch | None = None
@@ -181,6 +210,12 @@ def watch_begin(kind: type, folder: str, releases: int) -> None:
     _watch.exchange(twin.Base, "__getitem__", _watch.of_read)
     _watch.exchange(twin.Base, "__setitem__", _watch.of_write)
     _watch.exchange(twin.AtOnce, "__call__", _watch.of_function)
+    for name, method in [*vars(kind).items()]:
+        parts = getattr(method, "parts", None)
+        if parts is not None:
+            reads = parts[2] & twin.READS
+            _watch.exchange(kind, name, _watch.of_look if reads else _watch.of_result)
+    state.watch = _watch
     _watch.last = perf_counter()
 
 
@@ -198,6 +233,7 @@ def watch_end() -> tuple[list[float], float, float, list[Any]]:
     watch, _watch = _watch, None
     watch.settle()
     watch.on = False
+    state.watch = None
     watch.give_back()
     found = [(*place, *entry) for place, entry in watch.places.items()]
     return watch.accounts, watch.in_python, watch.telling, found

@@ -115,8 +115,8 @@ static PyObject *record_rebind(PyObject *module, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_TypeError, "an array and a node are wanted");
         return NULL;
     }
-    PyObject *before = count == 3 && args[2] != Py_None ? args[2] : NULL;
-    int done = rebind((Handle *)args[0], args[1], before);
+    void *before = count == 3 ? PyLong_AsVoidPtr(args[2]) : NULL; /* its id: nobody holds it */
+    int done = PyErr_Occurred() ? -1 : rebind((Handle *)args[0], args[1], before);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
@@ -169,7 +169,7 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
 static PyMethodDef functions[] = {
     {"wrap", record_wrap, METH_O, "Return a new array whose value is the node."},
     {"rebind", (PyCFunction)(void (*)(void))record_rebind, METH_FASTCALL,
-     "Make the node the value of an array that is no view, if that still has the value given."},
+     "Make the node the value of an array that is no view, if that still has the value with this id."},
     {"record", (PyCFunction)(void (*)(void))record_record, METH_FASTCALL,
      "Return the node of one more operation, recorded at the user's line."},
     {NULL}};
