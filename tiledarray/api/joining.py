@@ -161,7 +161,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> TiledArray:
     return concatenate((array, more), axis)
 
 
-@implements(np.insert)
+@implements(np.insert, "library")
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> TiledArray:
     array = handle_of(arr, device_of(arr, values))
     # One place; NumPy's rules for several are its own.
@@ -204,7 +204,7 @@ def moved_to(array: TiledArray, source: int, destination: int) -> TiledArray:
     return array.transpose(order)
 
 
-@implements(np.delete)
+@implements(np.delete, "library")
 def delete(arr: Any, obj: Any, axis: Any = None) -> TiledArray:
     array = handle_of(arr)
     if axis is None:

@@ -426,7 +426,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> TiledArray:
     return wrap(record.reshape(spread, (*before, size * count, *after)))
 
 
-@implements(np.resize)
+@implements(np.resize, "library")
 def resize(a: Any, new_shape: Any) -> TiledArray:
     refuse(np.any(np.asarray(host(new_shape)) < 0), "a negative length")
     array = handle_of(a).reshape(-1)

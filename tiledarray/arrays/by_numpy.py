@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -162,11 +163,16 @@ def handles_in(values: Any) -> Iterator[Handle]:
             yield from handles_in(value)
 
 
+_ATOMS = frozenset((int, float, bool, complex, str, bytes, NoneType))
+
+
 def first_handle(values: Any) -> Handle | None:
     """Return an array of ours from nested arguments, if there is one."""
     if isinstance(values, Handle):
         return values
     if isinstance(values, (tuple, list)):
+        if _ATOMS.issuperset(map(type, values)):  # quick for long ones
+            return None
         for value in values:
             found = first_handle(value)
             if found is not None:

@@ -1295,6 +1295,23 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
     return view->how == key || PyObject_RichCompareBool(view->how, key, Py_EQ) == 1;
 }
 
+/* What is written, as NumPy takes it; a new reference, NULL without an error for the recorded way.
+   By index arrays and masks that may be large. */
+static PyObject *written(PyObject *value, int basic)
+{
+    PyObject *new = operand(value);
+    if (new || PyErr_Occurred())
+        return new;
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        Arguments numbers = {.product = 1};
+        return plain_sequence(&numbers, value, limit, 3);
+    }
+    if (basic || limit <= 1 || held)
+        return NULL;
+    new = is_handle(value) ? settled((Handle *)value) : value;
+    return new && is_array(new) ? Py_NewRef(new) : NULL;
+}
+
 /* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
 static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
 {
@@ -1311,11 +1328,7 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
         Py_DECREF(array);
         return 1;
     }
-    PyObject *new = PyErr_Occurred() ? NULL : operand(value);
-    if (!new && !PyErr_Occurred() && (PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
-        Arguments numbers = {.product = 1};
-        new = plain_sequence(&numbers, value, limit, 3);
-    }
+    PyObject *new = PyErr_Occurred() ? NULL : written(value, basic);
     if (!new) {
         Py_DECREF(array);
         return PyErr_Occurred() ? -1 : 0;

@@ -339,13 +339,20 @@ def looked_at_element(handle: Any, key: Any) -> Any:
     return looked_at(handle) if kind.device.kind == "cpu" else None
 
 
-def new_values(value: Any) -> Any:
-    """Return what is written, as NumPy takes it; else ``None``."""
+def new_values(value: Any, basic: int) -> Any:
+    """Return what is written, as NumPy takes it; else ``None``.
+
+    By index arrays and masks that may be large.
+    """
     if type(value) in PLAIN:
         return value
     if type(value) in (list, tuple):
         return plain_sequence(Arguments(), value, state.limit, 3)
-    return operand(value)
+    new = operand(value)
+    if new is None and not basic and state.most > 1:
+        new = settled(value) if isinstance(value, state.base_class) else value
+        return new if type(new) is ndarray else None
+    return new
 
 
 def to_be_written(handle: Any, key: Any, value: Any) -> Any:
@@ -400,7 +407,7 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     basic = basic_index(key)
     if basic and type(value) not in PLAIN and is_written_back(handle, key, value):
         return True
-    new = new_values(value)
+    new = new_values(value, basic)
     if new is None:
         return False
     if not basic:
