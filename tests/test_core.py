@@ -727,3 +727,24 @@ def test_masks_of_other_counts_do_not_make_other_plans():
         assert kept.tolist() == expected.tolist()
         expected[expected > 0.5] += 2.0
         assert x.tolist() == expected.tolist()
+
+
+def test_large_values_are_written_at_once_by_masks_and_index_arrays():
+    x = ta.ones(20_000) * 1
+    ta.evaluate(x)
+    mask = x > 0
+    ta.evaluate(mask)
+    x[mask] = x[mask] * 0.5
+    assert x._array is not None and x._array[0] == 0.5
+    order = np.arange(20_000)[::-1]
+    y = x * ta.arange(20_000)
+    ta.evaluate(y)
+    x[order] = y
+    assert x._array is not None and x._array[:3].tolist() == [9999.5, 9999.0, 9998.5]
+
+
+def test_an_array_of_ours_is_found_at_the_end_of_a_long_list():
+    numbers = [0.5] * 100_000
+    assert ta.array(numbers).sum() == 50_000
+    numbers.append(ta.arange(3.0)[2])
+    assert ta.array(numbers).sum() == 50_002
