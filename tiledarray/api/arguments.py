@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from tiledarray.api.blocks import stack_nodes
 from tiledarray.api.registry import Function
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, as_node, host_array, wrap
+from tiledarray.arrays.handle import SCALARS, Handle, as_node, host_array, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, is_numeric
@@ -73,11 +73,29 @@ def node_of(value: Any, device: Any) -> Node:
         If it is an array of another library, or of a dtype that no kernel computes with.
     """
     if isinstance(value, (list, tuple)) and by_numpy.first_handle(value) is not None:
+        numbers = _numbers(value)
+        if numbers is not None:
+            return as_node(np.array(numbers), device)
         parts = [node_of(part, device) for part in value]
         return stack_nodes(parts, 0, common_dtype(parts), device)
     if by_numpy.is_foreign(type(value)):
         raise LeaveToNumPy("an array of another library")
     return as_node(value, device)
+
+
+def _numbers(values: Iterable[Any]) -> list[Any] | None:
+    """Return numbers with NumPy's in place of settled ones of ours; ``None`` of other values."""
+    found = []
+    for value in values:
+        number = value
+        if isinstance(value, Handle):
+            number = value._array
+            if number is None or np.ndim(number):
+                return None
+        elif type(value) not in SCALARS:
+            return None
+        found.append(number)
+    return found
 
 
 def arrays_of(*values: Any) -> list[TiledArray]:
