@@ -9,6 +9,7 @@ import numpy as np
 from tiledarray.ops.ufunc import Loop, Operand, plain, result_dtype, ufunc
 
 _BOOL = np.dtype(bool)
+_WRAPS = np.lib.NumpyVersion(np.__version__) < "2.5.0"  # `where` casts ints beyond the dtype
 
 
 def _where_rule(condition: Operand, first: Operand, second: Operand) -> Loop:
@@ -76,7 +77,8 @@ _CLIP = {
     "c": "m_clip_complex(x, y, z)", "*": "m_minimum(m_maximum(x, y), z)",
 }
 
-where = plain("where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1), wraps=True)
+where = plain(
+    "where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1), wraps=_WRAPS)
 clip_constant = ufunc(
     CLIP, {**_CLIP, "f": "m_clip(x, y, z)"}, cost=4, name="clip_constant", nanoseconds=(1, 0.5)
 )
