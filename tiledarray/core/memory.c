@@ -167,5 +167,7 @@ int add_memory(PyObject *module)
     import_array1(-1);
     lock = PyThread_allocate_lock();
     handler = PyCapsule_New(&ours, "mem_handler", NULL);
-    return lock && handler ? PyModule_AddFunctions(module, functions) : -1;
+    if (!lock || !handler || PyModule_AddIntConstant(module, "MOST_KEPT", (long)MOST_KEPT) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
 }
