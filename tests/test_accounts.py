@@ -43,8 +43,7 @@ def explained(program, *, file="program.py", **names):
     assert sum(accounts.seconds.values()) == pytest.approx(accounts.wall)
     assert took <= accounts.wall < took + 0.1
     assert accounts.named >= NAMED, accounts.seconds
-    least = min(accounts.seconds.values())
-    assert least > -0.02 * accounts.wall, accounts.seconds
+    assert min(accounts.seconds.values()) >= 0, accounts.seconds
     return session
 
 

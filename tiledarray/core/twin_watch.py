@@ -56,7 +56,7 @@ class _Watch:
         self.places: dict[Any, list[Any]] = {}
         self.originals: list[tuple[type, str, Any]] = []
         self.cost = min(map(timed_nothing, range(100)))
-        self.last = perf_counter()
+        self.begun = self.last = perf_counter()
 
     def settle(self) -> None:
         """Account for the time until now."""
@@ -216,11 +216,11 @@ def watch_begin(kind: type, folder: str, releases: int) -> None:
             reads = parts[2] & twin.READS
             _watch.exchange(kind, name, _watch.of_look if reads else _watch.of_result)
     state.watch = _watch
-    _watch.last = perf_counter()
+    _watch.begun = _watch.last = perf_counter()
 
 
-def watch_end() -> tuple[list[float], float, float, list[Any]]:
-    """End; return the seconds of each account, of Python, of telling, and what was at places.
+def watch_end() -> tuple[float, list[float], float, float, list[Any]]:
+    """End; return all seconds, those of each account, Python, telling, and what was at places.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def watch_end() -> tuple[list[float], float, float, list[Any]]:
     state.watch = None
     watch.give_back()
     found = [(*place, *entry) for place, entry in watch.places.items()]
-    return watch.accounts, watch.in_python, watch.telling, found
+    return watch.last - watch.begun, watch.accounts, watch.in_python, watch.telling, found
 
 
 def watch_enter(account: int) -> None:

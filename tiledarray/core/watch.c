@@ -38,6 +38,7 @@ unsigned long owner = 0; /* the thread that is watched */
 volatile int depth = 0; /* slots that are running */
 static volatile double seen = 0; /* since when a slot is known to run for long */
 static double marked = 0, exact_marked = 0; /* until when samples took the running slot's time */
+static double begun = 0;
 static double last = 0;       /* until when the time is accounted for */
 static double estimated = 0;  /* seconds in slots since then */
 static double exact = 0;      /* seconds in accounts */
@@ -389,7 +390,7 @@ static PyObject *watch_begin(PyObject *module, PyObject *args)
     calls = 0;
     exchange(type);
     watching = ticking = 1;
-    last = now();
+    begun = last = now();
     Py_RETURN_NONE;
 }
 
@@ -415,7 +416,7 @@ static double counting(void)
     return least;
 }
 
-/* End; return (seconds of each account, of Python, of telling, what was found at places). */
+/* End; return (seconds of all, of each account, of Python, of telling, what was found at places). */
 static PyObject *watch_end(PyObject *module, PyObject *unused)
 {
     if (!watching) {
@@ -423,6 +424,7 @@ static PyObject *watch_end(PyObject *module, PyObject *unused)
         return NULL;
     }
     settle(now());
+    double wall = last - begun;
     height = 0;
     give_back();
     ticking = 0;
@@ -455,7 +457,7 @@ static PyObject *watch_end(PyObject *module, PyObject *unused)
         Py_XDECREF(seconds);
         return NULL;
     }
-    return Py_BuildValue("(NddN)", seconds, in_python, telling, found);
+    return Py_BuildValue("(dNddN)", wall, seconds, in_python, telling, found);
 }
 
 static PyMethodDef watch_methods[] = {

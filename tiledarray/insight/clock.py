@@ -128,6 +128,8 @@ class Accounts:
     lines, callers : dict
         Seconds of the user's own code by file and line, as far as samples tell; and those of other
         libraries by the user's line that called them.
+    beyond : float
+        Seconds by which estimates were above what there was; they are lowered by it.
     """
 
     wall: float
@@ -136,12 +138,12 @@ class Accounts:
     looks: list[Look]
     lines: dict[tuple[str, int], float]
     callers: dict[tuple[str, int], float]
+    beyond: float = 0.0
 
     @property
     def named(self) -> float:
-        """Which part of the time some account has."""
-        lost = sum(abs(seconds) for name, seconds in self.seconds.items()
-                   if name == "not told apart" or seconds < 0)
+        """Which part of the time some account has, and has exactly."""
+        lost = self.seconds["not told apart"] + self.beyond
         return 1 - lost / self.wall if self.wall else 1.0
 
     def share(self, *names: str) -> float:
@@ -190,7 +192,6 @@ class Clock:
                     target=_tick_after, args=(gate,), name="tiledarray explains", daemon=True)
                 self._ticks.start()
             watch_begin(TiledArray, _PACKAGE, EXACT.index("allocation"))
-            self._started = perf_counter()
         return self
 
     def __exit__(
@@ -199,8 +200,7 @@ class Clock:
     ) -> None:
         if self not in _running:
             return
-        wall = perf_counter() - self._started
-        exact, rest, telling, calls = watch_end()
+        wall, exact, rest, telling, calls = watch_end()
         spans.watchers.remove(self)
         executable.observers.remove(self._step)
         for owner, name, original, _ in self._exchanged:
@@ -225,8 +225,9 @@ class Clock:
             places[KINDS[number]].append(Place((code, offset), count, elements, each))
             seconds[KINDS[number]] += each
         seconds["not told apart"] = wall - sum(seconds.values())
+        beyond = _lower_estimates(seconds, places)
         return Accounts(wall, dict(seconds), places, list(self._looks.values()), self._lines,
-                        self._callers)
+                        self._callers, beyond)
 
     # ---- samples -------------------------------------------------------------------------
 
@@ -316,6 +317,26 @@ class Clock:
             look.elements += math.prod(largest)
             look.works.add((operations, largest))
         return look
+
+
+def _lower_estimates(seconds: dict[str, float], places: dict[str, list[Place]]) -> float:
+    """Raise accounts of less than nothing to nothing, by as much as the estimated ones are lowered.
+
+    Of many short calls only some are timed: the mean of those, times all, may be more than there
+    was, and what is left for others less than nothing.  Return by how much.
+    """
+    beyond = left = -sum(each for each in seconds.values() if each < 0)
+    for name, each in seconds.items():
+        seconds[name] = max(0.0, each)
+    for names in (KINDS, tuple(seconds)):
+        total = sum(seconds[name] for name in names)
+        kept = 1 - min(left, total) / total if total else 1.0
+        left -= (1 - kept) * total
+        for name in names:
+            seconds[name] *= kept
+            for place in places.get(name, ()):
+                place.seconds *= kept
+    return beyond
 
 
 def _tick_after(gate: threading.Lock) -> None:
