@@ -29,12 +29,14 @@ from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import device
+from tiledarray.gradients.functions import *
+from tiledarray.gradients.functions import __all__ as _gradients
 from tiledarray.insight.explain import explain
 from tiledarray.transforms.jit import jit
 
 __all__ = [
     *_numpy.__all__,
-    "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit",
+    "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit", *_gradients,
 ]  # fmt: skip
 __version__ = "0.1.0"
 __array_api_version__ = _numpy.__array_api_version__

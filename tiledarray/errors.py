@@ -80,6 +80,14 @@ class UnknownSetting(TiledArrayError, ValueError, AttributeError):
     """There is no setting of that name."""
 
 
+class HistoryLost(TiledArrayError, TypeError):
+    """A value that a gradient depends on would leave the recording."""
+
+
+class NoDerivative(TiledArrayError, NotImplementedError):
+    """A gradient depends on an operation that has no rule for it."""
+
+
 # Modules whose code runs while something is computed: what raises elsewhere meanwhile is a signal
 # handler.
 _COMPUTING = frozenset((

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays.handle import Handle, host_array, wrap
+from tiledarray.arrays.handle import Handle, as_node, shown, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.execution.spans import Spending
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
+from tiledarray.recording.history import check_kept, marked
 
 Function = Callable[..., Any]
 MOST_TRIED = 1 << 22  # elements of operands whose error NumPy is asked for: it may find none
@@ -50,20 +51,40 @@ def call(
     """
     record.note_fallback(name, reason=reason)
     with Spending("NumPy"):
-        return _called(function, args, kwargs or {})
+        return _called(name, function, args, kwargs or {})
 
 
-def _called(function: Function, args: Any, kwargs: Any) -> Any:
+def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
+    kept = [handle.node for handle in handles_in((args, kwargs)) if handle.node.keeps]
     copies = _Copies((args, kwargs))
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
     result = function(*host_args, **host_kwargs)
-    copies.write_back()
-    given = _Given(copies, host_args, host_kwargs)
+    mark = _Mark(name, kept)
+    copies.write_back(mark)
+    given = _Given(copies, host_args, host_kwargs, mark)
     if type(result) is tuple:
         return tuple(_ours(part, device, given) for part in result)
     return _ours(result, device, given)
+
+
+class _Mark:
+    """Says of what NumPy computes that it has the history of what it was computed from."""
+
+    def __init__(self, name: str, kept: list[Any]) -> None:
+        self._name = name
+        self._kept = kept
+
+    def __call__(self, value: Any, device: Any) -> Any:
+        """Return a result, an array of ours or a scalar, with that history if there is any."""
+        if not self._kept:
+            return value
+        if isinstance(value, np.inexact):
+            value = wrap(record.leaf(device.wrap(np.asarray(value), copy=True)))
+        if not isinstance(value, Handle):
+            return value
+        return wrap(marked(self._name, self._kept, value.computed()))
 
 
 def or_numpy(name: str, original: Function, function: Function) -> Function:
@@ -200,7 +221,15 @@ def is_subclass(kind: type) -> bool:
 
 
 def to_host(values: Any) -> Any:
-    """Return nested arguments with NumPy copies in place of arrays of ours."""
+    """Return nested arguments with NumPy copies in place of arrays of ours.
+
+    Raises
+    ------
+    HistoryLost
+        If one of them has a history.
+    """
+    for handle in handles_in(values):
+        check_kept(handle.node, "a function of NumPy's")
     return _Copies(values).of(values)
 
 
@@ -229,7 +258,7 @@ class _Copies:
     def _add(self, family: list[Handle]) -> None:
         """Copy an array, or all views of one array together."""
         root = family[0] if len(family) == 1 else family[0].origin()
-        base = host_array(root).copy()
+        base = shown(root).copy()
         self._own(root, base)
         for handle in family:
             copy = base if handle is root else on_array(base, handle.steps)
@@ -254,17 +283,19 @@ class _Copies:
             return {name: self.of(part) for name, part in value.items()}
         return value
 
-    def write_back(self) -> None:
+    def write_back(self, mark: Callable[[Any, Any], Any]) -> None:
         """Store in the arrays what was changed in their copies."""
         for handle, copy, before in self.owners:
             if not copy.flags.writeable or (before is not None and _same_bytes(before, copy)):
                 continue
-            now = host_array(handle)
+            now = shown(handle)
             if before is not None and not _same_bytes(before, now):
                 same = (copy == before) | ((copy != copy) & (before != before))
                 copy = np.where(same, now, copy)
             if not _same_bytes(now, copy):
-                handle.store(copy)
+                node = handle.node
+                kept = mark(wrap(as_node(copy, node.device)), node.device)
+                handle.store(kept if kept.node.keeps else copy)
 
     def original(self, value: Any) -> Any:
         """Return the array of ours whose copy this is, ``None`` if there is none."""
@@ -306,8 +337,11 @@ def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool
 class _Given:
     """What a call was given: what it returns may be one of these, which is then not new."""
 
-    def __init__(self, copies: _Copies, args: Any, kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, copies: _Copies, args: Any, kwargs: dict[str, Any], mark: Callable[[Any, Any], Any]
+    ) -> None:
         self.copies = copies
+        self.mark = mark
         values = (*args, *kwargs.values())
         self.arrays = [value for value in values if isinstance(value, np.ndarray)]
         self.any_calls = any(map(callable, values))  # what such a function keeps is not new either
@@ -329,7 +363,15 @@ def _ours(result: Any, device: Any, given: _Given) -> Any:
             return handle
         if any(result is output for output in given.outputs):
             return result
-    return wrapped(result, device, given.holds)
+    return _marked(wrapped(result, device, given.holds), device, given.mark)
+
+
+def _marked(value: Any, device: Any, mark: Callable[[Any, Any], Any]) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(_marked(part, device, mark) for part in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_marked(part, device, mark) for part in value))
+    return mark(value, device)
 
 
 def wrapped(

@@ -20,6 +20,7 @@ from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_tex
 from tiledarray.graph.node import Node
 from tiledarray.ops.movement import full
 from tiledarray.recording import record
+from tiledarray.recording.history import check_kept, check_look
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
@@ -135,8 +136,34 @@ def follow(handle: Handle, steps: Sequence[Step]) -> Any:
     return handle
 
 
-def host_array(handle: Handle) -> np.ndarray[Any, Any]:
-    """Return the evaluated value as a NumPy array; on the host it shares the buffer."""
+def host_array(handle: Handle, what: str = "a function of NumPy's") -> np.ndarray[Any, Any]:
+    """Return the evaluated value as a NumPy array; on the host it shares the buffer.
+
+    Raises
+    ------
+    HistoryLost
+        If the value has a history, which ``what`` would lose.
+    """
+    if handle._array is None:
+        check_kept(handle.node, what)
+    return shown(handle)
+
+
+def taken_out(handle: Handle, what: str) -> np.ndarray[Any, Any]:
+    """Return the evaluated value as `host_array` does, where the user asks for just that.
+
+    Raises
+    ------
+    HistoryLost
+        If the value has a history, in a function whose gradient is wanted.
+    """
+    if handle._array is None:
+        check_look(handle.node, what)
+    return shown(handle)
+
+
+def shown(handle: Handle) -> np.ndarray[Any, Any]:
+    """Return the evaluated value as `host_array` does; history does not matter."""
     array = handle._array
     if array is not None:
         return array if type(array) is np.ndarray else np.asarray(array)
@@ -199,7 +226,7 @@ def _known_scalar(value: Any) -> Any:
         if value._array is not None:
             return value._array
         array = getattr(value._node.buffer, "array", None)
-        if isinstance(array, np.ndarray):
+        if isinstance(array, np.ndarray) and not value._node.keeps:
             return array[()]
     return value
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import views
-from tiledarray.arrays.handle import as_node, host_array, stands_for_scalar, wrap
+from tiledarray.arrays.handle import as_node, shown, stands_for_scalar, taken_out, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
 from tiledarray.recording import record
@@ -92,22 +92,22 @@ def item(self: Any, *place: Any) -> Any:
         return np.asarray(node.inputs[0]).astype(node.dtype).item()
     if self.size != 1:
         raise ValueError("can only convert an array of size 1 to a Python scalar")
-    return host_array(self).item()
+    return taken_out(self, "item()").item()
 
 
 def tolist(self: Any) -> Any:
     """Return the elements as nested lists of Python scalars."""
-    return host_array(self).tolist()
+    return taken_out(self, "tolist()").tolist()
 
 
 def tobytes(self: Any, order: Any = "C") -> bytes:
     """Return the bytes of the elements."""
-    return host_array(self).tobytes(order)
+    return taken_out(self, "tobytes()").tobytes(order)
 
 
 def tofile(self: Any, file: Any, sep: str = "", format: str = "%s") -> None:
     """Write the elements to a file."""
-    host_array(self).tofile(file, sep, format)
+    taken_out(self, "tofile()").tofile(file, sep, format)
 
 
 def dump(self: Any, file: Any) -> None:
@@ -130,14 +130,15 @@ def to_float(self: Any) -> float:
     """The one element, for ``float``."""
     value = _scalar(self)
     if type(value) is complex and stands_for_scalar(self):
-        return float(host_array(self)[()])  # of a complex number the real part, with a warning
+        # Of a complex number the real part, with a warning.
+        return float(taken_out(self, "float()")[()])
     return float(value)
 
 
 def to_int(self: Any) -> int:
     """The one element, for ``int``."""
     if stands_for_scalar(self):
-        return int(host_array(self)[()])  # of a complex number the real part, with a warning
+        return int(shown(self)[()])  # of a complex number the real part, with a warning
     return int(_scalar(self))
 
 
@@ -174,7 +175,7 @@ def to_bool(self: Any) -> bool:
     """
     size = self.size
     if size == 1:
-        return bool(self.item())
+        return bool(shown(self).item())
     if size == 0:
         raise ValueError(
             "The truth value of an empty array is ambiguous. Use `array.size > 0` to check "
@@ -195,13 +196,13 @@ def to_rounded(self: Any, digits: int | None = None) -> Any:
 
 def to_repr(self: Any) -> str:
     """The text of the value, for ``repr``."""
-    array = host_array(self)
+    array = shown(self)
     return repr(array[()] if stands_for_scalar(self) else array)
 
 
 def to_str(self: Any) -> str:
     """The text of the value, for ``str``."""
-    array = host_array(self)
+    array = shown(self)
     return str(array) if self.shape else str(array[()])
 
 
@@ -215,7 +216,7 @@ def to_hash(self: Any) -> int:
     """
     if self.shape:
         raise TypeError(f"unhashable type: {type(self).__name__!r}")
-    return hash(host_array(self)[()])
+    return hash(shown(self)[()])
 
 
 def to_format(self: Any, specification: str) -> str:
@@ -227,7 +228,7 @@ def to_format(self: Any, specification: str) -> str:
         If the array has axes and there is a specification.
     """
     if not self.shape:
-        return format(host_array(self)[()], specification)
+        return format(shown(self)[()], specification)
     if specification:
         raise TypeError("unsupported format string passed to TiledArray.__format__")
     return str(self)

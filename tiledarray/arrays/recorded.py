@@ -109,7 +109,7 @@ def elements(self: Any) -> Iterator[Any]:
     """
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
-    if self.ndim == 1:
+    if self.ndim == 1 and not self.node.keeps:
         return _scalars(self)
     return (self[place] for place in range(self.shape[0]))
 
@@ -135,7 +135,7 @@ def getitem(self: Any, key: Any) -> Any:
     if step is None:
         return _take(self, key)
     if node.form.kind.device.kind == "auto" and math.prod(step.shape) <= config.at_once and (
-            placement.comes_home(self.origin()._node)):
+            not node.keeps and placement.comes_home(self.origin()._node)):
         return self[key]
     if not step.shape and index.is_full_integer(key, len(shape)):
         return wrap(record.view(self.node, *step))  # an `__index__` may have written into it
@@ -199,7 +199,7 @@ def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
     wanted = [
         each.origin()._node for each in (self, *key, *values) if isinstance(each, Handle)]
     pending = [node for node in wanted if node.buffer is None]
-    if not pending or any(node.device.kind != "cpu" for node in wanted):
+    if not pending or any(node.device.kind != "cpu" or node.keeps for node in wanted):
         return False
     stretch.look(pending)
     return True

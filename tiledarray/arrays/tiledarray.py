@@ -26,6 +26,7 @@ from tiledarray.arrays.handle import (
     as_node,
     host_array,
     part_of,
+    taken_out,
     use_class,
     view_of,
     wrap,
@@ -359,7 +360,8 @@ class TiledArray(Handle):
                 "Unable to avoid copy while creating an array as requested: the values of a "
                 "TiledArray are immutable, NumPy's are not"
             )
-        return np.array(host_array(self), dtype=dtype, copy=True, order="C")
+        array = taken_out(self, "a function of NumPy's")
+        return np.array(array, dtype=dtype, copy=True, order="C")
 
 
 def from_host(array: Any, device: Any = None) -> TiledArray:

@@ -62,8 +62,9 @@ METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
 
-trace, parts_of = _graph.trace, _graph.parts_of
-MOVES, UPDATES, CONSTANT = _graph.MOVES, _graph.UPDATES, _graph.CONSTANT
+trace, parts_of, history = _graph.trace, _graph.parts_of, _graph.history
+MOVES, UPDATES, CONSTANT, SMOOTH, KEEPS, BEGINS = (
+    _graph.MOVES, _graph.UPDATES, _graph.CONSTANT, _graph.SMOOTH, _graph.KEEPS, _graph.BEGINS)
 
 Program: Any = _record.Program
 look, run_known, remember = _record.look, _record.run_known, _record.remember

@@ -168,7 +168,7 @@ static int is_far(PyObject *x)
     if (!is_node(x))
         return 0;
     Node *node = (Node *)x;
-    if (node->form->kind->size == PY_SSIZE_T_MAX || is_pending(x))
+    if (node->form->kind->size == PY_SSIZE_T_MAX || is_pending(x) || node->keeps)
         return 1;
     if (!node->buffer)
         return node->form->kind->size > limit;

@@ -31,7 +31,8 @@ typedef struct {
 enum {
     MOVES = 1,                /* its scalars are starts: a plan knows which of them are 0 */
     UPDATES = 2,              /* overwrites a part of its first input */
-    CONSTANT = 4              /* has no nodes among its inputs, and may be computed at any time */
+    CONSTANT = 4,             /* has no nodes among its inputs, and may be computed at any time */
+    SMOOTH = 8                /* may have a derivative: its elements are real or complex numbers */
 };
 
 /* One recorded operation and, once computed, its value. */
@@ -46,7 +47,13 @@ typedef struct Node {
     uint64_t walk;            /* the walk over the graph that met it last, ... */
     Py_ssize_t number;        /* ... and its number there */
     int instruction;
+    char keeps;               /* whether its history is wanted, for a gradient */
 } Node;
+
+enum {
+    KEEPS = 1,                /* it forgets no inputs, nor does what is computed from it */
+    BEGINS = 2                /* the history begins with it: its own inputs are let go */
+};
 
 extern PyTypeObject KindType, FormType, NodeType, KeyType;
 
@@ -55,6 +62,7 @@ extern PyTypeObject KindType, FormType, NodeType, KeyType;
 Node *new_node(Form *form);
 uint64_t new_walk(void);
 void forget_inputs(Node *node);
+void inherit(Node *node);
 int add_graph(PyObject *module);
 
 /* ---- the walk (walk.c) ---------------------------------------------------------------------- */

@@ -203,6 +203,15 @@ static PyObject *get_inputs(Node *node, void *unused)
     return inputs;
 }
 
+static void drop_inputs(Node *node)
+{
+    PyObject *left = node->left, *right = node->right, *rest = node->rest;
+    node->left = node->right = node->rest = NULL;
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    Py_XDECREF(rest);
+}
+
 static int set_inputs(Node *node, PyObject *inputs, void *unused)
 {
     if (!inputs || !PyTuple_CheckExact(inputs)) {
@@ -210,7 +219,7 @@ static int set_inputs(Node *node, PyObject *inputs, void *unused)
         return -1;
     }
     Py_INCREF(inputs);
-    forget_inputs(node);
+    drop_inputs(node);
     if (PyTuple_GET_SIZE(inputs))
         node->rest = inputs;
     else
@@ -221,11 +230,33 @@ static int set_inputs(Node *node, PyObject *inputs, void *unused)
 /* It has been computed. */
 void forget_inputs(Node *node)
 {
-    PyObject *left = node->left, *right = node->right, *rest = node->rest;
-    node->left = node->right = node->rest = NULL;
-    Py_XDECREF(left);
-    Py_XDECREF(right);
-    Py_XDECREF(rest);
+    if (node->keeps != KEEPS)
+        drop_inputs(node);
+}
+
+static PyObject *node_forget_inputs(Node *node, PyObject *unused)
+{
+    forget_inputs(node);
+    Py_RETURN_NONE;
+}
+
+static inline int is_kept(PyObject *x) { return x && is_node(x) && ((Node *)x)->keeps; }
+
+/* Its history is wanted if that of an input is. */
+void inherit(Node *node)
+{
+    if (!(node->form->roles & SMOOTH))
+        return;
+    int keeps = is_kept(node->left) || is_kept(node->right);
+    for (Py_ssize_t k = 0; !keeps && node->rest && k < PyTuple_GET_SIZE(node->rest); k++)
+        keeps = is_kept(PyTuple_GET_ITEM(node->rest, k));
+    node->keeps = keeps ? KEEPS : 0;
+}
+
+static PyObject *node_inherit(Node *node, PyObject *unused)
+{
+    inherit(node);
+    Py_RETURN_NONE;
 }
 
 static PyObject *get_site(Node *node, void *unused)
@@ -300,6 +331,17 @@ static PyGetSetDef node_attributes[] = {
     {"pending", (getter)get_pending, NULL, "Whether the value is still to be computed."},
     {NULL}};
 
+static PyMemberDef node_members[] = {
+    {"keeps", T_BYTE, offsetof(Node, keeps), 0, "Whether its history is wanted: 0, KEEPS, BEGINS."},
+    {NULL}};
+
+static PyMethodDef node_methods[] = {
+    {"inherit", (PyCFunction)node_inherit, METH_NOARGS,
+     "Say anew whether the history is wanted: where that of an input is."},
+    {"forget_inputs", (PyCFunction)node_forget_inputs, METH_NOARGS,
+     "Let go of the inputs, unless they are kept: the value has been computed."},
+    {NULL}};
+
 static PyObject *node_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"form", "inputs", "site", "buffer", NULL};
@@ -311,6 +353,8 @@ static PyObject *node_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (node && (set_inputs(node, inputs, NULL) || set_site(node, site, NULL) ||
                  set_buffer(node, buffer, NULL)))
         Py_CLEAR(node);
+    if (node)
+        inherit(node);
     return (PyObject *)node;
 }
 
@@ -337,6 +381,8 @@ PyTypeObject NodeType = {
     .tp_new = node_new,
     .tp_dealloc = (destructor)node_dealloc,
     .tp_getset = node_attributes,
+    .tp_members = node_members,
+    .tp_methods = node_methods,
     .tp_repr = (reprfunc)node_repr,
     .tp_weaklistoffset = offsetof(Node, weak),
 };
@@ -349,7 +395,8 @@ int add_graph(PyObject *module)
 {
     if (PyType_Ready(&KindType) < 0 || PyType_Ready(&FormType) < 0 || PyType_Ready(&NodeType) < 0 ||
         PyModule_AddIntMacro(module, MOVES) < 0 || PyModule_AddIntMacro(module, UPDATES) < 0 ||
-        PyModule_AddIntMacro(module, CONSTANT) < 0)
+        PyModule_AddIntMacro(module, CONSTANT) < 0 || PyModule_AddIntMacro(module, SMOOTH) < 0 ||
+        PyModule_AddIntMacro(module, KEEPS) < 0 || PyModule_AddIntMacro(module, BEGINS) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Kind", (PyObject *)&KindType) < 0 ||
                    PyModule_AddObjectRef(module, "Form", (PyObject *)&FormType) < 0 ||

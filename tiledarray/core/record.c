@@ -226,6 +226,8 @@ int must_record(const Form *form, const Node *left, const Node *right)
     if (form->kind->size > limit)
         return 1;
     const Node *inputs[2] = {left, right};
+    if ((left && left->keeps) || (right && right->keeps))
+        return 1;
     int moves = form->roles & MOVES; /* views are read at once of arrays of any size */
     for (int k = 0; k < 2; k++) {
         if (!inputs[k])
@@ -308,6 +310,7 @@ static Node *binary_node(PyObject *op, PyObject *x, PyObject *y, const Kind *kep
     if (node) {
         node->left = left;
         node->right = right;
+        inherit(node);
     } else {
         Py_XDECREF(left);
         Py_XDECREF(right);
@@ -346,8 +349,10 @@ PyObject *record_unary(PyObject *op, PyObject *x)
         return NULL;
     const Call *call = find_call(op, (PyObject *)operand, NULL);
     Form *form = call ? (Form *)Py_NewRef((PyObject *)call->form) : NULL; /* the table may change */
-    if (form && must_record(form, operand, NULL) && (node = record_node(form)))
+    if (form && must_record(form, operand, NULL) && (node = record_node(form))) {
         node->left = Py_NewRef((PyObject *)operand);
+        inherit(node);
+    }
     Py_XDECREF(form);
     Py_DECREF(operand);
     return wrapped(node);

@@ -252,6 +252,7 @@ static Node *read_step(Node *node, PyObject *step)
         PyObject *starts = PyTuple_GET_ITEM(step, STARTS);
         if (PyTuple_GET_SIZE(starts))
             view->rest = Py_NewRef(starts);
+        inherit(view);
     }
     return view;
 }
@@ -337,6 +338,7 @@ static int write_step(Handle *root, PyObject *step, Node *value)
             node->left = Py_NewRef((PyObject *)old);
             node->right = Py_NewRef((PyObject *)value);
             node->rest = Py_NewRef(PyTuple_GET_ITEM(step, STARTS));
+            inherit(node);
             done = rebind(root, (PyObject *)node, (PyObject *)old);
             Py_DECREF(node);
         }

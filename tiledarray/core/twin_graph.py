@@ -13,6 +13,11 @@ from typing import Any
 MOVES = 1  # its scalars are starts: a plan knows which of them are 0
 UPDATES = 2  # overwrites a part of its first input
 CONSTANT = 4  # has no nodes among its inputs, and may be computed at any time
+SMOOTH = 8  # may have a derivative: its elements are real or complex numbers
+
+# Whether a node's history is wanted, for a gradient.
+KEEPS = 1  # it forgets no inputs, nor does what is computed from it
+BEGINS = 2  # the history begins with it: its own inputs are let go
 
 Start = tuple[int | None, int]  # reference to another start (None: 0), and how far behind it
 Key = tuple  # what a plan is looked up by
@@ -50,7 +55,7 @@ class Form:
 class Node:
     """One recorded operation and, once computed, its value."""
 
-    __slots__ = ("form", "inputs", "site", "buffer", "__weakref__")
+    __slots__ = ("form", "inputs", "site", "buffer", "keeps", "__weakref__")
 
     def __init__(
         self, form: Form, inputs: tuple[Any, ...], site: Any = None, buffer: Any = None
@@ -59,6 +64,17 @@ class Node:
         self.inputs = inputs
         self.site = site
         self.buffer = buffer
+        self.keeps = 0
+        self.inherit()
+
+    def forget_inputs(self) -> None:
+        """Let go of the inputs, unless they are kept: the value has been computed."""
+        if self.keeps != KEEPS:
+            self.inputs = ()
+
+    def inherit(self) -> None:
+        """Say anew whether the history is wanted: where that of an input is."""
+        self.keeps = KEEPS if self.form.roles & SMOOTH and any_keeps(self.inputs) else 0
 
     @property
     def op(self) -> Any:
@@ -93,6 +109,11 @@ class Node:
     def __repr__(self) -> str:
         state = "pending" if self.buffer is None else "computed"
         return f"<Node {self.op.name} {self.dtype}{list(self.shape)} {state}>"
+
+
+def any_keeps(inputs: tuple[Any, ...]) -> bool:
+    """Whether the history of some input is wanted."""
+    return any(type(x) is Node and x.keeps for x in inputs)
 
 
 # ---- the walk -----------------------------------------------------------------------------------
@@ -142,13 +163,26 @@ def parts_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return key
 
 
-def _numbered(targets: Sequence[Node]) -> dict[Node, int]:
+def _pending_inputs(node: Node) -> Sequence[Any]:
+    return node.inputs if node.buffer is None else ()
+
+
+def _kept_inputs(node: Node) -> Sequence[Any]:
+    return () if node.keeps == BEGINS else [x for x in node.inputs if type(x) is Node and x.keeps]
+
+
+def history(targets: list[Node]) -> list[Node]:
+    """Return what is kept of the history of the targets, inputs first; and they themselves."""
+    return [*_numbered(targets, _kept_inputs)]
+
+
+def _numbered(targets: Sequence[Node], inputs: Any = _pending_inputs) -> dict[Node, int]:
     """Number the nodes below the targets, inputs first.  Leaves have no inputs."""
     numbers: dict[Node, int] = {}
     above: list[Node] = []  # from the target down to the node: recordings are too deep to recurse
     for node in targets:
         while True:
-            for x in node.inputs if node.buffer is None else ():
+            for x in inputs(node):
                 if type(x) is Node and x not in numbers:
                     above.append(node)
                     node = x

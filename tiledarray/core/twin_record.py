@@ -15,7 +15,7 @@ from weakref import ref
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.frames import user_frame
-from tiledarray.core.twin_graph import Form, Node
+from tiledarray.core.twin_graph import Form, Node, any_keeps
 
 PATH_LENGTH = 16  # callers that tell two uses of one line apart
 
@@ -203,8 +203,10 @@ def rebind(root: Any, node: Node, before: int = 0) -> bool:
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    if form.kind.size <= state.limit and (value := compute(form, inputs)) is not None:
-        return Node(form, (), None, value)
+    if form.kind.size <= state.limit and not any_keeps(inputs):
+        value = compute(form, inputs)
+        if value is not None:
+            return Node(form, (), None, value)
     local.recorder.count += 1
     node = Node(form, inputs)
     frame = user_frame(sys._getframe(1))

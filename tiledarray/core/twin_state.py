@@ -124,6 +124,8 @@ def is_far(node: Any) -> bool:
     That is asked for every operand of what is recorded.
     """
     size, buffer = node.form.kind.size, node.buffer
+    if node.keeps:
+        return True
     if buffer is None or size == sys.maxsize:
         return bool(size > limit)
     return type(buffer) is not tuple and not buffer.device.on_host

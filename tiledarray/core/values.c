@@ -135,6 +135,16 @@ Node *record_node(Form *form)
     return node;
 }
 
+static int any_keeps(PyObject *inputs)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(inputs); k++) {
+        PyObject *x = PyTuple_GET_ITEM(inputs, k);
+        if (is_node(x) && ((Node *)x)->keeps)
+            return 1;
+    }
+    return 0;
+}
+
 /* `record(form, inputs)`: the node of one more operation, for the functions in Python. */
 static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -144,7 +154,7 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
     }
     Form *form = (Form *)args[0];
     PyObject *inputs = args[1];
-    if (form->kind->size <= limit) {
+    if (form->kind->size <= limit && !any_keeps(inputs)) {
         PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
         if (!value)
             return NULL;
@@ -161,6 +171,8 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
     Node *node = record_node(form);
     if (node && PyTuple_GET_SIZE(inputs))
         node->rest = Py_NewRef(inputs);
+    if (node)
+        inherit(node);
     return (PyObject *)node;
 }
 

@@ -292,20 +292,23 @@ static inline PyObject *input(const Node *node, Py_ssize_t k)
     return node->rest && k < PyTuple_GET_SIZE(node->rest) ? PyTuple_GET_ITEM(node->rest, k) : NULL;
 }
 
+/* Which nodes a walk goes to: what is still to be computed and the leaves below, or history. */
+enum { PENDING, KEPT };
+
 /* The first input that the walk has not met; NULL if there is none.  Leaves have none. */
-static inline Node *unmet(const Node *node, uint64_t walk)
+static inline Node *unmet(const Node *node, uint64_t walk, int which)
 {
-    if (node->buffer)
+    if (which == PENDING ? node->buffer != NULL : node->keeps == BEGINS)
         return NULL;
     PyObject *x;
     for (Py_ssize_t k = 0; (x = input(node, k)); k++)
-        if (is_node(x) && ((Node *)x)->walk != walk)
+        if (is_node(x) && ((Node *)x)->walk != walk && (which == PENDING || ((Node *)x)->keeps))
             return (Node *)x;
     return NULL;
 }
 
 /* Number the nodes below the targets, inputs first; -1 with an error set. */
-static Py_ssize_t number_nodes(PyObject *targets, uint64_t walk)
+static Py_ssize_t number_nodes(PyObject *targets, uint64_t walk, int which)
 {
     Py_ssize_t count = 0, depth = 0;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(targets); k++) {
@@ -315,7 +318,7 @@ static Py_ssize_t number_nodes(PyObject *targets, uint64_t walk)
         }
         Node *node = (Node *)PyList_GET_ITEM(targets, k), *next;
         for (;;) {
-            while ((next = unmet(node, walk))) {
+            while ((next = unmet(node, walk, which))) {
                 if (depth == scratch.above_room &&
                     grow((void **)&scratch.above, &scratch.above_room, depth + 1, sizeof(Node *)))
                     return -1;
@@ -484,7 +487,7 @@ static PyObject *list_of(PyObject **items, Py_ssize_t count)
 static Py_ssize_t walk_over(PyObject *targets, Py_ssize_t *params)
 {
     uint64_t walk = new_walk();
-    Py_ssize_t count = number_nodes(targets, walk);
+    Py_ssize_t count = number_nodes(targets, walk, PENDING);
     int has_zero = 0;
     scratch.key.length = *params = 0;
     for (Py_ssize_t k = 0; k < count; k++) {
@@ -558,7 +561,31 @@ static PyObject *graph_trace(PyObject *module, PyObject *given)
     return found;
 }
 
+/* What is kept of the history of the targets, inputs first; and they themselves. */
+static PyObject *graph_history(PyObject *module, PyObject *targets)
+{
+    if (!PyList_CheckExact(targets)) {
+        PyErr_SetString(PyExc_TypeError, "a list of nodes is wanted");
+        return NULL;
+    }
+    Py_ssize_t count = number_nodes(targets, new_walk(), KEPT);
+    Node **found = count < 0 ? NULL : PyMem_Malloc((size_t)(count + 1) * sizeof *found);
+    if (!found)
+        return count < 0 ? NULL : PyErr_NoMemory();
+    for (Py_ssize_t k = 0; k < count; k++)
+        found[k] = (Node *)Py_NewRef((PyObject *)scratch.nodes[k]);
+    PyObject *nodes = PyList_New(count); /* may run a finaliser, and that may walk */
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (nodes)
+            PyList_SET_ITEM(nodes, k, (PyObject *)found[k]);
+        else
+            Py_DECREF(found[k]);
+    PyMem_Free(found);
+    return nodes;
+}
+
 static PyMethodDef functions[] = {
+    {"history", graph_history, METH_O, "What is kept of the targets' history, inputs first."},
     {"trace", graph_trace, METH_O, "Number what is pending below the targets."},
     {"parts_of", parts_of, METH_O, "The parts of a key."},
     {NULL}};

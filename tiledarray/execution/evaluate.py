@@ -492,7 +492,7 @@ def _run(
             _explain_failure(error, taken.traced)
         raise
     for node in targets:
-        node.inputs = ()
+        node.forget_inputs()
 
 
 def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[Value, Any]:
@@ -564,7 +564,7 @@ def _run_parts(
             raise _told_where(_no_room(node), node) from error
         raise _told_where(error, node) from error.__cause__
     for node in targets:
-        node.inputs = ()
+        node.forget_inputs()
 
 
 def _no_room(node: Node) -> OutOfMemory:

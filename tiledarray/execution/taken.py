@@ -45,6 +45,8 @@ class Taken:
     def take(self, targets: Sequence[Node]) -> None:
         """Take the nodes over, if an update might write; whoever is interrupted must `restore`."""
         candidates = _candidates(self.traced) if self.traced.updates else ()
+        if candidates and any(node.keeps for node in self.traced.nodes):
+            return  # a gradient will ask for what is there
         if candidates:
             self._take(candidates, targets)
 

@@ -28,7 +28,7 @@ import sys
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from tiledarray.core import CONSTANT, MOVES, UPDATES, Form, Kind, Node
+from tiledarray.core import CONSTANT, MOVES, SMOOTH, UPDATES, Form, Kind, Node
 from tiledarray.ops.op import AxisView, Op, Source, Update
 
 if TYPE_CHECKING:
@@ -106,15 +106,16 @@ def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
             _check_memory(kind)
         if len(_forms) >= INTERNED:
             _forms.clear()
-        form = _forms.setdefault(key, Form(op, attrs, kind, arity, _roles_of(op)))
+        form = _forms.setdefault(key, Form(op, attrs, kind, arity, _roles_of(op, kind)))
     return form
 
 
-def _roles_of(op: Op) -> int:
+def _roles_of(op: Op, kind: Kind) -> int:
     """What the core looks at in place of the op."""
     return (
         (MOVES if op.moves else 0) | (UPDATES if type(op) is Update else 0)
         | (CONSTANT if type(op) is Source else 0)
+        | (SMOOTH if kind.dtype.kind in "fc" or kind.dtype.name == "bfloat16" else 0)
     )
 
 

@@ -14,13 +14,21 @@ greater = ufunc(np.greater, "m_less(y, x)", beyond=False)
 greater_equal = ufunc(np.greater_equal, "m_less_equal(y, x)", beyond=False)
 
 maximum = ufunc(
-    np.maximum, {"b": "m_or(x, y)", "ec": "m_first_maximum(x, y)", "*": "m_maximum(x, y)"}, cost=2
+    np.maximum, {"b": "m_or(x, y)", "ec": "m_first_maximum(x, y)", "*": "m_maximum(x, y)"}, cost=2,
+    derivatives=("above(x, y)", "above(y, x)"),
 )
 minimum = ufunc(
-    np.minimum, {"b": "m_and(x, y)", "ec": "m_first_minimum(x, y)", "*": "m_minimum(x, y)"}, cost=2
+    np.minimum, {"b": "m_and(x, y)", "ec": "m_first_minimum(x, y)", "*": "m_minimum(x, y)"}, cost=2,
+    derivatives=("above(y, x)", "above(x, y)"),
 )
-fmax = ufunc(np.fmax, {"b": "m_or(x, y)", "*": "m_fmax(x, y)"}, cost=2)
-fmin = ufunc(np.fmin, {"b": "m_and(x, y)", "*": "m_fmin(x, y)"}, cost=2)
+fmax = ufunc(
+    np.fmax, {"b": "m_or(x, y)", "*": "m_fmax(x, y)"}, cost=2,
+    derivatives=("where(isnan(y), 1.0, above(x, y))", "where(isnan(x), 1.0, above(y, x))"),
+)
+fmin = ufunc(
+    np.fmin, {"b": "m_and(x, y)", "*": "m_fmin(x, y)"}, cost=2,
+    derivatives=("where(isnan(y), 1.0, above(y, x))", "where(isnan(x), 1.0, above(x, y))"),
+)
 
 logical_and = ufunc(np.logical_and, "m_and(cast<bool>(x), cast<bool>(y))")
 logical_or = ufunc(np.logical_or, "m_or(cast<bool>(x), cast<bool>(y))")

@@ -50,10 +50,20 @@ def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> 
     return xp.ascontiguousarray(array).view(dtype).reshape(shape)
 
 
-take = Library("take", _take)
-put = Library("put", _put)
-sort = Library("sort", _sort)
+def _add_at(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    result = xp.array(old, copy=True)
+    xp.add.at(result, _index(attrs, places), new)
+    return result
+
+
+take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",))
+# Where a place is written twice, the last value counts.
+put = Library("put", _put, vjp=(
+    "put(g, 0, inputs[2:], attrs)", "taken_last(g, x, y, inputs[2:], attrs)"))
+# `put` that adds, at repeated places too.
+add_at = Library("add_at", _add_at, vjp=("g", "take(g, inputs[2:], attrs)"))
+sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",))
 argsort = Library("argsort", _argsort)
-cumsum = Library("cumsum", _running("cumsum"))
-cumprod = Library("cumprod", _running("cumprod"))
+cumsum = Library("cumsum", _running("cumsum"), vjp=("sums_from(g, attrs)",))
+cumprod = Library("cumprod", _running("cumprod"), vjp=("products_from(g, x, attrs)",))
 reinterpret = Library("reinterpret", _reinterpret)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import AxisView, Item, Leaf, Reshape, Source, Update
+from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reshape, Source, Update
 
 
 def strided_view(
@@ -80,12 +80,18 @@ def _placeholder(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     )
 
 
+def _opaque(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    raise AssertionError("NumPy has computed it")
+
+
 leaf = Leaf("leaf", _leaf)
+# A value that NumPy has computed from the inputs; `attrs` is the name of the function.
+opaque = Library("opaque", _opaque)
 # A leaf without a value: what a traced function is given in place of an array.
 placeholder = Leaf("placeholder", _placeholder)
-view = AxisView("view", _view)
-reshape = Reshape("reshape", _reshape)
-update = Update("update", _update)
+view = AxisView("view", _view, vjp=("unview(g, inputs, attrs)",))
+reshape = Reshape("reshape", _reshape, vjp=("g.reshape(x.shape)",))
+update = Update("update", _update, vjp=("kept_by(g, inputs, attrs)", "view_of(g, inputs, attrs)"))
 full = Source("full", _full)
 empty = Source("empty", _empty)
 iota = Source("iota", _iota)

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 Expression = str | dict[str, str]
+# What an op contributes to gradients, in the notation of `gradients/notation.py`: for each input a
+# text, or one by kind of the input's dtype; "" where nothing.
+Rules = tuple[Expression, ...]
 
 # What NumPy takes for an element of float64 (other dtypes are taken to be like it) and of float32;
 # here and in the ops NumPy 2.4 on an EPYC of the fourth generation, data in the cache.
@@ -27,11 +30,16 @@ class Op:
     ``reference(xp, *inputs, attrs, shape, dtype)`` gets arrays and scalars in the order of
     ``Node.inputs`` and returns an array of the node's shape and dtype.  ``moves`` says that its
     scalar inputs are starts: a plan knows which of them are 0.
+
+    ``vjp`` has for each input what a cotangent ``g`` of the result contributes to that of the
+    input (for the last of them also to those that follow).  Without it, and without
+    ``Elementwise.derivatives``, the op has no derivative: a gradient through it is refused.
     """
 
     moves: ClassVar[bool] = False
     name: str
     reference: Callable[..., Any] = field(repr=False)
+    vjp: Rules = field(default=(), repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,6 +79,8 @@ class Elementwise(Op):
         Whether that answer turns where the int is too small, or stands on the left.
     wraps : bool
         Whether a Python int that the loop cannot hold is cast like an array, and not refused.
+    derivatives : tuple
+        The partial derivative by each operand.
     constant : Elementwise or None
         What stands for the op where all operands but the first are one number each, for which
         NumPy has a loop of its own.
@@ -86,6 +96,7 @@ class Elementwise(Op):
     ordered: bool = True
     wraps: bool = False
     constant: Elementwise | None = None
+    derivatives: Rules = field(default=(), repr=False, kw_only=True)
 
     def has_quick(self, loops: Iterable[np.dtype[Any]]) -> bool:
         """Whether there is such a text for operands of these loop dtypes."""

@@ -59,13 +59,18 @@ def _real(elements: np.dtype[Any], accumulator: np.dtype[Any]) -> np.dtype[Any]:
 # The accumulate dtype is the one the ufunc or NumPy's mean/var would use (float32 for a float16
 # mean); the node's dtype is that of the result.
 sum = Reduction(
-    "sum", _through("sum"), "Sum", combine="add", accumulates=_widest_integer, widens=True
+    "sum", _through("sum"), "Sum", combine="add", accumulates=_widest_integer, widens=True,
+    vjp=("expand(g, x, attrs)",),
 )
 prod = Reduction(
-    "prod", _through("prod"), "Prod", combine="multiply", accumulates=_widest_integer, widens=True
+    "prod", _through("prod"), "Prod", combine="multiply", accumulates=_widest_integer, widens=True,
+    vjp=("scaled(expand(g, x, attrs), product_of_others(x, attrs))",),
 )
-min = Reduction("min", _through("min", with_dtype=False), "Min", combine="minimum")
-max = Reduction("max", _through("max", with_dtype=False), "Max", combine="maximum")
+# Of equal extrema each gets the same part.
+min = Reduction("min", _through("min", with_dtype=False), "Min", combine="minimum",
+                vjp=("scaled(expand(g, x, attrs), ties(x, out, attrs))",))
+max = Reduction("max", _through("max", with_dtype=False), "Max", combine="maximum",
+                vjp=("scaled(expand(g, x, attrs), ties(x, out, attrs))",))
 all = Reduction(
     "all", _through("all", with_dtype=False), "All", combine="logical_and", accumulates=_truth
 )
@@ -79,7 +84,7 @@ argmax = Reduction("argmax", _arg("argmax"), "ArgMax", gives=_places,
 # Sum of squared absolute deviations from the mean, by Chan, Golub and LeVeque's merge (1979).
 deviation = Reduction("deviation", lambda xp, array, *, attrs, shape, dtype: _deviation(
     xp, array, attrs, shape, dtype), "Deviation", accumulates=_inexact, gives=_real, widens=True,
-    lanes="heavy")
+    lanes="heavy", vjp=("scaled(2 * expand(g, x, attrs), conj(deviations(x, attrs)))",))
 
 
 def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:

@@ -76,16 +76,29 @@ _CLIP = {
     "b": "m_and(m_or(x, y), z)", "e": "m_first_minimum(m_first_maximum(x, y), z)",
     "c": "m_clip_complex(x, y, z)", "*": "m_minimum(m_maximum(x, y), z)",
 }
+_CLIP_DERIVATIVES = (
+    "one((x >= y) & (x <= z))", "one((x < y) & (y <= z))", "one(maximum(x, y) > z)",
+)
 
 where = plain(
-    "where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1), wraps=_WRAPS)
-clip_constant = ufunc(
-    CLIP, {**_CLIP, "f": "m_clip(x, y, z)"}, cost=4, name="clip_constant", nanoseconds=(1, 0.5)
+    "where", _where, "m_where(x, y, z)", _where_rule, nanoseconds=(1, 1), wraps=_WRAPS,
+    vjp=("", "where(x, g, 0)", "where(x, 0, g)"),
 )
-clip = ufunc(CLIP, _CLIP, cost=4, nanoseconds=(1, 0.5), constant=clip_constant)
-cast = plain("cast", _cast, "x", _cast_rule)
-real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0)
-imag = plain("imag", _imag, {"c": "x.im", "*": "(T)0"}, _part_rule, cost=0)
+clip_constant = ufunc(
+    CLIP, {**_CLIP, "f": "m_clip(x, y, z)"}, cost=4, name="clip_constant", nanoseconds=(1, 0.5),
+    derivatives=_CLIP_DERIVATIVES,
+)
+clip = ufunc(
+    CLIP, _CLIP, cost=4, nanoseconds=(1, 0.5), constant=clip_constant,
+    derivatives=_CLIP_DERIVATIVES,
+)
+cast = plain("cast", _cast, "x", _cast_rule, derivatives=("1",))
+real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0, derivatives=("1",))
+imag = plain(
+    "imag", _imag, {"c": "x.im", "*": "(T)0"}, _part_rule, cost=0,
+    derivatives=({"c": "-1j", "f": "0"},),
+)
 make_complex = plain(
-    "make_complex", _make_complex, "make_complex(x, y)", _make_complex_rule, cost=0
+    "make_complex", _make_complex, "make_complex(x, y)", _make_complex_rule, cost=0,
+    derivatives=("1", "1j"),
 )

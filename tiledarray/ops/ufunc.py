@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import NANOSECONDS, Elementwise, Expression
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Expression, Rules
 
 _DType = np.dtype[Any]
 Operand = _DType | type
@@ -36,6 +36,8 @@ def ufunc(
     beyond: bool | None = None,
     ordered: bool = True,
     constant: Elementwise | None = None,
+    derivatives: Rules = (),
+    vjp: Rules = (),
 ) -> Elementwise:
     """Declare the op of a NumPy ufunc, or of one of its outputs.
 
@@ -50,7 +52,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, nanoseconds, exponent, beyond, ordered, constant
+    quick, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -68,7 +70,7 @@ def ufunc(
 
     op = Elementwise(
         name or numpy_name, reference, spread(expression), cost, function, quick, nanoseconds,
-        exponent, beyond, ordered, constant=constant,
+        exponent, beyond, ordered, constant=constant, derivatives=derivatives, vjp=vjp,
     )
     if output:
         _output_of[op] = output
@@ -84,6 +86,8 @@ def plain(
     cost: int = 1,
     nanoseconds: tuple[float, float] = NANOSECONDS,
     wraps: bool = False,
+    derivatives: Rules = (),
+    vjp: Rules = (),
 ) -> Elementwise:
     """Declare an elementwise op that is no ufunc.
 
@@ -97,7 +101,8 @@ def plain(
             return shaped(xp, result, shape, dtype)
 
     op = Elementwise(
-        name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps
+        name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps,
+        derivatives=derivatives, vjp=vjp,
     )
     _rule_of[op] = rule
     return op

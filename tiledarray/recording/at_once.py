@@ -187,7 +187,8 @@ def joined(parts: Sequence[Node], join: Callable[[Any, list[Any]], Any], dtype: 
     """
     sizes = [math.prod(part.form.kind.shape) for part in parts]
     most = PART_OF_MANY if len(parts) >= MANY_PARTS else ALL_OF_FEW // len(parts)
-    if max(sizes) > most or not config.at_once or not local.recorder.immediate:
+    if max(sizes) > most or not config.at_once or not local.recorder.immediate or any(
+            part.keeps for part in parts):
         return None
     if len(parts) >= MANY_PARTS:
         look([part for part in parts if part.buffer is None])

@@ -8,6 +8,7 @@ from typing import Any
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import below
 from tiledarray.ops.movement import placeholder
+from tiledarray.recording.history import check_kept
 
 
 class Apart(ValueError):
@@ -54,6 +55,7 @@ def brought(node: Node, device: Any) -> Node:
     for each in below([node]):
         if each.op is placeholder:
             raise Apart(device, each.device)
+        check_kept(each, "taking it to another device")
         kind = kind_of(each.shape, each.dtype, device)
         form = form_of(each.op, each.attrs, kind, each.form.arity)
         inputs = tuple([made[x] if type(x) is Node else x for x in each.inputs])

@@ -183,7 +183,7 @@ def _update(node: Node, values: Values, mine: Collection[Node]) -> None:
                               partial(values.fresh.add, node)])
         else:
             at_one_go(write, [partial(setattr, node, "buffer", old.buffer)])
-            node.inputs = ()
+            node.forget_inputs()
         return
     result, region = updated(node, array)
     region[...] = written

@@ -1,0 +1,196 @@
+"""Every rule for gradients, against differences: of every op, in both modes, to second order."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray.ops import comparison
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.op import Elementwise
+
+STEP = 1e-3
+
+
+def differences(function, x, v, h=STEP):
+    """The derivative along a direction, by differences of fourth order."""
+    def along(t):
+        return numpy.asarray(function(x + t * v), dtype=complex)
+
+    return (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h)
+
+
+def check(function, *arrays, second=True, tolerance=1e-7):
+    """Both modes agree with differences along random directions; and so do second derivatives."""
+    random = numpy.random.default_rng(0)
+    for k, array in enumerate(arrays):
+        def by_one(x, k=k):
+            return function(*arrays[:k], x, *arrays[k + 1:])
+
+        def by_numpy(x):
+            return numpy.asarray(by_one(np.array(x)))
+
+        v = random.normal(size=array.shape).astype(array.dtype)
+        if array.dtype.kind == "c":
+            v = v + 1j * random.normal(size=array.shape)
+        wanted = differences(by_numpy, array, v)
+        value, tangent = np.jvp(by_one, (array,), (v,))
+        scale = 1 + abs(wanted).max(initial=0)
+        assert abs(numpy.asarray(tangent) - wanted).max(initial=0) < tolerance * scale
+        c = random.normal(size=value.shape)
+        if value.dtype.kind == "c":
+            c = c + 1j * random.normal(size=value.shape)
+        _, pull = np.vjp(by_one, array)
+        (found,) = pull(c)
+        assert found.shape == array.shape and found.dtype == array.dtype
+        left = (numpy.asarray(c) * wanted).sum().real
+        right = (numpy.asarray(found) * v).sum().real
+        assert left == pytest.approx(right, rel=tolerance, abs=tolerance * scale)
+        if second:
+            def along(x, c=c, v=v, by_one=by_one):
+                _, pull = np.vjp(by_one, x)
+                return (pull(c)[0] * v).real.sum()
+
+            check(along, array, second=False, tolerance=30 * tolerance)
+
+
+def real(*shape, low=0.3, high=0.9, seed=0):
+    return numpy.random.default_rng(seed).uniform(low, high, shape)
+
+
+ABOVE_ONE = {"arccosh": (1.2, 2.5)}
+NOT_DIFFERENTIABLE = {
+    "frexp_exponent", "gcd", "lcm", "bitwise_count", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan",
+    "isinf", "isfinite", "signbit", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
+    "left_shift", "right_shift",
+}
+OF_PLANS = {"multiply_add", "multiply_subtract", "subtract_product"}  # a recording has none of them
+
+
+def test_every_op_with_a_derivative_has_a_rule():
+    without = {op.name for op in BY_NAME.values() if not op.derivatives and not op.vjp}
+    assert without == NOT_DIFFERENTIABLE | OF_PLANS
+
+
+UFUNCS = sorted(
+    op.name for op in BY_NAME.values()
+    if isinstance(op, Elementwise) and op.ufunc is not None and op.ufunc.nout == 1
+    and op.name not in NOT_DIFFERENTIABLE | {"ldexp", "spacing", "nextafter", "clip_constant"})
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_ufuncs(name):
+    op = BY_NAME[name]
+    low, high = ABOVE_ONE.get(name, (0.3, 0.9))
+    arrays = [real(2, 3, low=low, high=high), real(3, low=low, high=high, seed=1)]
+    if name == "clip":
+        check(lambda x: np.clip(x, 0.4, 0.7), arrays[0])
+        return
+    if name in vars(comparison):
+        arrays[1] = arrays[1] * 0.9 + 0.02
+    check(getattr(np, name), *arrays[:op.ufunc.nin])
+
+
+HOLOMORPHIC = (
+    "add", "subtract", "multiply", "divide", "power", "negative", "positive", "square",
+    "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos",
+    "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
+    "absolute", "conjugate",
+)
+
+
+@pytest.mark.parametrize("name", HOLOMORPHIC)
+def test_complex_ufuncs(name):
+    op = BY_NAME[name]
+    arrays = [real(2, 2) + 1j * real(2, 2, seed=2), real(2, seed=3) - 1j * real(2, seed=4)]
+    check(getattr(np, name), *arrays[:op.ufunc.nin])
+    if op.ufunc.nin == 2:
+        check(lambda x, y: getattr(np, name)(x, y), arrays[0], real(2, seed=5))
+
+
+FUNCTIONS = {
+    "where": lambda x: np.where(x > 0.6, x * x, 3 * x),
+    "sum": lambda x: (x * x).sum(axis=0),
+    "sum of all": lambda x: (x * x).sum(),
+    "mean": lambda x: (x * x).mean(axis=1, keepdims=True),
+    "prod": lambda x: np.prod(x, axis=1),
+    "prod of all": lambda x: np.prod(x),
+    "max": lambda x: (x * x).max(axis=0),
+    "min": lambda x: (x * x).min(),
+    "var": lambda x: np.var(x, axis=0),
+    "std": lambda x: np.std(x, ddof=1),
+    "norm": lambda x: np.linalg.norm(x),
+    "cumsum": lambda x: np.cumsum(x * x, axis=1),
+    "cumprod": lambda x: np.cumprod(x, axis=0),
+    "sort": lambda x: np.sort(x, axis=-1) ** 2,
+    "views": lambda x: x[1:, ::-2] * x.T[0, 1:].sum() + x[:1, ::2][..., None, 0],
+    "diagonal": lambda x: x.diagonal() * x[:, 0],
+    "broadcast": lambda x: np.broadcast_to(x[0], (5, 4)) * x[0],
+    "reshape": lambda x: (x.reshape(2, 6) * x.ravel()[:6]).T,
+    "joined": lambda x: np.concatenate([x, x[:1] ** 2, np.ones((1, 4))]),
+    "stacked": lambda x: np.stack([x[0], np.sin(x[1])], axis=1),
+    "taken": lambda x: x[[0, 2, 2, 1], [3, 0, 0, 1]] ** 2,
+    "taken rows": lambda x: x[[1, 1, 0]] * x[0],
+    "masked": lambda x: x[np.array([True, False, True])] ** 2,
+    "padded": lambda x: np.pad(x, 1)[1:, 1:] * np.pad(x, ((1, 1), (1, 1)), mode="edge")[:-1, :-1],
+    "rolled": lambda x: np.roll(x, 1, axis=0) * x,
+    "diff": lambda x: np.diff(x, axis=0) ** 2,
+    "matmul": lambda x: x @ x.T,
+    "outer": lambda x: np.outer(x[0], x[1]),
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    check(FUNCTIONS[name], real(3, 4))
+
+
+def _in_place(x):
+    u = np.zeros((5, 6))
+    u[1:-1, 1:-1] = x
+    for _ in range(3):
+        u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] - 2 * u[1:-1, 1:-1])
+        u[0] = u[-2]
+    u[[0, 0, 1]] = u[[2, 3, 4]]
+    u[u > 0.8] = 0.1
+    u[:, 2] *= u[:, 3]
+    v = u.T
+    v[0] += v[3]
+    np.multiply(u, u, out=u)
+    np.add.at(u, ([0, 0], [1, 1]), u[2, :2])
+    return u
+
+
+def test_writes():
+    check(_in_place, real(3, 4))
+
+
+def test_the_array_as_it_was_at_the_start():
+    x = np.variable([1.0, 2.0, 3.0])
+    x[1] = 5.0
+    x[0] *= x[2]
+    assert (x * x).sum().grad(x).tolist() == [18.0, 0.0, 6.0 + 6.0]
+
+
+def test_products_with_zeros():
+    x = numpy.array([[2.0, 0.0, 3.0], [0.0, 0.0, 4.0], [1.0, 2.0, 3.0]])
+    assert np.grad(lambda x: np.prod(x, axis=1).sum())(x).tolist() == [
+        [0, 6, 0], [0, 0, 0], [6, 3, 2]]
+    check(lambda x: np.cumprod(x, axis=1), x)
+
+
+def test_a_branch_that_is_not_taken_gives_no_nan():
+    for function in (
+        lambda x: np.where(x > 0, np.sqrt(x), 0.0).sum(),
+        lambda x: np.where(x > 0, x * np.log(x), 0.0).sum(),
+        lambda x: np.where(x > 0, 1 / x, 0.0).sum(),
+        lambda x: np.linalg.norm(x * 0.0),
+        lambda x: np.hypot(x * 0, x * 0).sum(),
+    ):
+        assert numpy.isfinite(np.grad(function)(np.array([0.0, 1.0, 0.0]))).all()
+
+
+def test_a_zero_factor_does_not_hide_a_second_derivative():
+    found = np.hessian(lambda p: p[1] * np.sqrt(p[0]))(np.array([4.0, 0.0]))
+    assert found.tolist() == [[0.0, 0.25], [0.25, 0.0]]

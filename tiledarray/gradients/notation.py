@@ -1,0 +1,301 @@
+"""The notation in which ops declare what they contribute to gradients (`ops.op.Op.vjp`).
+
+A rule is one Python expression.  In it ``x, y, z, w`` are the op's inputs as arrays or scalars,
+``inputs`` all of them, ``out`` its result, ``attrs`` what is static about this use of it, and ``g``
+the cotangent of the result.  Functions are NumPy's, by their names, and those of this file.  All of
+it is recorded, so that gradients of gradients need nothing else.
+
+Cotangents follow JAX's convention: that of ``f`` at ``z = a + ib`` is, for a real ``f``,
+``df/da - i df/db``, and for a holomorphic one ``g * f'(z)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.api import (
+    creation,
+    indexing,
+    joining,
+    linalg,
+    manipulation,
+    pointwise,
+    products,
+    reductions,
+    sorting,
+    ufuncs,
+)
+from tiledarray.arrays import index
+from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.ops import indexing as places
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.recording import record
+
+_MODULES = (
+    reductions, manipulation, joining, creation, products, pointwise, indexing, sorting, linalg)
+_SCALED = BY_NAME["scaled"]
+
+pi = math.pi
+ln2, ln10 = math.log(2), math.log(10)
+
+
+# Factors -----------------------------------------------------------------------------------------
+
+
+def scaled(factor: Any, value: Any) -> Any:
+    """Return the product; where one factor is 0 it is 0, also beside an infinity or a NaN."""
+    if not isinstance(factor, Handle):
+        return factor * value if factor else zeros_of(value)
+    if not isinstance(value, Handle):
+        return factor * value
+    left, right = factor.node, value.node
+    dtype = np.result_type(left.dtype, right.dtype)
+    return wrap(record.binary(_SCALED, record.cast(left, dtype), record.cast(right, dtype)))
+
+
+def one(condition: Any) -> Any:
+    """Return 1.0 where a condition holds, else 0.0."""
+    return where(condition, 1.0, 0.0)
+
+
+def above(x: Any, y: Any) -> Any:
+    """Return 1 where ``x`` is the larger one, one half where they are equal."""
+    return where(x > y, 1.0, where(x == y, 0.5, 0.0))
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """Return `numpy.where`; of scalars alone a scalar."""
+    if not isinstance(condition, Handle):
+        return x if condition else y
+    if not isinstance(x, Handle) and not isinstance(y, Handle):
+        x = wrap(record.full((), float(x), np.dtype(float), condition.node.device))
+    return xp.where(condition, x, y)
+
+
+def zeros_of(x: Any) -> Any:
+    """Return zeros of the shape and dtype of an array."""
+    node = x.node
+    return wrap(record.full(node.shape, node.dtype.type(0).item(), node.dtype, node.device))
+
+
+# Reductions --------------------------------------------------------------------------------------
+
+
+def expand(g: Any, x: Any, attrs: Any) -> Any:
+    """Return what belongs to the result of a reduction at every element that was reduced."""
+    node = record.expand_dims(g.node, attrs[0]) if attrs[0] else g.node
+    return wrap(record.broadcast_to(node, x.shape))
+
+
+def ties(x: Any, out: Any, attrs: Any) -> Any:
+    """Return which part each element has in the extremum: equal ones the same."""
+    same = x == expand(out, x, attrs)
+    count = wrap(record.cast(same.node, x.dtype)).sum(axis=attrs[0])
+    return same / expand(count, x, attrs)
+
+
+def deviations(x: Any, attrs: Any) -> Any:
+    """Return the differences from the mean."""
+    return x - x.mean(axis=attrs[0], keepdims=True)
+
+
+def product_of_others(x: Any, attrs: Any) -> Any:
+    """Return for each element the product of all others that are reduced with it."""
+    axes = attrs[0]
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    order = (*kept, *axes)
+    rows = x.transpose(order)
+    shape = rows.shape
+    rows = rows.reshape(*(x.shape[axis] for axis in kept), -1)
+    before = xp.cumprod(_shifted(rows), axis=-1)
+    behind = xp.cumprod(_shifted(rows[..., ::-1]), axis=-1)[..., ::-1]
+    return (before * behind).reshape(shape).transpose(np.argsort(order))
+
+
+def _shifted(rows: Any) -> Any:
+    """Return rows with a one in front and without their last element."""
+    shifted = xp.ones_like(rows)
+    shifted[..., 1:] = rows[..., :-1]
+    return shifted
+
+
+# Movement ----------------------------------------------------------------------------------------
+
+
+def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
+    """Return what belongs to an array of which ``g`` belongs to a view, zero elsewhere."""
+    axes, steps = attrs
+    x, *starts = inputs
+    shape = g.shape
+    read = {axis for axis, step in zip(axes, steps, strict=True) if axis >= 0 and step}
+    repeated = tuple(axis for axis in range(len(shape)) if axis not in read)
+    if repeated:  # broadcast
+        g = g.sum(axis=repeated)
+    numbers = {axis: k for k, axis in enumerate(sorted(read))}
+    axes = tuple(numbers.get(axis, -1) if step else -1
+                 for axis, step in zip(axes, steps, strict=True))
+    inverse = _turned_back(axes, steps, starts, g.shape, x.shape)
+    if inverse is not None:
+        return wrap(record.view(g.node, *inverse))
+    new = record.cast(g.node, x.dtype)
+    return wrap(record.update(zeros_of(x).node, new, axes, steps, tuple(starts), g.shape))
+
+
+def _turned_back(
+    axes: tuple[int, ...], steps: tuple[int, ...], starts: Sequence[int], shape: tuple[int, ...],
+    whole: tuple[int, ...],
+) -> Any:
+    """Return the view that undoes one that reads every element once; ``None`` of others."""
+    if len(shape) > len(whole) or {axis for axis in axes if axis >= 0} != {*range(len(shape))}:
+        return None
+    places, back, first = [0] * len(shape), [1] * len(shape), [0] * len(shape)
+    for dimension, (axis, step, start, size) in enumerate(
+            zip(axes, steps, starts, whole, strict=True)):
+        if axis < 0:
+            if size != 1:
+                return None
+            continue
+        if shape[axis] != size or (size > 1 and abs(step) != 1):
+            return None
+        places[axis] = dimension
+        back[axis] = step if size > 1 else 1
+        first[axis] = start if size > 1 and step < 0 else 0
+    if len({*places}) != len(places):
+        return None
+    return tuple(places), tuple(back), tuple(first), whole
+
+
+def kept_by(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
+    """Return what belongs to the array before a region of it was overwritten."""
+    axes, steps, region = attrs
+    node = g.node
+    zero = record.full((), node.dtype.type(0).item(), node.dtype, node.device)
+    return wrap(record.update(node, zero, axes, steps, tuple(inputs[2:]), region))
+
+
+def view_of(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
+    """Return what belongs to the region that was written."""
+    axes, steps, region = attrs
+    return wrap(record.view(g.node, axes, steps, tuple(inputs[2:]), region))
+
+
+# Indices -----------------------------------------------------------------------------------------
+
+
+def _inputs(values: Sequence[Any]) -> list[Any]:
+    return [x.node if isinstance(x, Handle) else x for x in values]
+
+
+def take(x: Any, at: Sequence[Any], attrs: Any) -> Any:
+    """Return the elements at the places of an index."""
+    node = x.node
+    template = [slice(None) if part == ":" else None if part == "new" else part for part in attrs]
+    values = iter(at)
+    key = tuple(next(values) if part == "at" else part for part in template)
+    found = index.places(key, node.shape, lambda array: as_node(array, node.device), _no_masks)
+    return wrap(index.take(node, found))
+
+
+def _no_masks(mask: Any) -> Any:
+    raise AssertionError("the masks of a recorded index are places")
+
+
+def add_at(x: Any, new: Any, at: Sequence[Any], attrs: Any) -> Any:
+    """Return the array with values added at the places of an index, repeated ones too."""
+    inputs = (x.node, record.cast(new.node, x.dtype), *_inputs(at))
+    return wrap(record.library(places.add_at, inputs, attrs, x.shape, x.dtype))
+
+
+def put(x: Any, new: Any, at: Sequence[Any], attrs: Any) -> Any:
+    """Return the array with values written at the places of an index."""
+    value = new.node if isinstance(new, Handle) else record.full(
+        (), x.dtype.type(new).item(), x.dtype, x.node.device)
+    inputs = (x.node, record.cast(value, x.dtype), *_inputs(at))
+    return wrap(record.library(places.put, inputs, attrs, x.shape, x.dtype))
+
+
+def taken_last(g: Any, x: Any, new: Any, at: Sequence[Any], attrs: Any) -> Any:
+    """Return what belongs to written values: nothing where a later one was written over it."""
+    found = take(g, at, attrs)
+    numbers = xp.arange(found.size, device=g.device).reshape(found.shape)
+    before = wrap(record.full(x.shape, -1, numbers.dtype, g.node.device))
+    winners = take(put(before, numbers, at, attrs), at, attrs)
+    return xp.where(winners == numbers, found, 0)
+
+
+def unsorted(g: Any, order: Any, axis: int) -> Any:
+    """Return what belongs to an array that was read in an order along an axis."""
+    back = xp.argsort(order, axis=axis)
+    return xp.take_along_axis(g, back, axis=axis)
+
+
+def sums_from(g: Any, axis: int | None) -> Any:
+    """Return running sums from the end."""
+    turned = xp.flip(g, axis)
+    return xp.flip(xp.cumsum(turned, axis=axis), axis)
+
+
+def products_from(g: Any, x: Any, axis: int) -> Any:
+    """Return the cotangent of running products, exact where some factors are 0.
+
+    With ``s[k] = g[k] + x[k + 1] * s[k + 1]`` it is ``s[k]`` times the product before ``k``; the
+    recurrence is solved by doubling (Hillis and Steele 1986).
+    """
+    rows = xp.moveaxis(x, axis, -1)
+    total = xp.moveaxis(g, axis, -1)
+    length = rows.shape[-1]
+    before = xp.cumprod(_shifted(rows), axis=-1)
+    factor = xp.zeros_like(rows)
+    factor[..., :-1] = rows[..., 1:]
+    width = 1
+    while width < length:
+        ahead, product = xp.zeros_like(total), xp.zeros_like(factor)
+        ahead[..., :-width] = total[..., width:]
+        product[..., :-width] = factor[..., width:]
+        total = total + factor * ahead
+        factor = factor * product
+        width *= 2
+    return xp.moveaxis(total * before, -1, axis)
+
+
+# Names -------------------------------------------------------------------------------------------
+
+
+def name_of(name: str) -> Any:
+    """Return what a name means in a rule.
+
+    Raises
+    ------
+    NameError
+        If it means nothing.
+    """
+    found = _NAMES.get(name)
+    if found is None:
+        found = _NAMES[name] = getattr(xp, name, None)
+        if found is None:
+            raise NameError(f"{name!r} is no name of the notation of gradients")
+    return found
+
+
+class _Functions:
+    """NumPy's functions of this package, as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = ufuncs.BY_NAME.get(name)
+        for module in _MODULES:
+            if found is None and name in getattr(module, "__all__", ()):
+                found = vars(module)[name]
+        if found is None:
+            raise AttributeError(name)
+        setattr(self, name, found)
+        return found
+
+
+xp: Any = _Functions()
+_NAMES: dict[str, Any] = {
+    name: value for name, value in globals().items() if not name.startswith("_")}
+_NAMES.update(conj=ufuncs.BY_NAME["conjugate"])
