@@ -2,7 +2,8 @@
 
 ``np.roll(u, 1) + np.roll(u, -1)`` reads two arrays that are views of ``u`` put together.  Cut where
 either is cut, every piece of the sum reads views, so neither array needs to exist: the pieces are
-updates of one array, which share a launch.
+updates of one array, which share a launch.  So it is with arrays that hold something in a box and
+one value elsewhere: sums of them are what the gradient of a stencil is.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]  # where it begins, and its shape
 
 @dataclass(slots=True)
 class Join:
-    """An array put together from boxes that cover it."""
+    """An array put together from boxes; what they do not cover is filled with one value."""
 
     boxes: list[tuple[Box, Value]]
+    filling: Value
 
     def cuts(self, axis: int) -> set[int]:
-        """Where boxes begin along an axis."""
-        return {starts[axis] for (starts, _), _ in self.boxes}
+        """Where boxes begin and end along an axis."""
+        return {place for (starts, shape), _ in self.boxes
+                for place in (starts[axis], starts[axis] + shape[axis])}
 
-    def part(self, starts: tuple[int, ...]) -> tuple[Box, Value]:
-        """The box that a place lies in."""
-        return next(
+    def part(self, starts: tuple[int, ...]) -> tuple[Box, Value] | None:
+        """The box that a place lies in, if it is in one."""
+        return next((
             (box, new) for box, new in self.boxes
             if all(b <= at < b + n for at, b, n in zip(starts, *box, strict=True))
-        )
+        ), None)
 
 
 def cut(builder: Builder, outputs: list[Value], regions: Regions) -> list[Value]:
@@ -99,7 +102,7 @@ class _Cutter:
     # ---- joined arrays -------------------------------------------------------------------
 
     def _find_join(self, top: Value) -> None:
-        """Remember the boxes of an array that updates put together, if they cover it."""
+        """Remember the boxes of an array that updates put together, if none lies on another."""
         boxes = []
         value = top
         while isinstance(value.op, Update):
@@ -111,7 +114,11 @@ class _Cutter:
             starts = tuple(self.regions.value(terms) for terms in places)
             boxes.append(((starts, shape), value.args[1], places))
             value = value.args[0]
-        if value.op is not movement.empty or sum(prod(s) for (_, s), _, _ in boxes) != top.size:
+        covered = sum(prod(shape) for (_, shape), _, _ in boxes)
+        if value.op is movement.empty:
+            if covered != top.size:
+                return
+        elif value.op is not movement.full or 2 * covered < top.size:
             return
         if any(_overlap(one, other) for k, (one, _, _) in enumerate(boxes)
                for other, _, _ in boxes[:k]):
@@ -122,7 +129,7 @@ class _Cutter:
         for _, _, places in boxes:
             for terms in places:
                 self.regions.fix(terms)
-        self.joins[top] = Join([(box, new) for box, new, _ in boxes])
+        self.joins[top] = Join([(box, new) for box, new, _ in boxes], value)
 
     # ---- pieces --------------------------------------------------------------------------
 
@@ -185,7 +192,11 @@ class _Cutter:
         if (value, box) in self._restricted and value not in self.made:
             return self._restricted[value, box]
         if value in self.joins:
-            (begin, _), new = self.joins[value].part(starts)
+            join = self.joins[value]
+            found = join.part(starts)
+            if found is None:
+                return self._make(movement.full, None, join.filling.args, shape, value)
+            (begin, _), new = found
             return self._restrict(
                 new, tuple(at - b for at, b in zip(starts, begin, strict=True)), shape)
         if shape == value.shape:
