@@ -29,6 +29,8 @@ from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import device
+from tiledarray.gradients.custom import *
+from tiledarray.gradients.custom import __all__ as _own_rules
 from tiledarray.gradients.functions import *
 from tiledarray.gradients.functions import __all__ as _gradients
 from tiledarray.insight.explain import explain
@@ -37,6 +39,7 @@ from tiledarray.transforms.jit import jit
 __all__ = [
     *_numpy.__all__,
     "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit", *_gradients,
+    *_own_rules,
 ]  # fmt: skip
 __version__ = "0.1.0"
 __array_api_version__ = _numpy.__array_api_version__

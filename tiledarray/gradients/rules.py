@@ -37,6 +37,8 @@ class _Scope(dict[str, Any]):
             found = _operand(self._node.inputs[_OPERANDS[name]])
         elif name == "inputs":
             found = [_operand(x) for x in self._node.inputs]
+        elif name == "own":
+            found = self["attrs"].own(self["g"], self["inputs"])
         elif name == "out":
             found = wrap(self._node)
         else:

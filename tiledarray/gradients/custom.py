@@ -1,0 +1,268 @@
+"""Rules of the user's own, and histories that are recorded again instead of kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tiledarray.api.arguments import handle_of
+from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.tracing import is_tracing
+from tiledarray.core import BEGINS
+from tiledarray.errors import HistoryLost
+from tiledarray.gradients.engine import backward
+from tiledarray.gradients.functions import stop_gradient, vjp
+from tiledarray.gradients.notation import zeros_of
+from tiledarray.gradients.trees import flatten, leaves_like, unflatten
+from tiledarray.graph.node import Node
+from tiledarray.ops.op import Library
+from tiledarray.recording import record
+from tiledarray.recording.history import end
+from tiledarray.recording.stretch import look
+
+__all__ = ["checkpoint", "custom_jvp", "custom_vjp"]
+
+
+def _first(xp: Any, value: Any, *others: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    return xp.array(value, copy=True)
+
+
+# The value of a function, its arguments, and what its rule keeps.  `attrs` is a `_Call`.
+_custom = Library("custom", _first, vjp=("", "own[k - 1]"))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A use of a function with a rule: how its arguments and what the rule keeps are nested."""
+
+    rule: Callable[..., Any]
+    arguments: Any
+    kept: Any
+    count: int  # of arrays among the arguments
+
+    def own(self, g: Any, inputs: Sequence[Any]) -> list[Any]:
+        """Return what a cotangent contributes to the arrays among the arguments, then ``None``."""
+        arguments = unflatten(self.arguments, inputs[1:1 + self.count])
+        kept = unflatten(self.kept, inputs[1 + self.count:])
+        found = leaves_like(self.arguments, self.rule(arguments, kept, g))
+        return [*found, *(None for _ in inputs[1 + self.count:])]
+
+
+def _recorded(
+    rule: Callable[..., Any], arguments: tuple[Any, ...], value: Any, kept: Any, name: str
+) -> Any:
+    """Return a function's value as one that has the rule.
+
+    Raises
+    ------
+    TypeError
+        If it is no array.
+    HistoryLost
+        If it was computed from something else with a history.
+    """
+    if not isinstance(value, Handle):
+        raise TypeError(f"{name} takes a function that returns one array, not "
+                        f"{type(value).__name__}")
+    leaves, structure = flatten(arguments)
+    others, nested = flatten(kept)
+    nodes = [handle_of(leaf).node for leaf in (*leaves, *others)]
+    if not any(node.keeps for node in nodes):
+        return value
+    node = value.node
+    if _reaches_beyond(node, {*nodes[:len(leaves)]}):
+        raise HistoryLost(
+            f"a function under {name} uses an array with a history that is no argument of it",
+            remedy="pass it as an argument, or say that it is a constant: stop_gradient(x)")
+    call = _Call(rule, structure, nested, len(leaves))
+    return wrap(record.library(_custom, (node, *nodes), call, node.shape, node.dtype))
+
+
+def _reaches_beyond(value: Node, arguments: set[Node]) -> bool:
+    """Whether a value has a history that is not that of the arguments."""
+    waiting, seen = [value] if value.keeps else [], {value}
+    while waiting:
+        node = waiting.pop()
+        if node in arguments:
+            continue
+        above = [] if node.keeps == BEGINS else [
+            x for x in node.inputs if type(x) is Node and x.keeps]
+        if not above:
+            return True
+        waiting += [x for x in above if x not in seen]
+        seen.update(above)
+    return False
+
+
+def _stopped(tree: Any) -> Any:
+    leaves, structure = flatten(tree)
+    return unflatten(structure, [stop_gradient(leaf) if isinstance(leaf, Handle) else leaf
+                                 for leaf in leaves])
+
+
+class custom_vjp:  # noqa: N801  a decorator
+    """A function with a rule of its own for reverse mode.
+
+    Parameters
+    ----------
+    function : callable
+        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+
+    Notes
+    -----
+    Forward mode takes the transpose of the rule, which is linear in the cotangent.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> @np.custom_vjp
+    ... def step(x):
+    ...     return np.where(x > 0, 1.0, 0.0)
+    >>> step.defvjp(lambda x: (step(x), x), lambda x, g: (g * np.exp(-x * x),))
+    >>> np.grad(lambda x: step(x).sum())(np.array([0.0]))
+    array([1.])
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._forward: Callable[..., Any] | None = None
+        self._backward: Callable[..., Any] | None = None
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        """Say what the rule is.
+
+        Parameters
+        ----------
+        forward : callable
+            Takes what the function takes; returns its value, and what the rule needs: nested
+            arrays.
+        backward : callable
+            Takes what the rule needs and a cotangent of the value; returns a tuple: the cotangent
+            of each argument, nested as it is.
+        """
+        self._forward, self._backward = forward, backward
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; what a gradient asks of it is the rule."""
+        if self._forward is None or not _has_history(args):
+            return self._function(*args)
+        value, kept = self._forward(*args)
+        return _recorded(self._rule, args, value, kept, "custom_vjp")
+
+    def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
+        assert self._backward is not None
+        found = self._backward(kept, g)
+        if not isinstance(found, tuple) or len(found) != len(arguments):
+            raise TypeError("the rule of custom_vjp returns a tuple of a cotangent for each of "
+                            f"{len(arguments)} arguments")
+        return found
+
+
+class custom_jvp:  # noqa: N801  a decorator
+    """A function with a rule of its own for its derivative along a direction.
+
+    Parameters
+    ----------
+    function : callable
+        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+
+    Notes
+    -----
+    Reverse mode takes the transpose of the rule, which has to be linear in the tangents.
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> @np.custom_jvp
+    ... def softplus(x):
+    ...     return np.logaddexp(x, 0.0)
+    >>> softplus.defjvp(lambda x, v: (softplus(*x), v[0] / (1 + np.exp(-x[0]))))
+    >>> np.grad(lambda x: softplus(x).sum())(np.array([0.0]))
+    array([0.5])
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._derivative: Callable[..., Any] | None = None
+
+    def defjvp(self, derivative: Callable[..., Any]) -> None:
+        """Say what the rule is.
+
+        Parameters
+        ----------
+        derivative : callable
+            Takes the arguments and the tangents of each, two tuples; returns the value and its
+            tangent.
+        """
+        self._derivative = derivative
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; what a gradient asks of it is the rule."""
+        if self._derivative is None or not _has_history(args):
+            return self._function(*args)
+        return _recorded(self._rule, args, self._function(*_stopped(args)), (), "custom_jvp")
+
+    def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
+        assert self._derivative is not None
+        leaves, structure = flatten(arguments)
+        dummies = [zeros_of(handle_of(leaf)).node for leaf in leaves]
+        for node in dummies:
+            node.keeps = BEGINS
+        _, tangent = self._derivative(arguments, unflatten(structure, map(wrap, dummies)))
+        output: Node = handle_of(tangent).node
+        found = backward([output], [g], dummies)
+        values = [zeros_of(wrap(node)) if value is None else value
+                  for value, node in zip(found, dummies, strict=True)]
+        end(dummies, [output, *(value.node for value in values)])
+        return unflatten(structure, values)
+
+
+def _has_history(args: Any) -> bool:
+    return any(isinstance(leaf, Handle) and leaf.node.keeps for leaf in flatten(args)[0])
+
+
+def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose history is not kept: a gradient records it again.
+
+    What a gradient needs of it is its arguments, and the time to compute it once more.
+
+    Parameters
+    ----------
+    function : callable
+        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> import tiledarray as np
+    >>> def steps(u):
+    ...     for _ in range(100):
+    ...         u = u + 0.01 * np.sin(u)
+    ...     return u
+    >>> def end(u):
+    ...     for _ in range(10):
+    ...         u = np.checkpoint(steps)(u)
+    ...     return u.sum()
+    >>> np.grad(end)(np.array([0.0])).shape
+    (1,)
+    """
+
+    @functools.wraps(function)
+    def checkpointed(*args: Any) -> Any:
+        if not _has_history(args):
+            return function(*args)
+        value = function(*_stopped(args))
+        if isinstance(value, Handle) and not is_tracing():
+            look([value.node])  # or what it is computed from would be kept until it is asked for
+        return _recorded(rule, args, value, (), "checkpoint")
+
+    def rule(arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
+        return vjp(function, *arguments)[1](g)
+
+    return checkpointed
