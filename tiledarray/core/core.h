@@ -55,6 +55,9 @@ enum {
     BEGINS = 2                /* the history begins with it: its own inputs are let go */
 };
 
+/* Elements up to which what has a history is computed at once: a gradient of larger ones fuses. */
+#define MOST_WITH_HISTORY 1024
+
 extern PyTypeObject KindType, FormType, NodeType, KeyType;
 
 #define is_node(x) (Py_TYPE(x) == &NodeType)

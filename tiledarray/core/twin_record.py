@@ -15,7 +15,7 @@ from weakref import ref
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.frames import user_frame
-from tiledarray.core.twin_graph import Form, Node, any_keeps
+from tiledarray.core.twin_graph import MOST_WITH_HISTORY, Form, Node, any_keeps
 
 PATH_LENGTH = 16  # callers that tell two uses of one line apart
 
@@ -203,15 +203,24 @@ def rebind(root: Any, node: Node, before: int = 0) -> bool:
 
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
-    if form.kind.size <= state.limit and not any_keeps(inputs):
+    kept = any_keeps(inputs)
+    if form.kind.size <= (min(state.limit, MOST_WITH_HISTORY) if kept else state.limit):
         value = compute(form, inputs)
         if value is not None:
-            return Node(form, (), None, value)
+            return _computed(form, inputs, value) if kept else Node(form, (), None, value)
     local.recorder.count += 1
     node = Node(form, inputs)
     frame = user_frame(sys._getframe(1))
     if frame is not None:
         node.site = frame.f_code, frame.f_lasti
+    return node
+
+
+def _computed(form: Form, inputs: tuple[Any, ...], value: Any) -> Node:
+    """Return the node of what has been computed at once, with its history."""
+    frame = user_frame(sys._getframe(2))
+    node = Node(form, inputs, None if frame is None else (frame.f_code, frame.f_lasti), value)
+    node.forget_inputs()
     return node
 
 

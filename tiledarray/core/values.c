@@ -154,16 +154,24 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
     }
     Form *form = (Form *)args[0];
     PyObject *inputs = args[1];
-    if (form->kind->size <= limit && !any_keeps(inputs)) {
+    int kept = any_keeps(inputs);
+    if (form->kind->size <= (kept ? Py_MIN(limit, MOST_WITH_HISTORY) : limit)) {
         PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
         if (!value)
             return NULL;
         if (value != Py_None) {
             Node *node = new_node(form);
-            if (node)
-                node->buffer = value;
-            else
+            if (!node) {
                 Py_DECREF(value);
+                return NULL;
+            }
+            node->buffer = value;
+            if (kept) {
+                node->rest = Py_NewRef(inputs);
+                say_site(node);
+                inherit(node);
+                forget_inputs(node);
+            }
             return (PyObject *)node;
         }
         Py_DECREF(value);

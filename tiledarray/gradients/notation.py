@@ -53,7 +53,10 @@ def scaled(factor: Any, value: Any) -> Any:
     if not isinstance(value, Handle):
         return factor * value
     left, right = factor.node, value.node
-    dtype = np.result_type(left.dtype, right.dtype)
+    dtype = left.dtype
+    if dtype is right.dtype:
+        return wrap(record.binary(_SCALED, left, right))
+    dtype = np.result_type(dtype, right.dtype)
     return wrap(record.binary(_SCALED, record.cast(left, dtype), record.cast(right, dtype)))
 
 

@@ -57,6 +57,14 @@ def _compiled(text: str, name: str) -> CodeType:
 
 
 def _text(rules: Any, node: Node, place: int) -> str:
+    if place < len(rules):
+        rule = rules[place]
+        if type(rule) is str:
+            return rule
+    return _other_text(rules, node, place)
+
+
+def _other_text(rules: Any, node: Node, place: int) -> str:
     """Return the rule for one input.
 
     Raises
@@ -145,8 +153,12 @@ def _times(factor: Any, text: str, scope: _Scope, name: str) -> Any:
 
 def fitted(value: Any, like: Node) -> Any:
     """Return a contribution with the shape and the dtype of what it is for."""
-    node = value.node if isinstance(value, Handle) else record.full(
-        (), value, np.asarray(value).dtype, like.device)
+    if isinstance(value, Handle):
+        node = value._node if value._base is None else value.node
+        if node.form.kind is like.form.kind:
+            return value
+    else:
+        node = record.full((), value, np.asarray(value).dtype, like.device)
     if node.dtype.kind == "c" and like.dtype.kind != "c":
         node = record.unary(_REAL, node)
     shape = like.shape
@@ -159,5 +171,4 @@ def fitted(value: Any, like: Node) -> Any:
             node = record.reshape(node, tuple(
                 1 if axis + ahead in axes else size for axis, size in enumerate(shape)))
         node = record.broadcast_to(node, shape)
-    node = record.cast(node, like.dtype)
-    return value if isinstance(value, Handle) and node is value.node else wrap(node)
+    return wrap(record.cast(node, like.dtype))
