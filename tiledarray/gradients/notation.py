@@ -11,6 +11,7 @@ Cotangents follow JAX's convention: that of ``f`` at ``z = a + ib`` is, for a re
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -131,21 +132,32 @@ def _shifted(rows: Any) -> Any:
 
 def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     """Return what belongs to an array of which ``g`` belongs to a view, zero elsewhere."""
-    axes, steps = attrs
     x, *starts = inputs
-    shape = g.shape
-    read = {axis for axis, step in zip(axes, steps, strict=True) if axis >= 0 and step}
-    repeated = tuple(axis for axis in range(len(shape)) if axis not in read)
-    if repeated:  # broadcast
+    repeated, inverse, axes = _way_back(*attrs, tuple(starts), g.shape, x.shape)
+    if repeated:
         g = g.sum(axis=repeated)
-    numbers = {axis: k for k, axis in enumerate(sorted(read))}
-    axes = tuple(numbers.get(axis, -1) if step else -1
-                 for axis, step in zip(axes, steps, strict=True))
-    inverse = _turned_back(axes, steps, starts, g.shape, x.shape)
     if inverse is not None:
         return wrap(record.view(g.node, *inverse))
     new = record.cast(g.node, x.dtype)
-    return wrap(record.update(zeros_of(x).node, new, axes, steps, tuple(starts), g.shape))
+    return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
+
+
+@functools.lru_cache(maxsize=4096)
+def _way_back(
+    axes: tuple[int, ...], steps: tuple[int, ...], starts: tuple[int, ...], shape: tuple[int, ...],
+    whole: tuple[int, ...],
+) -> tuple[tuple[int, ...], Any, tuple[int, ...]]:
+    """Return over which axes of a view to sum, the view that undoes the rest, and its axes.
+
+    Instead of the view ``None`` if it does not read every element once.
+    """
+    read = {axis for axis, step in zip(axes, steps, strict=True) if axis >= 0 and step}
+    repeated = tuple(axis for axis in range(len(shape)) if axis not in read)  # broadcast
+    numbers = {axis: k for k, axis in enumerate(sorted(read))}
+    axes = tuple(numbers.get(axis, -1) if step else -1
+                 for axis, step in zip(axes, steps, strict=True))
+    kept = tuple(shape[axis] for axis in sorted(read))
+    return repeated, _turned_back(axes, steps, starts, kept, whole), axes
 
 
 def _turned_back(
