@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,14 @@ def _first(xp: Any, value: Any, *others: Any, attrs: Any, shape: Any, dtype: Any
 
 # The value of a function, its arguments, and what its rule keeps.  `attrs` is a `_Call`.
 _custom = Library("custom", _first, vjp=("", "own[k - 1]"))
+
+
+class _UnderWay(threading.local):
+    def __init__(self) -> None:
+        self.rules: list[Any] = []  # whose values are being computed
+
+
+_under_way = _UnderWay()
 
 
 @dataclass(frozen=True)
@@ -146,9 +155,13 @@ class custom_vjp:  # noqa: N801  a decorator
 
     def __call__(self, *args: Any) -> Any:
         """Call the function; what a gradient asks of it is the rule."""
-        if self._forward is None or not _has_history(args):
+        if self._forward is None or self in _under_way.rules or not _has_history(args):
             return self._function(*args)
-        value, kept = self._forward(*args)
+        _under_way.rules.append(self)  # which may call the function itself
+        try:
+            value, kept = self._forward(*args)
+        finally:
+            _under_way.rules.remove(self)
         return _recorded(self._rule, args, value, kept, "custom_vjp")
 
     def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
