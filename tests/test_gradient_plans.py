@@ -47,16 +47,16 @@ def energy(x):
     return (1 / np.sqrt(apart * apart + 1)).sum()
 
 
-# Launches, and bytes moved by the bytes of the arguments.
-@pytest.mark.parametrize("function, arrays, launches, most", [
-    (logistic, lambda: (real(50), real(20_000, 50), real(20_000)), 3, 2.2),
-    (cross_entropy, lambda: (real(20_000, 40), real(20_000, 40)), 3, 3.2),
-    (layer_norm, lambda: (real(20_000, 64),), 2, 5.2),
-    (laplacian, lambda: (real(1000, 1000),), 2, 6.1),
-    (energy, lambda: (real(2000),), 3, 6.1),
+# Shapes of the arguments, launches, and bytes moved by the bytes of the arguments.
+@pytest.mark.parametrize("function, shapes, launches, most", [
+    (logistic, [(50,), (20_000, 50), (20_000,)], 3, 2.2),
+    (cross_entropy, [(20_000, 40), (20_000, 40)], 3, 3.2),
+    (layer_norm, [(20_000, 64)], 2, 5.2),
+    (laplacian, [(1000, 1000)], 2, 6.1),
+    (energy, [(2000,)], 3, 6.1),
 ])
-def test_backward_passes_are_fused(function, arrays, launches, most):
-    arrays = arrays()
+def test_backward_passes_are_fused(function, shapes, launches, most):
+    arrays = [real(*shape) for shape in shapes]
     plan = plan_of_gradient(function, *arrays)
     assert len(plan.kernels) <= launches
     moved = sum(kernel.bytes_moved for kernel in plan.kernels)

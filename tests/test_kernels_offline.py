@@ -13,6 +13,7 @@ import numpy
 import pytest
 
 import tiledarray as np
+from tests import test_gradient_plans as gradients
 from tests.plans import DEVICE, filled, planned
 from tiledarray import config
 from tiledarray.execution import executable
@@ -305,6 +306,26 @@ def gravity():
 def map_beside_reductions():
     e = np.exp(matrix())
     return e, e.sum(axis=1), e.sum(axis=0), e * 2
+
+
+# ---- gradients -------------------------------------------------------------------------------
+
+
+def gradient_of(function):
+    """Return value and gradient of a function of the plan tests, in both precisions."""
+    shapes = {
+        "logistic": [(COLUMNS,), (5 * ROWS, COLUMNS), (5 * ROWS,)],
+        "cross_entropy": [(ROWS, COLUMNS)] * 2, "layer_norm": [(ROWS, COLUMNS)],
+        "laplacian": [(ROWS, COLUMNS)], "energy": [(12 * ROWS,)],
+    }[function.__name__]
+    return [array for dtype in "fd" for array in np.value_and_grad(function)(
+        *(filled(*shape, dtype=dtype) for shape in shapes))]
+
+
+family("gradient", [
+    gradients.logistic, gradients.cross_entropy, gradients.layer_norm, gradients.laplacian,
+    gradients.energy,
+], gradient_of)
 
 
 # ---- the test --------------------------------------------------------------------------------
