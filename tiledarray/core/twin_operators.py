@@ -1,4 +1,4 @@
-"""Operators in Python: that part of `_core.c` written again.
+"""Operators in Python: `operators.c` written again.
 
 What is common is written out in each method, for a call costs as much as all that it would do:
 operands that are settled handles, or handles and a Python number, small together.  A result of
