@@ -293,16 +293,98 @@ static PyObject *copied(PyObject *array)
     return copy;
 }
 
+/* The arguments as NumPy takes them: 1, or 0 for the recorded way (perhaps with an error set).
+   `created` gets the elements of what is created. */
+static int take_arguments(Arguments *arguments, const AtOnce *function, PyObject *const *args,
+                          Py_ssize_t positional, PyObject *names, double *created)
+{
+    Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0);
+    Py_ssize_t k = function->kind & BOUND && positional;
+    if (k)
+        arguments->values[++arguments->count] = Py_NewRef(args[0]);
+    for (; k < total; k++)
+        if (!take_argument(arguments, args[k], function))
+            return 0;
+    *created = created_size(function, args, positional, names);
+    if (*created > (double)limit)
+        return 0;
+    if (function->size == ANY_SIZE && !arguments->handles &&
+        !(function->kind & UFUNC && !arguments->arrays) && !births)
+        return 0;
+    return !(function->kind & OUTER && arguments->product > limit);
+}
+
+/* Whether NumPy may write into the argument at a place: 1, 0 if not, -1 with an error set. */
+static int may_be_written(const Arguments *arguments, PyObject *const *args, Py_ssize_t at)
+{
+    PyObject *array = arguments->values[at + 1];
+    return is_handle(args[at]) && is_array(array) ? writable((Handle *)args[at], array) : 0;
+}
+
+/* Whether NumPy may write where a call has it write; as `may_be_written`. */
+static int may_write(const AtOnce *function, const Arguments *arguments, PyObject *const *args,
+                     Py_ssize_t positional, Py_ssize_t out)
+{
+    int may = 1;
+    if (function->kind & WRITES) {
+        Py_ssize_t at = (function->kind & BOUND) != 0;
+        may = positional > at ? may_be_written(arguments, args, at) : 0;
+    }
+    return may == 1 && out >= 0 ? may_be_written(arguments, args, out) : may;
+}
+
+/* What NumPy returns; `created`: the elements of what it creates. */
+static PyObject *returned(const AtOnce *function, const Arguments *arguments,
+                          Py_ssize_t positional, PyObject *names, double created)
+{
+    PyObject *const *values = arguments->values + 1, *before, *result = NULL;
+    size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    int spacious = created * sizeof(double) >= SPACIOUS;
+    for (Py_ssize_t k = 0; k < arguments->count && !spacious; k++)
+        spacious = is_spacious(values[k]);
+    if (begin_keeping(spacious, &before))
+        result = function->kind & METHOD
+                     ? PyObject_VectorcallMethod(function->target, values, flags, names)
+                     : PyObject_Vectorcall(function->target, values, flags, names);
+    end_keeping(before);
+    return result;
+}
+
+/* Give what NumPy has returned: 1 and the result (NULL with an error), or 0 for the recorded way.
+   Steals it. */
+static int finish(const AtOnce *function, PyObject *result, const Arguments *arguments,
+                  PyObject *const *args, Py_ssize_t positional, PyObject *names, Py_ssize_t out,
+                  PyObject **given)
+{
+    if (out >= 0 && result == arguments->values[out + 1]) {
+        Py_DECREF(result);
+        *given = Py_NewRef(args[out]);
+        return 1;
+    }
+    int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
+    if (function->kind & READS ||
+        (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments->arrays)))) {
+        *given = result;
+        return 1;
+    }
+    *given = given_view(function, result, arguments, args, positional, names);
+    if (*given || PyErr_Occurred()) {
+        Py_DECREF(result);
+        return 1;
+    }
+    if (out >= 0 || function->kind & WRITES) { /* it has been written */
+        *given = is_array(result) ? own(copied(result)) : result;
+        return 1;
+    }
+    return give(result, arguments, given);
+}
+
 /* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
 static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t positional,
                       PyObject *names, PyObject **given)
 {
-    Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0);
-    Arguments arguments = {.product = 1};
-    PyObject *result;
-    int done = 0;
+    Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0), out = -1;
     *given = NULL;
-    Py_ssize_t out = -1;
     if (held || !limit || total > MOST_ARGUMENTS || positional > function->most ||
         (names && has_name_of_ours(names, args + positional, &out)))
         return 0;
@@ -310,69 +392,16 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
         out += positional;
     if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
         return 0;
-    Py_ssize_t k = function->kind & BOUND && positional;
-    if (k)
-        arguments.values[++arguments.count] = Py_NewRef(args[0]);
-    for (; k < total; k++)
-        if (!take_argument(&arguments, args[k], function))
-            goto leave;
-    double created = created_size(function, args, positional, names);
-    if (created > (double)limit)
-        goto leave;
-    if (function->size == ANY_SIZE && !arguments.handles &&
-        !(function->kind & UFUNC && !arguments.arrays) && !births)
-        goto leave;
-    if (function->kind & OUTER && arguments.product > limit)
-        goto leave;
-    if (function->kind & WRITES) {
-        Py_ssize_t at = (function->kind & BOUND) != 0;
-        if (positional <= at || !is_handle(args[at]) || !is_array(arguments.values[at + 1]))
-            goto leave;
-        int may = writable((Handle *)args[at], arguments.values[at + 1]);
-        if (may != 1) {
-            done = may < 0;
-            goto leave;
-        }
+    Arguments arguments = {.product = 1};
+    double created;
+    int done = take_arguments(&arguments, function, args, positional, names, &created);
+    if (done)
+        done = may_write(function, &arguments, args, positional, out);
+    if (done == 1) {
+        PyObject *result = returned(function, &arguments, positional, names, created);
+        if (result)
+            done = finish(function, result, &arguments, args, positional, names, out, given);
     }
-    if (out >= 0) {
-        int may = is_array(arguments.values[out + 1]) &&
-                  writable((Handle *)args[out], arguments.values[out + 1]);
-        if (may != 1) {
-            done = may < 0;
-            goto leave;
-        }
-    }
-    size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
-    int spacious = created * sizeof(double) >= SPACIOUS;
-    for (k = 1; k <= arguments.count && !spacious; k++)
-        spacious = is_spacious(arguments.values[k]);
-    PyObject *before = spacious ? take_memory_here() : NULL;
-    result = function->kind & METHOD
-                 ? PyObject_VectorcallMethod(function->target, arguments.values + 1, flags, names)
-                 : PyObject_Vectorcall(function->target, arguments.values + 1, flags, names);
-    if (before)
-        take_memory_there(before);
-    done = 1;
-    if (!result)
-        goto leave;
-    if (out >= 0 && result == arguments.values[out + 1]) {
-        Py_DECREF(result);
-        *given = Py_NewRef(args[out]);
-        goto leave;
-    }
-    int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
-    if (function->kind & READS ||
-        (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments.arrays))))
-        *given = result;
-    else if ((*given = given_view(function, result, &arguments, args, positional, names)))
-        Py_DECREF(result);
-    else if (PyErr_Occurred())
-        Py_DECREF(result);
-    else if (out >= 0 || function->kind & WRITES)
-        *given = is_array(result) ? own(copied(result)) : result; /* it has been written */
-    else
-        done = give(result, &arguments, given);
-leave:
     release(&arguments);
     return done || PyErr_Occurred();
 }

@@ -91,14 +91,27 @@ static inline int is_spacious(PyObject *x)
     return is_array(x) && PyArray_NBYTES((PyArrayObject *)x) >= SPACIOUS;
 }
 
+/* Have NumPy take kept memory if its result will be spacious: 0 with an error set.  Whether or not
+   it is then called, `end_keeping` gets what is in `before`. */
+static inline int begin_keeping(int spacious, PyObject **before)
+{
+    *before = spacious ? take_memory_here() : NULL;
+    return *before || !spacious;
+}
+
+static inline void end_keeping(PyObject *before)
+{
+    if (before)
+        take_memory_there(before);
+}
+
 /* Call NumPy with two operands. */
 static inline PyObject *with_two(binaryfunc function, PyObject *x, PyObject *y)
 {
-    if (!is_spacious(x) && !is_spacious(y))
-        return function(x, y);
-    PyObject *before = take_memory_here(), *result = before ? function(x, y) : NULL;
-    if (before)
-        take_memory_there(before);
+    PyObject *before, *result = NULL;
+    if (begin_keeping(is_spacious(x) || is_spacious(y), &before))
+        result = function(x, y);
+    end_keeping(before);
     return result;
 }
 

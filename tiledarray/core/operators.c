@@ -66,23 +66,32 @@ static const binaryfunc numpys_in_place[OPERATORS] = {
     power_in_place, PyNumber_InPlaceAnd, PyNumber_InPlaceOr, PyNumber_InPlaceXor,
     PyNumber_InPlaceLshift, PyNumber_InPlaceRshift, PyNumber_InPlaceMatrixMultiply};
 
+/* What is made of numbers alone: 1 and the result, NULL with an error; 0 if it is not so. */
+static inline int binary_of_scalars(int op, PyObject *x, PyObject *y, PyObject **result)
+{
+    if (op > TRUEDIV || !limit || held)
+        return 0;
+    PyObject *scalar = scalar_binary(op, x, y);
+    if (!scalar && !PyErr_Occurred())
+        return 0;
+    *result = own(scalar);
+    return 1;
+}
+
 static PyObject *binary(int op, PyObject *x, PyObject *y)
 {
-    PyObject *left, *right;
-    if (op <= TRUEDIV && limit && !held) {
-        PyObject *scalar = scalar_binary(op, x, y);
-        if (scalar || PyErr_Occurred())
-            return own(scalar);
-    }
+    PyObject *left, *right, *result;
+    if (binary_of_scalars(op, x, y, &result))
+        return result;
     if (operands(x, y, &left, &right)) {
-        PyObject *result = own(with_two(numpys[op], left, right));
+        result = own(with_two(numpys[op], left, right));
         Py_DECREF(left);
         Py_DECREF(right);
         return result;
     }
     if (PyErr_Occurred())
         return NULL;
-    PyObject *result = op == POW ? record_power(ops[op], x, y) : record_binary(ops[op], x, y);
+    result = op == POW ? record_power(ops[op], x, y) : record_binary(ops[op], x, y);
     if (result || PyErr_Occurred())
         return result;
     if (is_handle(x))
@@ -92,14 +101,10 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
 
 static PyObject *update(int op, PyObject *x, PyObject *y)
 {
-    PyObject *left, *right;
-    if (op <= TRUEDIV && limit && !held) { /* NumPy's scalars are immutable */
-        PyObject *scalar = scalar_binary(op, x, y);
-        if (scalar || PyErr_Occurred())
-            return own(scalar);
-    }
+    PyObject *left, *right, *result = NULL;
+    if (binary_of_scalars(op, x, y, &result)) /* NumPy's are immutable */
+        return result;
     if (operands(x, y, &left, &right)) {
-        PyObject *result = NULL;
         int may = 1;
         if (!is_array(left))
             result = own(numpys[op](left, right));
@@ -117,7 +122,7 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
             return result;
     } else if (PyErr_Occurred())
         return NULL;
-    PyObject *result = op == POW ? NULL : record_update(ops[op], x, y);
+    result = op == POW ? NULL : record_update(ops[op], x, y);
     if (result || PyErr_Occurred())
         return result;
     return PyObject_CallFunctionObjArgs(in_place[op], x, y, NULL);
@@ -182,13 +187,10 @@ static PyObject *unary(PyObject *x, unaryfunc function, int which)
             result = record_unary(unary_ops[which], x);
         return result || PyErr_Occurred() ? result : PyObject_CallOneArg(recorded[which], x);
     }
-    if (is_spacious(value)) {
-        PyObject *before = take_memory_here();
-        result = before ? own(function(value)) : NULL;
-        if (before)
-            take_memory_there(before);
-    } else
+    PyObject *before;
+    if (begin_keeping(is_spacious(value), &before))
         result = own(function(value));
+    end_keeping(before);
     Py_DECREF(value);
     return result;
 }
