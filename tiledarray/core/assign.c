@@ -31,8 +31,8 @@ static PyObject *written(PyObject *value, int basic)
     return new && is_array(new) ? Py_NewRef(new) : NULL;
 }
 
-/* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
-static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
+/* The settled array, computed if it is known to pay; as `settled`. */
+static PyObject *to_be_written(Handle *handle, PyObject *key, PyObject *value)
 {
     PyObject *array = settled(handle);
     if (!array && !PyErr_Occurred() &&
@@ -40,7 +40,14 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
         array = make_constant(handle);
     if (!array && !PyErr_Occurred())
         array = looked_at_element(handle, key);
-    if (!array || !is_array(array))
+    return array && is_array(array) ? array : NULL;
+}
+
+/* Write at once: 1 done, 0 for the recorded way, -1 with an error set. */
+static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
+{
+    PyObject *array = to_be_written(handle, key, value);
+    if (!array)
         return PyErr_Occurred() ? -1 : 0;
     int basic = basic_index(key), done = 0;
     Py_INCREF(array);

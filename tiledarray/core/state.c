@@ -247,18 +247,21 @@ int writable(Handle *handle, PyObject *array)
 static Handle *free_handles[MOST_FREE];
 static int free_count = 0;
 
+PyObject *handle_alloc(PyTypeObject *type, Py_ssize_t items)
+{
+    Handle *handle = PyObject_New(Handle, type);
+    if (handle)
+        memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
+    return (PyObject *)handle;
+}
+
 Handle *new_handle(void)
 {
-    Handle *handle;
-    if (free_count) {
-        handle = free_handles[--free_count];
-        memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
-        PyObject_Init((PyObject *)handle, handle_class);
-    } else {
-        handle = PyObject_New(Handle, handle_class);
-        if (handle)
-            memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
-    }
+    if (!free_count)
+        return (Handle *)handle_alloc(handle_class, 0);
+    Handle *handle = free_handles[--free_count];
+    memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
+    PyObject_Init((PyObject *)handle, handle_class);
     return handle;
 }
 
@@ -356,14 +359,6 @@ void handle_dealloc(PyObject *self)
     if (handle_class != &HandleType &&
         (type == handle_class || PyType_IsSubtype(type, handle_class)))
         Py_DECREF(type); /* for others `subtype_dealloc` does it, which has called this */
-}
-
-PyObject *handle_alloc(PyTypeObject *type, Py_ssize_t items)
-{
-    Handle *handle = PyObject_New(Handle, type);
-    if (handle)
-        memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
-    return (PyObject *)handle;
 }
 
 int add_state(void)
