@@ -49,9 +49,11 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "graph", "memory", "record", "recorder", "run", "scalars", "sites", "slices",
-        "values", "walk", "watch", "watched")],
-    depends=[f"tiledarray/core/{name}.h" for name in ("core", "recorder", "watch", "watching")],
+        "_core", "assign", "at_once", "calls", "elements", "graph", "handle", "index", "memory",
+        "operators", "record", "recorder", "run", "scalars", "sequences", "sites", "slices",
+        "state", "values", "walk", "watch", "watched")],
+    depends=[f"tiledarray/core/{name}.h" for name in (
+        "calls", "core", "handle", "recorder", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

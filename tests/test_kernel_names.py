@@ -30,6 +30,7 @@ GLOBALS = {
     *re.findall(r"\b(?:struct|union)\s+(\w+)", HEADER_TEXT),
     *re.findall(r"^(?:template.*)?\busing\s+(\w+)\s*=", HEADER_TEXT, re.M),
     *re.findall(r"\b(?:TA_FN|static inline)\s[^;{}()]*?(\w+)\s*\(", HEADER_TEXT),
+    *re.findall(r"^TA_[A-Z_0-9]+\((m_\w+)", HEADER_TEXT, re.M),  # functions that macros make
 }
 
 

@@ -9,6 +9,17 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Around declarations: what they declare is in this library, and is reached without a table. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define HIDDEN_BEGIN _Pragma("GCC visibility push(hidden)")
+#define HIDDEN_END _Pragma("GCC visibility pop")
+#else
+#define HIDDEN_BEGIN
+#define HIDDEN_END
+#endif
+
+HIDDEN_BEGIN
+
 /* ---- the graph (graph.c) ------------------------------------------------------------------- */
 
 /* Shape, dtype and device of a value.  Interned: compared by identity. */
@@ -107,7 +118,7 @@ PyObject *scalar_binary(int op, PyObject *left, PyObject *right);
 PyObject *scalar_compare(PyObject *left, PyObject *right, int op);
 int add_scalars(void);
 
-/* ---- handles (_core.c) ---------------------------------------------------------------------- */
+/* ---- handles (state.c, handle.c) ------------------------------------------------------------ */
 
 /* In a ring of a recorder's: handles with a pending node, or views that keep what they read. */
 typedef struct Link {
@@ -246,5 +257,7 @@ static inline int is_constant(PyObject *node)
 {
     return !is_node(node) || (!((Node *)node)->buffer && ((Node *)node)->form->roles & CONSTANT);
 }
+
+HIDDEN_END
 
 #endif

@@ -1,4 +1,4 @@
-"""NumPy's functions at once, in Python: what `_core.c` calls AtOnce, with the common calls short.
+"""NumPy's functions at once, in Python: `at_once.c` again, with the common calls short.
 
 For each function one is made of those below, by what it is: they know settled handles, numbers and
 what else has no arrays in it, and leave all other calls to `twin_calls.py`.

@@ -1,4 +1,4 @@
-"""Calls of NumPy's functions in Python: that part of `_core.c` written again.
+"""Calls of NumPy's functions in Python: `calls.c` written again.
 
 Here is every case; what is common is done by `twin_at_once.py` without it.
 """

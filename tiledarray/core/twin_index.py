@@ -1,4 +1,4 @@
-"""Indexing in Python: that part of `_core.c` written again.
+"""Indexing in Python: `index.c`, `assign.c` and `elements.c` written again.
 
 Reading and writing by ints and slices of a settled array are written out; what is seldom is in
 functions below them.

@@ -1,4 +1,4 @@
-"""Operators in Python: that part of `_core.c` written again.
+"""Operators in Python: `operators.c` written again.
 
 What is common is written out in each method, for a call costs as much as all that it would do:
 operands that are settled handles, or handles and a Python number, small together.  A result of
@@ -92,42 +92,43 @@ def named(name: str, function: Function) -> Function:
     return function
 
 
+def of_operands(compute: Function, x: Any, y: Any) -> Any:
+    """Return what NumPy makes of two operands at once: every case; `None` for the recorded way."""
+    left = operand(x)
+    right = None if left is None else operand(y)
+    return own(compute(left, right)) if right is not None and fit(left, right) else None
+
+
 def forward(name: str, compute: Function) -> Function:
     """Make ``x + y``, or ``x < y``."""
     def method(x: Any, y: Any) -> Any:
         base = x._base_
         if base is None or base._array_ is x._of_:
             left, kind = x._array_, type(y)
+            right = other = None
             if left is None:
                 pass
             elif kind is state.handle_class:
                 other = y._base_
                 if other is None or other._array_ is y._of_:
                     right = y._array_
-                    if right is not None and (
+                    if right is not None and not (
                         (type(left) is type(right) is float64 and state.most > 0)
                         or 0 < left.size * right.size <= state.most
                     ):
-                        result = compute(left, right)
-                        if base is not None or other is not None:
-                            return own_known(result)
-                        handle = kind()
-                        handle._array_ = result
-                        handle._node_ = handle._base_ = None
-                        return handle
+                        right = None
             elif (kind is float or kind is int) and left.size <= state.most:
-                result = compute(left, y)
-                if base is not None:
+                right = y
+            if right is not None:
+                result = compute(left, right)
+                if base is not None or other is not None:
                     return own_known(result)
                 handle = state.handle_class()
                 handle._array_ = result
                 handle._node_ = handle._base_ = None
                 return handle
-        left = operand(x)
-        right = None if left is None else operand(y)
-        if right is not None and fit(left, right):
-            return own(compute(left, right))
-        return recorded[name](x, y)
+        result = of_operands(compute, x, y)
+        return recorded[name](x, y) if result is None else result
 
     return named(name, method)
 
@@ -142,11 +143,8 @@ def reflected(name: str, compute: Function) -> Function:
                 right = x._array_
                 if right is not None and right.size <= state.most:
                     return own_known(compute(y, right))
-        left = operand(y)
-        right = None if left is None else operand(x)
-        if right is not None and fit(left, right):
-            return own(compute(left, right))
-        return recorded[name](x, y)
+        result = of_operands(compute, y, x)
+        return recorded[name](x, y) if result is None else result
 
     return named(name, method)
 

@@ -1,4 +1,4 @@
-"""Arguments as NumPy takes them, in Python: that part of `_core.c` written again."""
+"""Arguments as NumPy takes them, in Python: `sequences.c` written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two states of a handle, in Python: the first half of `_core.c` written again.
+"""The two states of a handle, in Python: `state.c`, and the attributes of `handle.c`, again.
 
 What hot paths read changes: they ask this module (`state.most`), and take no copies of it.
 
@@ -45,7 +45,7 @@ recorded: dict[str, Function] = {}
 callbacks: dict[str, Function] = {}
 how_transposed: tuple[Any, ...] = ()
 
-# Of a handle, as in the struct of `_core.c`.  The first three are always there; of what owns a
+# Of a handle, as in the struct of `core.h`.  The first three are always there; of what owns a
 # settled value the others are read only after something has set them.
 FIELDS = (
     "_array_",  # the settled value: an array, or a scalar of NumPy's

@@ -404,25 +404,24 @@ template <class A, class B> TA_FN bool m_less_equal(A x, B y) {
     else return x <= y;
 }
 
-// maximum and minimum let NaN through, fmax and fmin drop it.  Two selects, one after the other:
-// g++ turns a select on an `or` of conditions into branches once two such are chained.
-template <class T> TA_FN T m_maximum(T x, T y) {
-    T larger = m_less(y, x) ? x : y;
-    return is_nan(x) ? x : larger;
-}
-template <class T> TA_FN T m_minimum(T x, T y) {
-    T smaller = m_less(x, y) ? x : y;
-    return is_nan(x) ? x : smaller;
-}
-// Of equal ones the first, as NumPy's for complex numbers and float16.
-template <class T> TA_FN T m_first_maximum(T x, T y) {
-    T larger = m_less_equal(y, x) ? x : y;
-    return is_nan(x) ? x : larger;
-}
-template <class T> TA_FN T m_first_minimum(T x, T y) {
-    T smaller = m_less_equal(x, y) ? x : y;
-    return is_nan(x) ? x : smaller;
-}
+// The first of two where it is the one, or a NaN has it so.  Two selects, one after the other: g++
+// turns a select on an `or` of conditions into branches once two such are chained.  A macro, for of
+// conditions that are arguments of a function it makes bytes.
+#define TA_FIRST_OF_TWO(name, is_the_one, has_nan) \
+    template <class T> TA_FN T name(T x, T y) {    \
+        T chosen = is_the_one ? x : y;             \
+        return has_nan ? x : chosen;               \
+    }
+// These let NaN through,
+TA_FIRST_OF_TWO(m_maximum, m_less(y, x), is_nan(x))
+TA_FIRST_OF_TWO(m_minimum, m_less(x, y), is_nan(x))
+// these too, and of equal ones take the first, as NumPy's for complex numbers and float16,
+TA_FIRST_OF_TWO(m_first_maximum, m_less_equal(y, x), is_nan(x))
+TA_FIRST_OF_TWO(m_first_minimum, m_less_equal(x, y), is_nan(x))
+// and these drop NaN.
+TA_FIRST_OF_TWO(m_fmax, m_less_equal(y, x), is_nan(y))
+TA_FIRST_OF_TWO(m_fmin, m_less_equal(x, y), is_nan(y))
+#undef TA_FIRST_OF_TWO
 // Between limits that are constants: NumPy keeps what equals one (-0.0 and 0.0 do).
 template <class T> TA_FN T m_clip(T x, T low, T high) {
     T raised = m_less(x, low) ? low : x;
@@ -442,14 +441,6 @@ TA_FN f32 m_minimum(f32 x, f32 y) {
     return r;
 }
 #endif
-template <class T> TA_FN T m_fmax(T x, T y) {
-    T larger = m_less_equal(y, x) ? x : y;
-    return is_nan(y) ? x : larger;
-}
-template <class T> TA_FN T m_fmin(T x, T y) {
-    T smaller = m_less_equal(x, y) ? x : y;
-    return is_nan(y) ? x : smaller;
-}
 // Both sides are evaluated before (a load under a condition does not vectorise), and the
 // condition is read as a byte (nor does g++ 12 vectorise loads of bools otherwise).
 template <class T> TA_FN T m_where(bool condition, T x, T y) {

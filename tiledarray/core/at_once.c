@@ -1,0 +1,198 @@
+/* What is called at once, the type AtOnce, and ufuncs of NumPy's: `twin_at_once.py` in Python. */
+
+#include "calls.h"
+
+#include <string.h>
+
+static PyTypeObject AtOnceType;
+
+static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", NULL};
+    PyObject *target, *fallback, *attributes = NULL;
+    int kind = 0, size = ANY_SIZE, most = MOST_ARGUMENTS;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OO|iiiO!", names, &target, &fallback, &kind, &size, &most,
+            &PyDict_Type, &attributes))
+        return NULL;
+    AtOnce *function = (AtOnce *)type->tp_alloc(type, 0);
+    if (!function)
+        return NULL;
+    function->target = Py_NewRef(target);
+    function->fallback = Py_NewRef(fallback);
+    function->attributes = Py_XNewRef(attributes);
+    function->kind = kind;
+    function->size = size;
+    function->most = most;
+    function->call = at_once_call;
+    return (PyObject *)function;
+}
+
+static int at_once_traverse(AtOnce *function, visitproc visit, void *arg)
+{
+    Py_VISIT(function->target);
+    Py_VISIT(function->fallback);
+    Py_VISIT(function->attributes);
+    return 0;
+}
+
+static int at_once_clear(AtOnce *function)
+{
+    Py_CLEAR(function->target);
+    Py_CLEAR(function->fallback);
+    Py_CLEAR(function->attributes);
+    return 0;
+}
+
+static void at_once_dealloc(AtOnce *function)
+{
+    PyObject_GC_UnTrack(function);
+    at_once_clear(function);
+    Py_TYPE(function)->tp_free((PyObject *)function);
+}
+
+static PyObject *at_once_attribute(PyObject *self, PyObject *name)
+{
+    AtOnce *function = (AtOnce *)self;
+    PyObject *found;
+    if (function->attributes && (found = PyDict_GetItemWithError(function->attributes, name)))
+        return Py_NewRef(found);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!PyUnicode_CompareWithASCIIString(name, "__class__") ||
+        !PyUnicode_CompareWithASCIIString(name, "__call__") ||
+        !PyUnicode_CompareWithASCIIString(name, "__get__") ||
+        !PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") ||
+        !PyUnicode_CompareWithASCIIString(name, "fallback"))
+        return PyObject_GenericGetAttr(self, name);
+    return PyObject_GetAttr(function->fallback, name);
+}
+
+static PyObject *at_once_bind(PyObject *self, PyObject *object, PyObject *type)
+{
+    if (!object || object == Py_None || (((AtOnce *)self)->kind & (UFUNC | BOUND)) == UFUNC)
+        return Py_NewRef(self);
+    return PyMethod_New(self, object);
+}
+
+static PyObject *at_once_repr(PyObject *self) { return PyObject_Repr(((AtOnce *)self)->fallback); }
+
+static PyObject *at_once_compare(PyObject *x, PyObject *y, int op)
+{
+    if (x == y || (op != Py_EQ && op != Py_NE))
+        return x == y && op == Py_EQ ? Py_NewRef(Py_True)
+               : x == y && op == Py_NE ? Py_NewRef(Py_False) : Py_NewRef(Py_NotImplemented);
+    if (Py_TYPE(x) != &AtOnceType)
+        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *other = Py_TYPE(y) == &AtOnceType ? ((AtOnce *)y)->fallback : y;
+    return PyObject_RichCompare(((AtOnce *)x)->fallback, other, op);
+}
+
+static Py_hash_t at_once_hash(PyObject *self) { return PyObject_Hash(((AtOnce *)self)->fallback); }
+
+/* What pickle finds it by: its place in the class of arrays, or in the module of `fallback`. */
+static PyObject *at_once_reduce(PyObject *self, PyObject *protocol)
+{
+    AtOnce *function = (AtOnce *)self;
+    if (function->kind & METHOD) {
+        PyObject *builtins = PyEval_GetBuiltins(); /* borrowed */
+        PyObject *get = builtins ? PyMapping_GetItemString(builtins, "getattr") : NULL;
+        return get ? Py_BuildValue("N(OO)", get, handle_class, function->target) : NULL;
+    }
+    if (PyFunction_Check(function->fallback))
+        return PyObject_GetAttrString(function->fallback, "__name__");
+    return PyObject_CallMethod(function->fallback, "__reduce_ex__", "O", protocol);
+}
+
+static PyMethodDef at_once_methods[] = {
+    {"__reduce_ex__", at_once_reduce, METH_O, "What pickle finds it by."}, {NULL}};
+
+static PyMemberDef at_once_members[] = {
+    {"fallback", T_OBJECT, offsetof(AtOnce, fallback), READONLY, "What does the rest."}, {NULL}};
+
+static PyTypeObject AtOnceType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tiledarray.core._core.AtOnce",
+    .tp_doc = "A function of NumPy's, called at once where all arguments are small and settled.",
+    .tp_basicsize = sizeof(AtOnce),
+    .tp_dealloc = (destructor)at_once_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_vectorcall_offset = offsetof(AtOnce, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_traverse = (traverseproc)at_once_traverse,
+    .tp_clear = (inquiry)at_once_clear,
+    .tp_descr_get = at_once_bind,
+    .tp_getattro = at_once_attribute,
+    .tp_members = at_once_members,
+    .tp_methods = at_once_methods,
+    .tp_repr = at_once_repr,
+    .tp_richcompare = at_once_compare,
+    .tp_hash = at_once_hash,
+    .tp_new = at_once_new,
+};
+
+/* NumPy's ufuncs come here with arrays of ours. */
+PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                    PyObject *names)
+{
+    PyObject *values[4], *result = NULL, *first = NULL;
+    Py_ssize_t inputs = count - 2, known = 0;
+    int done = 0;
+    if (!names && inputs > 0 && inputs < 4 &&
+        !PyUnicode_CompareWithASCIIString(args[1], "__call__")) {
+        for (; known < inputs; known++) {
+            PyObject *value = operand(args[2 + known]);
+            if (!value)
+                break;
+            values[known + 1] = value;
+            if (PyArray_Check(value)) {
+                done |= first && !fit(first, value);
+                first = value;
+            }
+        }
+        if (known == inputs && !done) {
+            Arguments arguments = {.product = 1};
+            done = 1;
+            result = PyObject_Vectorcall(
+                args[0], values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+            if (result)
+                done = give(result, &arguments, &result);
+        } else
+            done = 0;
+        while (known)
+            Py_DECREF(values[known--]);
+        if (done || PyErr_Occurred())
+            return result;
+        result = record_ufunc(args[0], args + 2, inputs);
+        if (result || PyErr_Occurred())
+            return result;
+    }
+    PyObject *given[MOST_ARGUMENTS + 1];
+    Py_ssize_t total = count + (names ? PyTuple_GET_SIZE(names) : 0);
+    if (total > MOST_ARGUMENTS) {
+        PyErr_SetString(PyExc_TypeError, "too many arguments for a ufunc");
+        return NULL;
+    }
+    given[0] = self;
+    memcpy(given + 1, args, (size_t)total * sizeof *args);
+    return PyObject_Vectorcall(recorded[ARRAY_UFUNC], given, (size_t)count + 1, names);
+}
+
+int add_at_once(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        int value;
+    } kinds[] = {
+        {"METHOD", METHOD}, {"WRITES", WRITES}, {"READS", READS}, {"LIBRARY", LIBRARY},
+        {"UFUNC", UFUNC}, {"OUTER", OUTER}, {"DRAWS", DRAWS}, {"BOUND", BOUND}, {"LOOKS", LOOKS},
+        {"ANY_SIZE", ANY_SIZE}, {"OF_SHAPE", OF_SHAPE}, {"OF_RANGE", OF_RANGE},
+        {"OF_COUNT", OF_COUNT}, {"OF_SQUARE", OF_SQUARE}, {"OF_DATA", OF_DATA}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (PyModule_AddIntConstant(module, kinds[k].name, kinds[k].value) < 0)
+            return -1;
+    if (PyType_Ready(&AtOnceType) < 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType);
+}

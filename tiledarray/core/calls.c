@@ -1,0 +1,430 @@
+/* Calls of functions that NumPy computes at once if all their arguments are small and settled:
+   `twin_calls.py` in Python, where what is common is done by `twin_at_once.py` without it. */
+
+#include "calls.h"
+#include "watch.h"
+
+static void release(Arguments *arguments)
+{
+    while (arguments->count)
+        Py_DECREF(arguments->values[arguments->count--]);
+}
+
+/* Whether a value has no arrays in it, nor anything that NumPy would ask for one. */
+static int is_bare(PyObject *x, int depth)
+{
+    if (is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) || PyType_Check(x) ||
+        x == Py_Ellipsis || PyArray_IsScalar(x, Number) || PyArray_IsScalar(x, Bool) ||
+        PyArray_DescrCheck(x))
+        return 1;
+    if (depth && (PyTuple_CheckExact(x) || PyList_CheckExact(x))) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+        for (Py_ssize_t k = 0; k < n; k++)
+            if (!is_bare(PySequence_Fast_GET_ITEM(x, k), depth - 1))
+                return 0;
+        return 1;
+    }
+    return 0;
+}
+
+static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int broadcasts)
+{
+    npy_intp size = size_of(array);
+    arguments->arrays = 1;
+    if (size > most)
+        return 0;
+    arguments->product *= size;
+    if (PyArray_Check(array)) {
+        if (!arguments->first)
+            arguments->first = array;
+        else if (broadcasts && !fit(arguments->first, array))
+            return 0;
+    }
+    return 1;
+}
+
+/* Add one argument; 0 if the call has to go the recorded way (perhaps with an error set). */
+static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *function)
+{
+    npy_intp most = function->kind & READS ? NPY_MAX_INTP
+                    : function->kind & LOOKS ? at_most(LIBRARY_FACTOR) /* NumPy does it anyway */
+                    : function->kind & LIBRARY ? at_most(library_factor) : limit;
+    PyObject *value = NULL;
+    if (is_handle(x)) {
+        PyObject *array = settled((Handle *)x);
+        if (!array && !PyErr_Occurred() && function->kind & WRITES && !arguments->count)
+            array = make_constant((Handle *)x);
+        if (!array && !PyErr_Occurred() && function->kind & LOOKS)
+            array = looked_at((Handle *)x);
+        if (!array)
+            return 0;
+        arguments->handles = 1;
+        if (!take_array(arguments, array, most, !(function->kind & LIBRARY)))
+            return 0;
+        value = Py_NewRef(array);
+    } else if (is_array(x)) {
+        if (!take_array(arguments, x, most, !(function->kind & LIBRARY)))
+            return 0;
+        value = Py_NewRef(x);
+    } else if (is_bare(x, 0)) {
+        value = Py_NewRef(x);
+    } else if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
+        if (PySequence_Fast_GET_SIZE(x) > limit)
+            return 0;
+        if (is_bare(x, 3)) {
+            arguments->arrays |= PyList_CheckExact(x);
+            value = Py_NewRef(x);
+        } else
+            value = plain_sequence(arguments, x, Py_MAX(most, at_most(WRITE_FACTOR)), 3);
+    }
+    if (!value)
+        return 0;
+    arguments->values[++arguments->count] = value;
+    return 1;
+}
+
+static double number_or(PyObject *x, double otherwise)
+{
+    if (x && (PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyArray_IsScalar(x, Number))) {
+        double value = PyLong_CheckExact(x) ? PyLong_AsDouble(x) : PyFloat_AsDouble(x);
+        if (value != -1.0 || !PyErr_Occurred())
+            return value;
+        PyErr_Clear();
+    }
+    return otherwise;
+}
+
+/* Elements of the array that a function creates; a huge number if that is not known. */
+static double created_size(const AtOnce *function, PyObject *const *values, Py_ssize_t positional,
+                           PyObject *names)
+{
+    const double huge = 1e300;
+    if (function->size == ANY_SIZE || function->size == OF_DATA)
+        return 0;
+    if (!positional)
+        return huge;
+    PyObject *first = values[0];
+    if (function->size == OF_SHAPE) {
+        if (!PyTuple_CheckExact(first) && !PyList_CheckExact(first))
+            return number_or(first, huge);
+        double size = 1;
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(first); k++)
+            size *= number_or(PySequence_Fast_GET_ITEM(first, k), huge);
+        return size;
+    }
+    if (function->size == OF_SQUARE) {
+        double side = number_or(first, huge);
+        return side * (positional > 1 ? number_or(values[1], side) : side);
+    }
+    if (function->size == OF_COUNT) {
+        double count = positional > 2 ? number_or(values[2], huge) : 50;
+        for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++)
+            if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), "num"))
+                count = number_or(values[positional + k], huge);
+        return count;
+    }
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), "dtype"))
+            return huge; /* start=, stop=, step= */
+    double start = 0, stop = number_or(first, huge), step = 1;
+    if (positional > 1) {
+        start = stop;
+        stop = number_or(values[1], huge);
+    }
+    if (positional > 2)
+        step = number_or(values[2], huge);
+    return step ? (stop - start) / step : huge;
+}
+
+/* Names of arguments by which a call is ours.  `out` gets the place of that name among them, if one
+   array is given by it; -1 without it. */
+static int has_name_of_ours(PyObject *names, PyObject *const *values, Py_ssize_t *out)
+{
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++) {
+        PyObject *name = PyTuple_GET_ITEM(names, k);
+        if (!PyUnicode_CompareWithASCIIString(name, "out") && values[k] != Py_None) {
+            if (!is_handle(values[k]))
+                return 1;
+            *out = k;
+        }
+        if (!PyUnicode_CompareWithASCIIString(name, "device") ||
+            !PyUnicode_CompareWithASCIIString(name, "like"))
+            return 1;
+    }
+    return 0;
+}
+
+/* The ends of the memory in which an array lies. */
+static void ends_of(PyArrayObject *array, char **low, char **high)
+{
+    *low = *high = PyArray_BYTES(array);
+    for (int k = 0; k < PyArray_NDIM(array); k++) {
+        npy_intp length = PyArray_DIM(array, k);
+        if (!length) {
+            *high = *low;
+            return;
+        }
+        npy_intp reach = (length - 1) * PyArray_STRIDE(array, k);
+        if (reach < 0)
+            *low += reach;
+        else
+            *high += reach;
+    }
+    *high += PyArray_ITEMSIZE(array);
+}
+
+static int overlap(PyObject *x, PyObject *y)
+{
+    if (!PyArray_Check(x) || !PyArray_Check(y))
+        return 0;
+    char *low, *high, *other_low, *other_high;
+    ends_of((PyArrayObject *)x, &low, &high);
+    ends_of((PyArrayObject *)y, &other_low, &other_high);
+    return low < other_high && other_low < high;
+}
+
+/* Whether an argument, or one in it, is the result or shares memory with it. */
+static int shares(PyObject *value, PyObject *result)
+{
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); k++)
+            if (shares(PySequence_Fast_GET_ITEM(value, k), result))
+                return 1;
+        return 0;
+    }
+    return value == result || (PyArray_BASE((PyArrayObject *)result) && overlap(value, result));
+}
+
+static int is_related(PyObject *result, const Arguments *arguments)
+{
+    PyArrayObject *array = (PyArrayObject *)result;
+    if (!PyArray_SIZE(array))
+        return 0; /* there are no elements to share */
+    if (PyArray_BASE(array) && !PyArray_ISWRITEABLE(array))
+        return 1;
+    for (Py_ssize_t k = 1; k <= arguments->count; k++)
+        if (shares(arguments->values[k], result))
+            return 1;
+    return 0;
+}
+
+/* A result as a handle: 1, or 0 if it has to be had the recorded way.  Steals the result. */
+int give(PyObject *result, const Arguments *arguments, PyObject **given)
+{
+    *given = NULL;
+    if (is_array(result)) {
+        if (is_related(result, arguments)) {
+            Py_DECREF(result);
+            return 0;
+        }
+        *given = own(result);
+        return 1;
+    }
+    if (PyTuple_Check(result) || PyList_CheckExact(result)) {
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
+        PyObject *made = PyTuple_Check(result) ? PyTuple_New(n) : PyList_New(n);
+        for (Py_ssize_t k = 0; made && k < n; k++) {
+            PyObject *part = NULL, *item = PySequence_Fast_GET_ITEM(result, k);
+            for (Py_ssize_t j = 0; j < k && !part; j++) /* the same array again is one of ours */
+                if (PySequence_Fast_GET_ITEM(result, j) == item)
+                    part = Py_NewRef(PySequence_Fast_GET_ITEM(made, j));
+            if (!part && !give(Py_NewRef(item), arguments, &part)) {
+                Py_DECREF(made);
+                Py_DECREF(result);
+                return 0;
+            }
+            if (!part)
+                Py_CLEAR(made);
+            else if (PyTuple_CheckExact(made))
+                PyTuple_SET_ITEM(made, k, part);
+            else
+                PyList_SET_ITEM(made, k, part);
+        }
+        if (made && PyTuple_Check(result) && !PyTuple_CheckExact(result)) /* with names */
+            Py_SETREF(made, PyObject_CallObject((PyObject *)Py_TYPE(result), made));
+        Py_DECREF(result);
+        *given = made;
+        return 1;
+    }
+    if (is_bare(result, 0)) {
+        *given = own(result);
+        return 1;
+    }
+    Py_DECREF(result); /* it may hold an argument */
+    return 0;
+}
+
+/* What is a view of the first argument; NULL without an error if it is none. */
+static PyObject *given_view(const AtOnce *function, PyObject *result, const Arguments *arguments,
+                            PyObject *const *args, Py_ssize_t positional, PyObject *names)
+{
+    if (!is_array(result) || !positional || !is_handle(args[0]) ||
+        function->kind & (WRITES | BOUND))
+        return NULL;
+    if (result == arguments->values[1])
+        return Py_NewRef(args[0]);
+    if (names || !PyArray_BASE((PyArrayObject *)result) || !overlap(result, arguments->values[1]))
+        return NULL;
+    PyObject *rest = PyTuple_New(positional - 1);
+    if (!rest)
+        return NULL;
+    for (Py_ssize_t k = 1; k < positional; k++) {
+        if (!is_bare(args[k], 2)) {
+            Py_DECREF(rest);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
+    }
+    PyObject *how = PyTuple_Pack(2, function->fallback, rest);
+    Py_DECREF(rest);
+    if (!how)
+        return NULL;
+    PyObject *view = take_view(
+        (Handle *)args[0], arguments->values[1], Py_NewRef(result), 0, how);
+    Py_DECREF(how);
+    return view;
+}
+
+/* An array of its own.  Steals. */
+static PyObject *copied(PyObject *array)
+{
+    PyObject *copy = PyArray_NewCopy((PyArrayObject *)array, NPY_CORDER);
+    Py_DECREF(array);
+    return copy;
+}
+
+/* The arguments as NumPy takes them: 1, or 0 for the recorded way (perhaps with an error set).
+   `created` gets the elements of what is created. */
+static int take_arguments(Arguments *arguments, const AtOnce *function, PyObject *const *args,
+                          Py_ssize_t positional, PyObject *names, double *created)
+{
+    Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0);
+    Py_ssize_t k = function->kind & BOUND && positional;
+    if (k)
+        arguments->values[++arguments->count] = Py_NewRef(args[0]);
+    for (; k < total; k++)
+        if (!take_argument(arguments, args[k], function))
+            return 0;
+    *created = created_size(function, args, positional, names);
+    if (*created > (double)limit)
+        return 0;
+    if (function->size == ANY_SIZE && !arguments->handles &&
+        !(function->kind & UFUNC && !arguments->arrays) && !births)
+        return 0;
+    return !(function->kind & OUTER && arguments->product > limit);
+}
+
+/* Whether NumPy may write into the argument at a place: 1, 0 if not, -1 with an error set. */
+static int may_be_written(const Arguments *arguments, PyObject *const *args, Py_ssize_t at)
+{
+    PyObject *array = arguments->values[at + 1];
+    return is_handle(args[at]) && is_array(array) ? writable((Handle *)args[at], array) : 0;
+}
+
+/* Whether NumPy may write where a call has it write; as `may_be_written`. */
+static int may_write(const AtOnce *function, const Arguments *arguments, PyObject *const *args,
+                     Py_ssize_t positional, Py_ssize_t out)
+{
+    int may = 1;
+    if (function->kind & WRITES) {
+        Py_ssize_t at = (function->kind & BOUND) != 0;
+        may = positional > at ? may_be_written(arguments, args, at) : 0;
+    }
+    return may == 1 && out >= 0 ? may_be_written(arguments, args, out) : may;
+}
+
+/* What NumPy returns; `created`: the elements of what it creates. */
+static PyObject *returned(const AtOnce *function, const Arguments *arguments,
+                          Py_ssize_t positional, PyObject *names, double created)
+{
+    PyObject *const *values = arguments->values + 1, *before, *result = NULL;
+    size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    int spacious = created * sizeof(double) >= SPACIOUS;
+    for (Py_ssize_t k = 0; k < arguments->count && !spacious; k++)
+        spacious = is_spacious(values[k]);
+    if (begin_keeping(spacious, &before))
+        result = function->kind & METHOD
+                     ? PyObject_VectorcallMethod(function->target, values, flags, names)
+                     : PyObject_Vectorcall(function->target, values, flags, names);
+    end_keeping(before);
+    return result;
+}
+
+/* Give what NumPy has returned: 1 and the result (NULL with an error), or 0 for the recorded way.
+   Steals it. */
+static int finish(const AtOnce *function, PyObject *result, const Arguments *arguments,
+                  PyObject *const *args, Py_ssize_t positional, PyObject *names, Py_ssize_t out,
+                  PyObject **given)
+{
+    if (out >= 0 && result == arguments->values[out + 1]) {
+        Py_DECREF(result);
+        *given = Py_NewRef(args[out]);
+        return 1;
+    }
+    int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
+    if (function->kind & READS ||
+        (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments->arrays)))) {
+        *given = result;
+        return 1;
+    }
+    *given = given_view(function, result, arguments, args, positional, names);
+    if (*given || PyErr_Occurred()) {
+        Py_DECREF(result);
+        return 1;
+    }
+    if (out >= 0 || function->kind & WRITES) { /* it has been written */
+        *given = is_array(result) ? own(copied(result)) : result;
+        return 1;
+    }
+    return give(result, arguments, given);
+}
+
+/* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
+static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t positional,
+                      PyObject *names, PyObject **given)
+{
+    Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0), out = -1;
+    *given = NULL;
+    if (held || !limit || total > MOST_ARGUMENTS || positional > function->most ||
+        (names && has_name_of_ours(names, args + positional, &out)))
+        return 0;
+    if (out >= 0)
+        out += positional;
+    if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
+        return 0;
+    Arguments arguments = {.product = 1};
+    double created;
+    int done = take_arguments(&arguments, function, args, positional, names, &created);
+    if (done)
+        done = may_write(function, &arguments, args, positional, out);
+    if (done == 1) {
+        PyObject *result = returned(function, &arguments, positional, names, created);
+        if (result)
+            done = finish(function, result, &arguments, args, positional, names, out, given);
+    }
+    release(&arguments);
+    return done || PyErr_Occurred();
+}
+
+static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    const AtOnce *function = (AtOnce *)self;
+    PyObject *result;
+    if (names && !PyTuple_GET_SIZE(names))
+        names = NULL;
+    if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
+        return result;
+    if (function->kind & UFUNC && !names) {
+        result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
+        if (result || PyErr_Occurred())
+            return result;
+    }
+    return PyObject_Vectorcall(function->fallback, args, flags, names);
+}
+
+PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (watching)
+        return watched_call(at_once_work, ((AtOnce *)self)->kind & READS, self, args, flags, names);
+    return at_once_work(self, args, flags, names);
+}

@@ -1,0 +1,38 @@
+/* Functions of NumPy's that are made at once: what calls.c and at_once.c share. */
+
+#ifndef TILEDARRAY_CALLS_H
+#define TILEDARRAY_CALLS_H
+
+#include "handle.h"
+
+HIDDEN_BEGIN
+
+enum {
+    METHOD = 1,               /* a method of arrays: `target` is its name */
+    WRITES = 2,               /* changes its first argument */
+    READS = 4,                /* returns no array: at once whatever the size */
+    LIBRARY = 8,              /* fuses with nothing: at once for larger arrays too */
+    UFUNC = 16,               /* of scalars alone it returns NumPy's scalar */
+    OUTER = 32,               /* the result's size is the product of those of the arguments */
+    DRAWS = 64,               /* draws random numbers: what it makes is born like any array */
+    LOOKS = 256,              /* computes what is recorded, for only NumPy does it */
+    BOUND = 128               /* the first argument is an object of NumPy's own */
+};
+enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *target;         /* NumPy's function, or the name of its arrays' method */
+    PyObject *fallback;       /* ours */
+    PyObject *attributes;     /* a dict, or NULL: other attributes are those of `fallback` */
+    int kind, size;
+    int most;                 /* arguments by position; one more may be what NumPy writes to */
+} AtOnce;
+
+PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
+int give(PyObject *result, const Arguments *arguments, PyObject **given);
+
+HIDDEN_END
+
+#endif

@@ -1,0 +1,369 @@
+/* The two states of a handle, and making handles: `twin_state.py` in Python.
+
+   A handle is *settled* while its value is a NumPy array on the host (`array`): its views hold
+   NumPy's own views of it, and what is small and settled NumPy computes at once.  Otherwise it is
+   *recorded*: `node` says how its value is to be computed, or has it.  A small settled value goes
+   into the graph as a copy (`node`, with `copied` set), which the next write drops; a large one by
+   reference: then both have the same memory, and `writable` says whether it may be written. */
+
+#include "handle.h"
+
+#include <string.h>
+
+#define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
+
+PyTypeObject *handle_class = &HandleType;
+Py_ssize_t limit = 0;
+long held = 0;
+int births = 0;
+npy_intp library_factor = LIBRARY_FACTOR;
+PyObject *callbacks[CALLBACKS];
+
+/* Attributes of buffers and devices. */
+static PyObject *name_device, *name_on_host;
+
+/* ---- the two states ------------------------------------------------------------------------ */
+
+void unlink_view(Handle *view)
+{
+    if (view->link) {
+        *view->link = view->next;
+        if (view->next)
+            view->next->link = view->link;
+        view->link = NULL;
+        view->next = NULL;
+    }
+}
+
+static void link_view(Handle *root, Handle *view)
+{
+    view->next = root->views;
+    view->link = &root->views;
+    if (root->views)
+        root->views->link = &view->next;
+    root->views = view;
+}
+
+static PyObject *found_steps(Handle *view)
+{
+    Handle *parent = (Handle *)Py_NewRef((PyObject *)view->parent);
+    PyObject *how = Py_NewRef(view->how), *array = Py_XNewRef(parent->array), *steps = NULL;
+    if (view->by_index && array && is_array(array))
+        steps = steps_by_index(parent, PyArray_DIMS((PyArrayObject *)array),
+                               PyArray_NDIM((PyArrayObject *)array), how);
+    if (!steps && !PyErr_Occurred())
+        steps = PyObject_CallFunction(callbacks[STEPS_OF], "OOi", parent, how, (int)view->by_index);
+    Py_XDECREF(array);
+    Py_DECREF(how);
+    Py_DECREF(parent);
+    return steps;
+}
+
+/* The steps of a view, borrowed; NULL with an error set. */
+PyObject *steps_of(Handle *view)
+{
+    if (!view->steps) {
+        if (!view->parent) {
+            PyErr_SetString(PyExc_SystemError, "a view does not know how it lies in its base");
+            return NULL;
+        }
+        PyObject *steps = found_steps(view);
+        if (!steps)
+            return NULL;
+        if (view->steps) { /* asked again meanwhile */
+            Py_DECREF(steps);
+            return view->steps;
+        }
+        view->steps = steps;
+        Py_CLEAR(view->parent);
+        Py_CLEAR(view->how);
+    }
+    return view->steps;
+}
+
+/* Let every settled view know its steps, for what it was taken of will change. */
+int settle_steps(Handle *root)
+{
+    for (;;) {
+        Handle *view = root->views;
+        while (view && view->steps)
+            view = view->next;
+        if (!view)
+            return 0;
+        Py_INCREF(view);
+        PyObject *steps = steps_of(view);
+        Py_DECREF(view);
+        if (!steps)
+            return -1;
+    }
+}
+
+/* Forget the memory of an array of its own, and that of its views, which know their steps. */
+void drop_arrays(Handle *root)
+{
+    while (root->views) {
+        Handle *view = root->views;
+        unlink_view(view);
+        Py_INCREF(view);
+        Py_CLEAR(view->array);
+        Py_DECREF(view);
+    }
+    Py_CLEAR(root->array);
+}
+
+/* Whether a node is known to have no value that can settle its array: that is asked for every
+   operand of what is recorded. */
+static int is_far(PyObject *x)
+{
+    if (!is_node(x))
+        return 0;
+    Node *node = (Node *)x;
+    if (node->form->kind->size == PY_SSIZE_T_MAX || is_pending(x) || node->keeps)
+        return 1;
+    if (!node->buffer)
+        return node->form->kind->size > limit;
+    if (PyTuple_Check(node->buffer))
+        return 0;
+    PyObject *device = PyObject_GetAttr(node->buffer, name_device);
+    PyObject *on_host = device ? PyObject_GetAttr(device, name_on_host) : NULL;
+    int far = on_host == Py_False;
+    Py_XDECREF(on_host);
+    Py_XDECREF(device);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return far;
+}
+
+static PyObject *find_array(Handle *handle)
+{
+    Handle *root = root_of(handle);
+    if (!root->array) {
+        if (!root->node || is_far(root->node))
+            return NULL;
+        PyObject *node = Py_NewRef(root->node);
+        PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
+        int changed = root->node != node; /* by another thread, meanwhile */
+        Py_DECREF(node);
+        if (!array)
+            return NULL;
+        if (!(is_array(array) || PyArray_IsScalar(array, Generic)) || root->array || changed) {
+            Py_DECREF(array);
+            if (!root->array)
+                return NULL;
+        } else {
+            root->array = array;
+            root->copied = 0;
+        }
+    }
+    if (handle == root)
+        return root->array;
+    if (!handle->array) {
+        PyObject *steps = steps_of(handle);
+        if (!steps)
+            return NULL;
+        PyObject *of = root->array;
+        if (!of) /* another thread has written meanwhile */
+            return NULL;
+        Py_INCREF(of);
+        PyObject *array = PyObject_CallFunctionObjArgs(callbacks[VIEW_ON], of, steps, NULL);
+        Py_DECREF(of);
+        if (!array)
+            return NULL;
+        if (array == Py_None || handle->array || root->array != of) {
+            Py_DECREF(array);
+            return handle->array;
+        }
+        handle->array = array;
+        link_view(root, handle);
+    }
+    return handle->array;
+}
+
+/* As `settled`, of what has no array now. */
+PyObject *find_settled(Handle *handle)
+{
+    PyObject *array = find_array(handle);
+    if (!array && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception))
+            return NULL; /* a signal handler's: the caller sees it */
+        PyErr_Clear();
+    }
+    return array;
+}
+
+/* Forget what the views have read, which refers to the node. */
+static void forget_all_seen(Handle *root)
+{
+    Handle *view = root->views;
+    while (view) {
+        if (!view->seen) {
+            view = view->next;
+            continue;
+        }
+        Py_INCREF(view);
+        Py_CLEAR(view->seen); /* what dies with it may have views die, too */
+        Py_DECREF(view);
+        view = root->views;
+    }
+}
+
+/* Whether `array`, a settled value, may be written: 1, 0 if not, -1 with an error set. */
+int writable(Handle *handle, PyObject *array)
+{
+    Handle *root = root_of(handle);
+    if (!root->node)
+        return handle->array == array;
+    if (root->copied) {
+        root->copied = 0;
+        Py_CLEAR(root->node);
+        return handle->array == array;
+    }
+    forget_all_seen(root);
+    /* The array gets a node of its own over the memory.  If the one it had dies, nobody else held
+       that; and if nobody else holds the memory, it is the array's alone. */
+    PyObject *before = Py_NewRef(root->node);
+    PyObject *after = PyObject_CallOneArg(callbacks[HOLD_OF], before);
+    if (!after || root->node != before) {
+        Py_DECREF(before);
+        Py_XDECREF(after);
+        return after ? 0 : -1;
+    }
+    root->node = after;
+    Py_DECREF(before);
+    Py_DECREF(before);
+    PyObject *alone = PyObject_CallOneArg(callbacks[ALONE], after);
+    if (!alone)
+        return -1;
+    int may = alone == Py_True && root->node == after && handle->array == array;
+    Py_DECREF(alone);
+    if (may)
+        Py_CLEAR(root->node);
+    return may;
+}
+
+/* ---- making handles ------------------------------------------------------------------------ */
+
+#define MOST_FREE 64
+static Handle *free_handles[MOST_FREE];
+static int free_count = 0;
+
+PyObject *handle_alloc(PyTypeObject *type, Py_ssize_t items)
+{
+    Handle *handle = PyObject_New(Handle, type);
+    if (handle)
+        memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
+    return (PyObject *)handle;
+}
+
+Handle *new_handle(void)
+{
+    if (!free_count)
+        return (Handle *)handle_alloc(handle_class, 0);
+    Handle *handle = free_handles[--free_count];
+    memset((char *)handle + sizeof(PyObject), 0, sizeof(Handle) - sizeof(PyObject));
+    PyObject_Init((PyObject *)handle, handle_class);
+    return handle;
+}
+
+/* Kernels compute with it, so it can be in an array of ours; others stay NumPy's. */
+static inline int is_known_type(int number)
+{
+    return number <= NPY_ULONGLONG || number == NPY_FLOAT || number == NPY_DOUBLE ||
+           number == NPY_CFLOAT || number == NPY_CDOUBLE || number == NPY_HALF;
+}
+
+/* A handle that owns what NumPy has computed; what is no number stays NumPy's.  Steals. */
+PyObject *own(PyObject *value)
+{
+    if (!value)
+        return NULL;
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyDoubleArrType_Type || type == &PyLongArrType_Type ||
+        type == &PyBoolArrType_Type) {
+        /* what most scalars are */
+    } else if (is_array(value)) {
+        PyArrayObject *array = (PyArrayObject *)value;
+        if (!is_known_type(PyArray_TYPE(array)) || !PyArray_ISNOTSWAPPED(array))
+            return value;
+        if (!PyArray_IS_C_CONTIGUOUS(array) || !PyArray_ISALIGNED(array)) {
+            PyObject *dense = PyArray_NewCopy(array, NPY_CORDER); /* owners are row-major */
+            Py_DECREF(value);
+            if (!dense)
+                return NULL;
+            value = dense;
+        }
+    } else if (!PyArray_IsScalar(value, Number) && !PyArray_IsScalar(value, Bool)) {
+        return value;
+    } else if (PyArray_IsScalar(value, LongDouble) || PyArray_IsScalar(value, CLongDouble) ||
+               PyArray_IsScalar(value, Timedelta)) {
+        return value; /* NumPy counts times among the integers */
+    }
+    Handle *handle = new_handle();
+    if (!handle) {
+        Py_DECREF(value);
+        return NULL;
+    }
+    handle->array = value;
+    return (PyObject *)handle;
+}
+
+/* A handle of a view: `array`, which was taken of the array `of`.  Steals `array`. */
+PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index,
+                           PyObject *how)
+{
+    Handle *view = new_handle();
+    if (!view) {
+        Py_DECREF(array);
+        return NULL;
+    }
+    Handle *root = root_of(parent);
+    begin_view(view, root);
+    view->parent = (Handle *)Py_NewRef((PyObject *)parent);
+    view->how = Py_NewRef(how);
+    view->by_index = (char)by_index;
+    view->depth = parent->parent ? parent->depth + 1 : 0;
+    if (parent->array == of) {
+        view->array = array;
+        link_view(root, view);
+    } else /* another thread has changed the root meanwhile */
+        Py_DECREF(array);
+    /* `x = x[1:]` in a loop keeps no more than so many alive. */
+    if (view->depth >= DEEPEST && !steps_of(view)) {
+        Py_DECREF(view);
+        return NULL;
+    }
+    return (PyObject *)view;
+}
+
+void handle_dealloc(PyObject *self)
+{
+    Handle *handle = (Handle *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    unlink_view(handle);
+    forget_note(&handle->noted);
+    if (handle->weak) /* callbacks are Python's: by then nothing may find the handle any more */
+        PyObject_ClearWeakRefs(self);
+    Py_CLEAR(handle->array);
+    Py_CLEAR(handle->node);
+    Py_CLEAR(handle->steps);
+    Py_CLEAR(handle->seen);
+    Py_CLEAR(handle->how);
+    Py_CLEAR(handle->parent);
+    if (handle->base)
+        handle->base->parts--;
+    Py_CLEAR(handle->base);
+    if (type == handle_class && free_count < MOST_FREE)
+        free_handles[free_count++] = handle;
+    else
+        type->tp_free(self);
+    if (handle_class != &HandleType &&
+        (type == handle_class || PyType_IsSubtype(type, handle_class)))
+        Py_DECREF(type); /* for others `subtype_dealloc` does it, which has called this */
+}
+
+int add_state(void)
+{
+    name_device = PyUnicode_InternFromString("device");
+    name_on_host = PyUnicode_InternFromString("on_host");
+    return name_device && name_on_host ? 0 : -1;
+}
