@@ -87,6 +87,7 @@ typedef struct {
 } Walk;
 
 int walk_targets(PyObject *targets, Walk *walk);
+uint64_t find_own(PyObject *targets, const Walk *walk);
 int add_walk(PyObject *module);
 
 /* ---- memory (memory.c) ---------------------------------------------------------------------- */
@@ -190,6 +191,7 @@ static inline void forget_note(Link *link)
 int note_reader(Handle *view);
 int note_small(void);
 void reset_recorder(PyObject *recorder);
+int forget_readers(PyObject *recorder);
 Py_ssize_t noted_by(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int add_recorder(PyObject *module);
@@ -229,7 +231,7 @@ Node *number_node(const Kind *kind, PyObject *number);
 int write_view(Handle *view, Node *value);
 int add_slices(PyObject *module);
 
-/* ---- running what was planned before (run.c) ------------------------------------------------- */
+/* ---- running what was planned before (programs.c, run.c) ------------------------------------- */
 
 int add_run(PyObject *module);
 
