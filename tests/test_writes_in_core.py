@@ -9,7 +9,7 @@ import pytest
 import tiledarray as ta
 from tests.leaks import assert_nothing_is_left
 from tiledarray import config
-from tiledarray.core import forget_programs, kind, run_known
+from tiledarray.core import KEEPS, forget_programs, kind, run_known
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution import evaluate
@@ -255,6 +255,19 @@ def views(lib):
 def test_views_of_views_that_are_written_while_old_values_are_pending():
     for ours, theirs in zip(views(ta), views(np), strict=True):
         np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-12)
+
+
+def test_what_a_gradient_will_ask_for_is_kept():
+    x = known(array())
+    for _ in range(3):
+        x._node.keeps = KEEPS
+        values = np.array(x)
+        ta.evaluate(written(x))
+        old = x._node.inputs[0]
+        np.testing.assert_array_equal(old.buffer.array, values)
+        x._node.keeps = 0
+        x._node.forget_inputs()
+        del old
 
 
 def test_a_view_that_has_read_does_not_keep_its_array_from_being_written():

@@ -276,11 +276,20 @@ static int has_one_twice(PyObject *targets)
     return 0;
 }
 
+/* Whether a gradient will ask for what is there. */
+static int keeps_history(const Walk *walk)
+{
+    for (Py_ssize_t k = 0; k < walk->count; k++)
+        if (walk->nodes[k]->keeps)
+            return 1;
+    return 0;
+}
+
 /* Which of a walk's nodes nothing but the targets' inputs keeps: they have this mark as their walk.
    0 with an error set. */
 uint64_t find_own(PyObject *targets, const Walk *walk)
 {
-    if (has_one_twice(targets))
+    if (keeps_history(walk) || has_one_twice(targets))
         return new_walk();
     int collects = PyGC_Disable(), failed = 0; /* tuples are made; finalisers in Python would run */
     for (Py_ssize_t k = 0; !failed && k < walk->count; k++)
