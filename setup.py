@@ -49,8 +49,8 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "graph", "memory", "programs", "record", "recorder", "run", "scalars", "sites",
-        "slices", "taken", "values", "walk", "watch", "watched")],
+        "_core", "graph", "memory", "programs", "recipes", "record", "recorder", "run",
+        "scalars", "sites", "slices", "taken", "values", "walk", "watch", "watched")],
     depends=[f"tiledarray/core/{name}.h" for name in (
         "core", "recorder", "running", "watch", "watching")],
     include_dirs=[numpy.get_include()],

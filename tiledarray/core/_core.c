@@ -1504,7 +1504,8 @@ enum {
     OUTER = 32,               /* the result's size is the product of those of the arguments */
     DRAWS = 64,               /* draws random numbers: what it makes is born like any array */
     LOOKS = 256,              /* computes what is recorded, for only NumPy does it */
-    BOUND = 128               /* the first argument is an object of NumPy's own */
+    BOUND = 128,              /* the first argument is an object of NumPy's own */
+    RECORDS = 512             /* ours does nothing but record, the same for the same kinds */
 };
 enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */
 
@@ -1902,6 +1903,8 @@ static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flag
         if (result || PyErr_Occurred())
             return result;
     }
+    if (function->kind & RECORDS)
+        return record_call(function->fallback, args, flags, names);
     return PyObject_Vectorcall(function->fallback, args, flags, names);
 }
 
@@ -2262,6 +2265,7 @@ PyMODINIT_FUNC PyInit__core(void)
         PyModule_AddIntMacro(module, READS) < 0 || PyModule_AddIntMacro(module, LIBRARY) < 0 ||
         PyModule_AddIntMacro(module, UFUNC) < 0 || PyModule_AddIntMacro(module, OUTER) < 0 ||
         PyModule_AddIntMacro(module, DRAWS) < 0 || PyModule_AddIntMacro(module, BOUND) < 0 ||
+        PyModule_AddIntMacro(module, RECORDS) < 0 ||
         PyModule_AddIntMacro(module, LOOKS) < 0 || PyModule_AddIntMacro(module, ANY_SIZE) < 0 || PyModule_AddIntMacro(module, OF_SHAPE) < 0 ||
         PyModule_AddIntMacro(module, OF_RANGE) < 0 || PyModule_AddIntMacro(module, OF_COUNT) < 0 ||
         PyModule_AddIntMacro(module, OF_SQUARE) < 0 || PyModule_AddIntMacro(module, OF_DATA) < 0) {

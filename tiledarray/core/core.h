@@ -44,7 +44,8 @@ typedef struct Node {
     PyObject *code;           /* where in the user's program it was recorded; NULL: unknown */
     PyObject *buffer;         /* the value; NULL while pending */
     PyObject *weak;
-    uint64_t walk;            /* the walk over the graph that met it last, ... */
+    uint64_t walk;            /* the walk over the graph that met it last, or was there last before
+                                 it was made, ... */
     Py_ssize_t number;        /* ... and its number there */
     int instruction;
     char keeps;               /* whether its history is wanted, for a gradient */
@@ -230,6 +231,12 @@ Node *view_node(Handle *view);
 Node *number_node(const Kind *kind, PyObject *number);
 int write_view(Handle *view, Node *value);
 int add_slices(PyObject *module);
+
+/* ---- functions that record the same again (recipes.c) ---------------------------------------- */
+
+PyObject *record_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names);
+void forget_recipes(void);
+int add_recipes(void);
 
 /* ---- running what was planned before (programs.c, run.c) ------------------------------------- */
 

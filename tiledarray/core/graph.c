@@ -136,6 +136,10 @@ PyTypeObject FormType = {
 
 /* Nodes take no part in garbage collection: they refer to what is older. */
 
+static uint64_t walks = 0;
+
+uint64_t new_walk(void) { return ++walks; }
+
 #define MOST_FREE 512
 static Node *free_nodes[MOST_FREE];
 static int free_count = 0;
@@ -150,6 +154,7 @@ Node *new_node(Form *form)
         return NULL;
     memset((char *)node + sizeof(PyObject), 0, sizeof(Node) - sizeof(PyObject));
     node->form = (Form *)Py_NewRef((PyObject *)form);
+    node->walk = walks;       /* the last before it was made */
     return node;
 }
 
@@ -503,10 +508,6 @@ PyTypeObject NodeType = {
     .tp_repr = (reprfunc)node_repr,
     .tp_weaklistoffset = offsetof(Node, weak),
 };
-
-static uint64_t walks = 0;
-
-uint64_t new_walk(void) { return ++walks; }
 
 int add_graph(PyObject *module)
 {

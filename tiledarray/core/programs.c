@@ -190,6 +190,7 @@ static PyObject *forget_programs(PyObject *module, PyObject *unused)
 {
     if (programs_known)
         forget_all();
+    forget_recipes();
     Py_RETURN_NONE;
 }
 
@@ -268,7 +269,7 @@ static PyMethodDef functions[] = {
     {"remember", remember, METH_VARARGS, "Keep a program of a key."},
     {"remembers", remembers, METH_VARARGS, "Whether a plan's program of a key is kept."},
     {"forget_program", forget_program, METH_O, "Forget the programs of a key."},
-    {"forget_programs", forget_programs, METH_NOARGS, "Forget all programs."},
+    {"forget_programs", forget_programs, METH_NOARGS, "Forget all programs and recipes."},
     {NULL}};
 
 int add_programs(PyObject *module)

@@ -491,7 +491,7 @@ int add_run(PyObject *module)
     launches_name = PyUnicode_InternFromString("launches");
     another_name = PyUnicode_InternFromString("another");
     if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
-        !another_name || add_taken() < 0 || add_programs(module) < 0)
+        !another_name || add_taken() < 0 || add_recipes() < 0 || add_programs(module) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }
