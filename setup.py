@@ -50,10 +50,10 @@ CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
         "_core", "assign", "at_once", "calls", "elements", "graph", "handle", "index", "memory",
-        "operators", "record", "recorder", "run", "scalars", "sequences", "sites", "slices",
-        "state", "values", "walk", "watch", "watched")],
+        "operators", "programs", "recipes", "record", "recorder", "run", "scalars", "sequences",
+        "sites", "slices", "state", "taken", "values", "walk", "watch", "watched")],
     depends=[f"tiledarray/core/{name}.h" for name in (
-        "calls", "core", "handle", "recorder", "watch", "watching")],
+        "calls", "core", "handle", "recorder", "running", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

@@ -297,6 +297,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> TiledArray:
     array = handle_of(a)
     shift = host(shift)
     if axis is None:
+        if array.ndim == 1:
+            return roll(array, shift, 0)
         return roll(array.reshape(-1), shift, 0).reshape(array.shape)
     axes = normalize_axis_tuple(axis, array.ndim, allow_duplicate=True)
     shifts, places = np.broadcast_arrays(shift, axes)

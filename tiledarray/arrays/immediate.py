@@ -34,6 +34,13 @@ _NEVER = frozenset((
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
     "unique_values", "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
 ))
+# Ours does nothing but record operations, and which they are depends on shapes, dtypes and on the
+# other arguments alone.  (So none that warns, looks or asks for a setting.)
+_RECORD = frozenset((
+    "sum", "prod", "min", "max", "amin", "amax", "all", "any", "mean", "argmin", "argmax", "where",
+    "clip", "astype", "roll", "concatenate", "stack", "vstack", "hstack", "count_nonzero",
+    "zeros_like", "ones_like", "full_like",
+))
 # Drawing functions that take an array to be filled, and how many arguments come before it.
 _DRAWN_INTO = {
     "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
@@ -62,6 +69,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.WRITES
     if name in _MULTIPLY:
         kind = core.OUTER
+    if name in _RECORD and how == "native":
+        kind |= core.RECORDS
     target = _STAND_INS.get(original, original)
     size = _SIZES.get(name, core.ANY_SIZE)
     return core.AtOnce(target, ours, kind, size, places_before_out(original))
@@ -98,4 +107,5 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     """Return a method of arrays that is NumPy's where that can compute at once, else ours."""
     original = getattr(np, name, None)
     most = None if original is None else places_before_out(original)
-    return core.AtOnce(name, ours, core.METHOD | kind, core.ANY_SIZE, 12 if most is None else most)
+    kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
+    return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most)

@@ -56,9 +56,9 @@ watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_
 watch_begin, watch_end = watch.watch_begin, watch.watch_end
 watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, watch.watch_note
 watch_take, watch_tick = watch.watch_take, watch.watch_tick
-METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND = (
+METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND, RECORDS = (
     _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS,
-    _core.LOOKS, _core.BOUND)
+    _core.LOOKS, _core.BOUND, _core.RECORDS)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
 
@@ -67,7 +67,8 @@ MOVES, UPDATES, CONSTANT, SMOOTH, KEEPS, BEGINS = (
     _graph.MOVES, _graph.UPDATES, _graph.CONSTANT, _graph.SMOOTH, _graph.KEEPS, _graph.BEGINS)
 
 Program: Any = _record.Program
-look, run_known, remember = _record.look, _record.run_known, _record.remember
+look, run_known = _record.look, _record.run_known
+remember, remembers = _record.remember, _record.remembers
 install_running = _record.install_running
 forget_program, forget_programs = _record.forget_program, _record.forget_programs
 wrap, rebind, record = _record.wrap, _record.rebind, _record.record

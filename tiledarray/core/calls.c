@@ -419,6 +419,8 @@ static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flag
         if (result || PyErr_Occurred())
             return result;
     }
+    if (function->kind & RECORDS)
+        return record_call(function->fallback, args, flags, names);
     return PyObject_Vectorcall(function->fallback, args, flags, names);
 }
 

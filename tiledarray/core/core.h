@@ -55,7 +55,8 @@ typedef struct Node {
     PyObject *code;           /* where in the user's program it was recorded; NULL: unknown */
     PyObject *buffer;         /* the value; NULL while pending */
     PyObject *weak;
-    uint64_t walk;            /* the walk over the graph that met it last, ... */
+    uint64_t walk;            /* the walk over the graph that met it last, or was there last before
+                                 it was made, ... */
     Py_ssize_t number;        /* ... and its number there */
     int instruction;
     char keeps;               /* whether its history is wanted, for a gradient */
@@ -101,6 +102,7 @@ typedef struct {
 } Walk;
 
 int walk_targets(PyObject *targets, Walk *walk);
+uint64_t find_own(PyObject *targets, const Walk *walk);
 int add_walk(PyObject *module);
 
 /* ---- memory (memory.c) ---------------------------------------------------------------------- */
@@ -204,6 +206,7 @@ static inline void forget_note(Link *link)
 int note_reader(Handle *view);
 int note_small(void);
 void reset_recorder(PyObject *recorder);
+int forget_readers(PyObject *recorder);
 Py_ssize_t noted_by(PyObject *recorder);
 PyObject *pending_below(PyObject *nodes, PyObject **recorder);
 int add_recorder(PyObject *module);
@@ -243,7 +246,13 @@ Node *number_node(const Kind *kind, PyObject *number);
 int write_view(Handle *view, Node *value);
 int add_slices(PyObject *module);
 
-/* ---- running what was planned before (run.c) ------------------------------------------------- */
+/* ---- functions that record the same again (recipes.c) ---------------------------------------- */
+
+PyObject *record_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names);
+void forget_recipes(void);
+int add_recipes(void);
+
+/* ---- running what was planned before (programs.c, run.c) ------------------------------------- */
 
 int add_run(PyObject *module);
 

@@ -136,6 +136,10 @@ PyTypeObject FormType = {
 
 /* Nodes take no part in garbage collection: they refer to what is older. */
 
+static uint64_t walks = 0;
+
+uint64_t new_walk(void) { return ++walks; }
+
 #define MOST_FREE 512
 static Node *free_nodes[MOST_FREE];
 static int free_count = 0;
@@ -150,14 +154,22 @@ Node *new_node(Form *form)
         return NULL;
     memset((char *)node + sizeof(PyObject), 0, sizeof(Node) - sizeof(PyObject));
     node->form = (Form *)Py_NewRef((PyObject *)form);
+    node->walk = walks;       /* the last before it was made */
     return node;
 }
 
 static Node *doomed = NULL;   /* a list through `number`: graphs are too deep to recurse */
 static int burying = 0;
+static uint64_t trying = 0;   /* the mark of nodes that would die; 0: those that die do */
 
 static void node_dealloc(Node *node)
 {
+    if (trying) {
+        node->walk = trying;
+        node->number = (Py_ssize_t)doomed;
+        doomed = node;
+        return;
+    }
     if (node->weak)
         PyObject_ClearWeakRefs((PyObject *)node);
     if (burying) {
@@ -183,6 +195,116 @@ static void node_dealloc(Node *node)
         doomed = (Node *)node->number;
     }
     burying = 0;
+}
+
+/* Replace a tuple of inputs that has nodes in it by one that nobody else has; -1 with an error. */
+static int own_rest(Node *node)
+{
+    int has_nodes = 0;
+    for (Py_ssize_t k = 0; node->rest && k < PyTuple_GET_SIZE(node->rest); k++)
+        has_nodes |= is_node(PyTuple_GET_ITEM(node->rest, k));
+    if (!has_nodes)
+        return 0;
+    PyObject *own = PyTuple_New(PyTuple_GET_SIZE(node->rest));
+    if (!own)
+        return -1;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(own); k++)
+        PyTuple_SET_ITEM(own, k, Py_NewRef(PyTuple_GET_ITEM(node->rest, k)));
+    Py_SETREF(node->rest, own);
+    return 0;
+}
+
+/* Let go of a pending node's inputs that are nodes, or take them up again. */
+static void let_go(const Node *node, int again)
+{
+    PyObject *few[2] = {node->left, node->right};
+    if (node->buffer)
+        return;
+    for (int k = 0; k < 2; k++)
+        if (few[k] && is_node(few[k])) {
+            if (again)
+                Py_INCREF(few[k]);
+            else
+                Py_DECREF(few[k]);
+        }
+    for (Py_ssize_t k = 0; node->rest && k < PyTuple_GET_SIZE(node->rest); k++) {
+        PyObject *x = PyTuple_GET_ITEM(node->rest, k);
+        if (!is_node(x))
+            continue;
+        if (again)
+            Py_INCREF(x);
+        else
+            Py_DECREF(x);
+    }
+}
+
+/* Try what would die if the targets forgot their inputs, and undo it: such nodes have the mark as
+   their walk.  Whatever else has a hold on a node keeps it from that, and all that is below.
+
+   No Python code runs meanwhile: nothing but nodes dies here, and they are only laid aside. */
+static void try_without(PyObject *targets, uint64_t mark)
+{
+    Node *fallen = NULL;      /* a list through `number`, too */
+    trying = mark;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(targets); k++)
+        let_go((Node *)PyList_GET_ITEM(targets, k), 0);
+    while (doomed) {
+        Node *node = doomed;
+        doomed = (Node *)node->number;
+        let_go(node, 0);
+        node->number = (Py_ssize_t)fallen;
+        fallen = node;
+    }
+    trying = 0;
+    for (Node *node = fallen; node; node = (Node *)node->number)
+        PyObject_Init((PyObject *)node, &NodeType); /* with one reference: ours */
+    for (Node *node = fallen; node; node = (Node *)node->number)
+        let_go(node, 1);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(targets); k++)
+        let_go((Node *)PyList_GET_ITEM(targets, k), 1);
+    while (fallen) {
+        Node *node = fallen;
+        fallen = (Node *)node->number;
+        Py_DECREF(node);
+    }
+}
+
+static int has_one_twice(PyObject *targets)
+{
+    uint64_t met = new_walk();
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(targets); k++) {
+        Node *node = (Node *)PyList_GET_ITEM(targets, k);
+        if (node->walk == met)
+            return 1;
+        node->walk = met;
+    }
+    return 0;
+}
+
+/* Whether a gradient will ask for what is there. */
+static int keeps_history(const Walk *walk)
+{
+    for (Py_ssize_t k = 0; k < walk->count; k++)
+        if (walk->nodes[k]->keeps)
+            return 1;
+    return 0;
+}
+
+/* Which of a walk's nodes nothing but the targets' inputs keeps: they have this mark as their walk.
+   0 with an error set. */
+uint64_t find_own(PyObject *targets, const Walk *walk)
+{
+    if (keeps_history(walk) || has_one_twice(targets))
+        return new_walk();
+    int collects = PyGC_Disable(), failed = 0; /* tuples are made; finalisers in Python would run */
+    for (Py_ssize_t k = 0; !failed && k < walk->count; k++)
+        failed = own_rest(walk->nodes[k]);
+    uint64_t mark = failed ? 0 : new_walk();
+    if (mark)
+        try_without(targets, mark);
+    if (collects)
+        PyGC_Enable();
+    return mark;
 }
 
 static PyObject *get_inputs(Node *node, void *unused)
@@ -386,10 +508,6 @@ PyTypeObject NodeType = {
     .tp_repr = (reprfunc)node_repr,
     .tp_weaklistoffset = offsetof(Node, weak),
 };
-
-static uint64_t walks = 0;
-
-uint64_t new_walk(void) { return ++walks; }
 
 int add_graph(PyObject *module)
 {

@@ -69,17 +69,26 @@ static void forget_seen(Handle *view)
     Py_CLEAR(view->seen);
 }
 
-static void forget_all(Recorder *recorder)
+/* Let go of what views have read; whether there were any. */
+int forget_readers(PyObject *self)
 {
-    while (recorder->handles.next != &recorder->handles)
-        forget_note(recorder->handles.next);
-    while (recorder->readers.next != &recorder->readers) {
+    Recorder *recorder = (Recorder *)self;
+    int found = 0;
+    for (; recorder->readers.next != &recorder->readers; found = 1) {
         Handle *view = noted_handle(recorder->readers.next);
         forget_note(&view->noted);
         Py_INCREF(view);
         forget_seen(view);
         Py_DECREF(view);
     }
+    return found;
+}
+
+static void forget_all(Recorder *recorder)
+{
+    while (recorder->handles.next != &recorder->handles)
+        forget_note(recorder->handles.next);
+    forget_readers((PyObject *)recorder);
 }
 
 /* Begin a new stretch. */

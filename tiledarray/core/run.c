@@ -1,189 +1,22 @@
 /* Running again what was planned before, without Python: the way from a look to the values.
 
    Python plans and compiles (`execution/`); of a plan whose steps are all kernels of the host it
-   makes a program, which is kept here by the plan's key.  A program has nothing of Python's in it
-   but the allocation of memory, so no signal handler runs between what it does, and what fails has
-   done nothing: Python then does it again, and tells. */
+   makes a program, which is kept by the plan's key (`programs.c`).  A program has nothing of Python's
+   in it but the allocation of memory, so no signal handler runs between what it does, and what fails
+   has done nothing: Python then does it again, and tells.  For one that overwrites leaves (`taken.c`)
+   all that may fail is done before the first of them is. */
 
-#include "core.h"
+#include "running.h"
 
 #include <string.h>
 
 /* What Python gives `install_running`. */
-enum { LOCK, ALLOCATE, OBSERVERS, COUNTERS, GIVEN };
-static const char *const given_names[GIVEN] = {"lock", "allocate", "observers", "counters"};
+enum { LOCK, ALLOCATE, OBSERVERS, COUNTERS, BUFFER, GIVEN };
+static const char *const given_names[GIVEN] = {
+    "lock", "allocate", "observers", "counters", "buffer"};
 static PyObject *given[GIVEN];
-static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name;
-
-/* ---- programs ------------------------------------------------------------------------------- */
-
-/* Instructions, each of as many words as it says; see `execution/instructions.py`. */
-enum {
-    TAKE,                     /* value: memory of a shape and dtype of its own */
-    ADDRESS,                  /* slot, value, bytes from its start, terms */
-    SUM,                      /* slot, number, terms */
-    PHASE,                    /* slot, modulus, terms */
-    PARAMETER,                /* slot, number, kind of number */
-    LAUNCH,                   /* address of the arguments, whether others may run meanwhile */
-    DROP                      /* value */
-};
-enum { DOUBLE, SINGLE, INT32, INT64, COMPLEX };
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *plan;           /* what the values' buffers say they were computed by */
-    PyObject *keep;           /* memory of arguments, libraries */
-    PyObject *shapes;         /* a tuple: shape and dtype of what is taken, by value */
-    int (*start)(const void *);
-    int64_t *code;
-    Py_ssize_t length, values, launches;
-    Py_ssize_t leaves_count, outputs_count;
-    char busy;                /* its arguments are in use: a signal handler may evaluate, too */
-    Py_ssize_t *leaves;       /* pairs: value, number of the node */
-    Py_ssize_t *outputs;      /* values */
-} Program;
-
-static int read_numbers(PyObject *tuple, Py_ssize_t **numbers, Py_ssize_t *count)
-{
-    *count = PyTuple_GET_SIZE(tuple);
-    *numbers = PyMem_Malloc((size_t)(*count + 1) * sizeof **numbers);
-    if (!*numbers) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t k = 0; k < *count; k++)
-        (*numbers)[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple, k));
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-static void program_dealloc(Program *program)
-{
-    Py_XDECREF(program->plan);
-    Py_XDECREF(program->keep);
-    Py_XDECREF(program->shapes);
-    PyMem_Free(program->code);
-    PyMem_Free(program->leaves);
-    PyMem_Free(program->outputs);
-    PyObject_Free(program);
-}
-
-static PyTypeObject ProgramType;
-
-static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    PyObject *plan, *keep, *shapes, *leaves, *outputs;
-    unsigned long long start;
-    Py_ssize_t launches;
-    const char *code;
-    Py_ssize_t length;
-    if (!PyArg_ParseTuple(args, "OOO!Ky#O!O!n", &plan, &keep, &PyTuple_Type, &shapes, &start, &code,
-                          &length, &PyTuple_Type, &leaves, &PyTuple_Type, &outputs, &launches))
-        return NULL;
-    Program *program = PyObject_New(Program, &ProgramType);
-    if (!program)
-        return NULL;
-    memset((char *)program + sizeof(PyObject), 0, sizeof *program - sizeof(PyObject));
-    program->plan = Py_NewRef(plan);
-    program->keep = Py_NewRef(keep);
-    program->shapes = Py_NewRef(shapes);
-    program->start = (int (*)(const void *))(uintptr_t)start;
-    program->values = PyTuple_GET_SIZE(shapes);
-    program->launches = launches;
-    program->length = length / (Py_ssize_t)sizeof(int64_t);
-    program->code = PyMem_Malloc((size_t)length + sizeof(int64_t));
-    if (program->code)
-        memcpy(program->code, code, (size_t)length);
-    else
-        PyErr_NoMemory();
-    if (!program->code || read_numbers(leaves, &program->leaves, &program->leaves_count) ||
-        read_numbers(outputs, &program->outputs, &program->outputs_count))
-        Py_CLEAR(program);
-    return (PyObject *)program;
-}
-
-static PyTypeObject ProgramType = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "tiledarray.core._core.Program",
-    .tp_doc = "A plan as the core runs it.",
-    .tp_basicsize = sizeof(Program),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = program_new,
-    .tp_dealloc = (destructor)program_dealloc,
-};
-
-/* ---- programs by their keys ------------------------------------------------------------------ */
-
-#define MOST_PROGRAMS 1024
-
-typedef struct {
-    Key *key;
-    Program *program;         /* NULL: it is gone */
-    PyObject *picks;          /* for each parameter of the plan, the one of the walk; NULL: all */
-} Entry;
-
-static Entry table[2 * MOST_PROGRAMS]; /* open addresses */
-static int known = 0;
-
-static Entry *place_of(Py_hash_t hash, const uintptr_t *words, Py_ssize_t length)
-{
-    for (size_t at = (size_t)hash;; at++) {
-        Entry *entry = table + at % (2 * MOST_PROGRAMS);
-        if (!entry->key || (entry->key->hash == hash && entry->key->length == length &&
-                            !memcmp(entry->key->words, words, (size_t)length * sizeof *words)))
-            return entry;
-    }
-}
-
-static void forget_all(void)
-{
-    known = 0;
-    for (int k = 0; k < 2 * MOST_PROGRAMS; k++) {
-        Entry entry = table[k];
-        memset(table + k, 0, sizeof *table);
-        Py_XDECREF(entry.key);
-        Py_XDECREF(entry.program);
-        Py_XDECREF(entry.picks);
-    }
-}
-
-static PyObject *forget_programs(PyObject *module, PyObject *unused)
-{
-    if (known)
-        forget_all();
-    Py_RETURN_NONE;
-}
-
-static PyObject *forget_program(PyObject *module, PyObject *key)
-{
-    if (Py_TYPE(key) != &KeyType) {
-        PyErr_SetString(PyExc_TypeError, "a key is wanted");
-        return NULL;
-    }
-    Entry *entry = place_of(((Key *)key)->hash, ((Key *)key)->words, ((Key *)key)->length);
-    Py_CLEAR(entry->program); /* its place is kept, or those behind it would not be found */
-    Py_RETURN_NONE;
-}
-
-static PyObject *remember(PyObject *module, PyObject *args)
-{
-    Key *key;
-    Program *program;
-    PyObject *picks;
-    if (!PyArg_ParseTuple(args, "O!O!O", &KeyType, &key, &ProgramType, &program, &picks))
-        return NULL;
-    if (known >= MOST_PROGRAMS)
-        forget_all();
-    Entry *entry = place_of(key->hash, key->words, key->length);
-    known += !entry->key;
-    Entry old = *entry;
-    entry->key = (Key *)Py_NewRef((PyObject *)key);
-    entry->program = (Program *)Py_NewRef((PyObject *)program);
-    entry->picks = picks == Py_None ? NULL : Py_NewRef(picks);
-    Py_XDECREF(old.key);
-    Py_XDECREF(old.program);
-    Py_XDECREF(old.picks);
-    Py_RETURN_NONE;
-}
+static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name,
+    *another_name;
 
 /* ---- running -------------------------------------------------------------------------------- */
 
@@ -194,10 +27,13 @@ typedef struct {
     int64_t *pointers;
     PyObject **params;
     Py_ssize_t params_count;
+    Node **overwritten;       /* borrowed of what the targets have forgotten */
+    Stolen stolen;
 } Frame;
 
 static void leave(Frame *frame)
 {
+    return_inputs(&frame->stolen);
     for (Py_ssize_t k = 0; frame->buffers && k < frame->program->values; k++)
         Py_XDECREF(frame->buffers[k]);
     for (Py_ssize_t k = 0; frame->params && k < frame->params_count; k++)
@@ -205,6 +41,7 @@ static void leave(Frame *frame)
     PyMem_Free(frame->buffers);
     PyMem_Free(frame->pointers);
     PyMem_Free(frame->params);
+    PyMem_Free(frame->overwritten);
     Py_XDECREF(frame->program);
 }
 
@@ -219,20 +56,47 @@ static int set_pointer(Frame *frame, Py_ssize_t value)
     return PyErr_Occurred() ? -1 : 1;
 }
 
-/* Take what the walk has found, before anything of Python's runs; as `set_pointer`. */
-static int enter(Frame *frame, const Entry *entry, const Walk *walk)
+/* Have the targets forget their inputs, and note which leaves will be overwritten; -1 with an error. */
+static int take_over(Frame *frame, const Walk *walk, PyObject *targets)
 {
-    Program *program = frame->program = (Program *)Py_NewRef((PyObject *)entry->program);
-    Py_ssize_t count = entry->picks ? PyTuple_GET_SIZE(entry->picks) : walk->params_count;
+    const Program *program = frame->program;
+    Py_ssize_t count = program->overwritten_count;
+    frame->overwritten = PyMem_Calloc((size_t)count + 1, sizeof *frame->overwritten);
+    if (!frame->overwritten) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k + 1 < count; k += 2)
+        frame->overwritten[k / 2] = walk->nodes[program->overwritten[k + 1]];
+    return steal_inputs(&frame->stolen, targets);
+}
+
+/* Hold the memory of leaves that are overwritten, alone; as `set_pointer`. */
+static int hold_overwritten(Frame *frame)
+{
+    const Program *program = frame->program;
+    for (Py_ssize_t k = 0; k + 1 < program->overwritten_count; k += 2) {
+        Py_CLEAR(frame->buffers[program->overwritten[k]]);
+        PyObject *hold = hold_alone(frame->overwritten[k / 2]);
+        if (!hold)
+            return PyErr_Occurred() ? -1 : 0;
+        frame->buffers[program->overwritten[k]] = hold;
+    }
+    return 1;
+}
+
+/* Take what the walk has found, before anything of Python's runs; as `set_pointer`. */
+static int enter(Frame *frame, const Choice *choice, const Walk *walk, PyObject *targets)
+{
+    Program *program = frame->program = (Program *)Py_NewRef((PyObject *)choice->program);
+    Py_ssize_t count = choice->picks ? PyTuple_GET_SIZE(choice->picks) : walk->params_count;
     frame->buffers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->buffers);
     frame->pointers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->pointers);
     frame->params = PyMem_Calloc((size_t)count + 1, sizeof *frame->params);
     if (!frame->buffers || !frame->pointers || !frame->params)
         return 0;
     for (Py_ssize_t k = 0; k < count; k++) {
-        Py_ssize_t number = k;
-        if (entry->picks)
-            number = PyLong_AsSsize_t(PyTuple_GET_ITEM(entry->picks, k));
+        Py_ssize_t number = picked(choice, k);
         if (number < 0 || number >= walk->params_count)
             return PyErr_Occurred() ? -1 : 0;
         frame->params[frame->params_count++] = Py_NewRef(walk->params[number]);
@@ -242,6 +106,11 @@ static int enter(Frame *frame, const Entry *entry, const Walk *walk)
         if (!buffer || PyTuple_CheckExact(buffer))
             return 0;
         frame->buffers[program->leaves[k]] = Py_NewRef(buffer);
+    }
+    if (program->overwritten_count) {
+        int done = take_over(frame, walk, targets) ? -1 : hold_overwritten(frame);
+        if (done != 1)
+            return done;
     }
     for (Py_ssize_t k = 0; k + 1 < program->leaves_count; k += 2)
         if (set_pointer(frame, program->leaves[k]) < 0)
@@ -309,6 +178,8 @@ static int put_parameter(int64_t *slot, PyObject *param, int64_t kind)
 
 static int take_memory(Frame *frame, Py_ssize_t value)
 {
+    if (frame->buffers[value])
+        return 1; /* it was to be dropped, but after the turn nothing is */
     PyObject *shape = PyTuple_GET_ITEM(frame->program->shapes, value);
     PyObject *arguments[3] = {NULL, PyTuple_GET_ITEM(shape, 0), PyTuple_GET_ITEM(shape, 1)};
     frame->buffers[value] = PyObject_Vectorcall(
@@ -321,57 +192,114 @@ static int take_memory(Frame *frame, Py_ssize_t value)
     return 0;
 }
 
-/* Run the instructions: 1, 0 if Python has to do it, -1 with an error set. */
+/* One more hold on memory, of another shape; as `set_pointer`. */
+static int share(Frame *frame, Py_ssize_t value, Py_ssize_t of)
+{
+    PyObject *shape = PyTuple_GET_ITEM(PyTuple_GET_ITEM(frame->program->shapes, value), 0);
+    frame->buffers[value] = PyObject_CallMethodOneArg(frame->buffers[of], another_name, shape);
+    return frame->buffers[value] ? 1 : -1;
+}
+
+static int launch(const Frame *frame, const int64_t *at)
+{
+    int status;
+    if (!at[2])
+        return frame->program->start((const void *)(uintptr_t)at[1]);
+    Py_BEGIN_ALLOW_THREADS
+    status = frame->program->start((const void *)(uintptr_t)at[1]);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
+static void copy(const Frame *frame, const int64_t *at)
+{
+    memcpy((void *)(uintptr_t)frame->pointers[at[1]], (void *)(uintptr_t)frame->pointers[at[2]],
+           (size_t)at[3]);
+}
+
+/* Do what has no effect on values yet: as `set_pointer`. */
+static int prepare(Frame *frame, const int64_t *at)
+{
+    int64_t total;
+    switch (at[0]) {
+    case TAKE:
+        return take_memory(frame, (Py_ssize_t)at[1]);
+    case SHARE:
+        return share(frame, (Py_ssize_t)at[1], (Py_ssize_t)at[2]);
+    case ADDRESS:
+        total = frame->pointers[at[2]] + at[3];
+        if (!add_terms(frame, at + 4, &total))
+            return 0;
+        *(int64_t *)(uintptr_t)at[1] = total;
+        return 1;
+    case PARAMETER:
+        return put_parameter((int64_t *)(uintptr_t)at[1], frame->params[at[2]], at[3]);
+    default: /* SUM, PHASE */
+        total = at[0] == SUM ? at[2] : 0;
+        if (!add_terms(frame, at + 3, &total))
+            return 0;
+        if (at[0] == PHASE)
+            total = (total % at[2] + at[2]) % at[2];
+        *(int64_t *)(uintptr_t)at[1] = total;
+        return 1;
+    }
+}
+
+static Py_ssize_t length_of(const int64_t *at)
+{
+    switch (at[0]) {
+    case ADDRESS:
+        return 5 + 2 * (Py_ssize_t)at[4];
+    case SUM:
+    case PHASE:
+        return 4 + 2 * (Py_ssize_t)at[3];
+    case PARAMETER:
+    case COPY:
+        return 4;
+    case LAUNCH:
+    case SHARE:
+        return 3;
+    default:
+        return 2;
+    }
+}
+
+/* Run the instructions up to the turn, and prepare those after it: as `set_pointer`. */
 static int run(Frame *frame)
 {
-    const int64_t *at = frame->program->code, *end = at + frame->program->length;
-    while (at < end) {
-        int64_t total, status;
-        int done;
-        switch (at[0]) {
-        case TAKE:
-            if ((done = take_memory(frame, (Py_ssize_t)at[1])) != 1)
-                return done;
-            at += 2;
-            break;
-        case ADDRESS:
-            total = frame->pointers[at[2]] + at[3];
-            if (!add_terms(frame, at + 4, &total))
-                return 0;
-            *(int64_t *)(uintptr_t)at[1] = total;
-            at += 5 + 2 * at[4];
-            break;
-        case SUM:
-        case PHASE:
-            total = at[0] == SUM ? at[2] : 0;
-            if (!add_terms(frame, at + 3, &total))
-                return 0;
-            if (at[0] == PHASE)
-                total = (total % at[2] + at[2]) % at[2];
-            *(int64_t *)(uintptr_t)at[1] = total;
-            at += 4 + 2 * at[3];
-            break;
-        case PARAMETER:
-            if (!put_parameter((int64_t *)(uintptr_t)at[1], frame->params[at[2]], at[3]))
-                return 0;
-            at += 4;
-            break;
-        case LAUNCH:
-            if (at[2]) {
-                Py_BEGIN_ALLOW_THREADS
-                status = frame->program->start((const void *)(uintptr_t)at[1]);
-                Py_END_ALLOW_THREADS
-            } else
-                status = frame->program->start((const void *)(uintptr_t)at[1]);
-            if (status)
-                return 0;
-            at += 3;
-            break;
-        default:
+    const Program *program = frame->program;
+    const int64_t *at = program->code, *end = at + program->length;
+    const int64_t *turn = program->turn < 0 ? end : program->code + program->turn;
+    for (; at < end; at += length_of(at)) {
+        int done = 1;
+        if (at[0] != LAUNCH && at[0] != COPY && at[0] != DROP)
+            done = prepare(frame, at);
+        else if (at < turn && at[0] == LAUNCH)
+            done = !launch(frame, at);
+        else if (at < turn && at[0] == COPY)
+            copy(frame, at);
+        else if (at < turn)
             Py_CLEAR(frame->buffers[at[1]]);
-            at += 2;
-        }
+        if (done != 1)
+            return done;
     }
+    return 1;
+}
+
+/* Do what was prepared, from the turn on.  Only the first launch may fail (the others need no
+   scratch), and then nothing has been overwritten; as `set_pointer`. */
+static int overwrite(const Frame *frame)
+{
+    const Program *program = frame->program;
+    if (program->turn < 0)
+        return 1;
+    const int64_t *at = program->code + program->turn, *end = program->code + program->length;
+    for (; at < end; at += length_of(at))
+        if (at[0] == LAUNCH) {
+            if (launch(frame, at))
+                return 0;
+        } else if (at[0] == COPY)
+            copy(frame, at);
     return 1;
 }
 
@@ -399,52 +327,105 @@ static int settle(Frame *frame, PyObject *targets)
         if (!node->buffer)
             node->buffer = Py_NewRef(frame->buffers[program->outputs[k]]);
     }
-    for (Py_ssize_t k = 0; k < program->outputs_count; k++)
-        forget_inputs((Node *)PyList_GET_ITEM(targets, k));
+    if (!frame->stolen.inputs)
+        for (Py_ssize_t k = 0; k < program->outputs_count; k++)
+            forget_inputs((Node *)PyList_GET_ITEM(targets, k));
     return 1;
 }
 
-/* Compute the targets by a plan that is known: 1, 0 if Python has to do it, -1 with an error. */
-static int run_targets(PyObject *targets)
+/* Walk, unless something else has to be done first: as `set_pointer`. */
+static int walk_known(PyObject *targets, Walk *walk)
 {
-    Walk walk;
-    if (!known || !given[LOCK] || PyList_GET_SIZE(given[OBSERVERS]))
-        return 0;
-    if (walk_targets(targets, &walk) < 0) {
-        if (!PyErr_ExceptionMatches(PyExc_RuntimeError))
-            return -1;
-        PyErr_Clear(); /* another thread is computing them, perhaps: Python waits for it */
-        return 0;
+    if (!walk_targets(targets, walk))
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError))
+        return -1;
+    PyErr_Clear(); /* another thread is computing them, perhaps: Python waits for it */
+    return 0;
+}
+
+/* Choose a program for what the walk has met; NULL, perhaps with an error set, if there is none.
+   Nothing of Python's is run. */
+static const Choice *choose(PyObject *targets, const Walk *walk)
+{
+    uint64_t own = 0;
+    Py_ssize_t count = PyList_GET_SIZE(targets);
+    for (const Choice *choice = find_entry(walk)->choices; choice; choice = choice->next) {
+        const Program *program = choice->program;
+        if (program->outputs_count != count || program->busy || !conditions_hold(choice, walk))
+            continue;
+        if (!program->updated_count)
+            return choice;
+        if (!own && !(own = find_own(targets, walk)))
+            return NULL;
+        int done = fits(program, walk, own, given[BUFFER]);
+        if (done)
+            return done > 0 ? choice : NULL;
     }
-    Entry *entry = place_of(walk.hash, walk.words, walk.length);
-    if (!entry->program || PyList_GET_SIZE(targets) != entry->program->outputs_count)
-        return 0;
-    Frame frame = {NULL, NULL, NULL, NULL, 0};
-    int done = enter(&frame, entry, &walk);
-    if (done == 1) {
-        PyObject *locked = PyObject_CallMethodOneArg(given[LOCK], acquire_name, Py_False);
-        done = !locked ? -1 : locked == Py_True;
-        Py_XDECREF(locked);
-    }
-    if (done == 1) {
-        done = 0;
-        if (!frame.program->busy) {
-            frame.program->busy = 1;
-            done = run(&frame);
-            frame.program->busy = 0;
-        }
+    return NULL;
+}
+
+/* Whether some program of an entry has to know who sees the leaves. */
+static int asks_who_sees(const Entry *entry)
+{
+    for (const Choice *choice = entry->choices; choice; choice = choice->next)
+        if (choice->program->updated_count)
+            return 1;
+    return 0;
+}
+
+/* Run the program that is chosen, if there is one: as `set_pointer`.  The lock is held. */
+static int run_chosen(PyObject *targets, const Walk *walk)
+{
+    const Choice *choice = choose(targets, walk);
+    if (!choice)
+        return PyErr_Occurred() ? -1 : 0;
+    Frame frame = {0};
+    int done = enter(&frame, choice, walk, targets);
+    if (done == 1 && !frame.program->busy) {
+        frame.program->busy = 1;
+        done = run(&frame);
+        if (done == 1)
+            done = overwrite(&frame);
+        frame.program->busy = 0;
         if (done == 1)
             done = settle(&frame, targets);
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        PyObject *released = PyObject_CallMethodNoArgs(given[LOCK], release_name);
-        Py_XDECREF(released);
-        if (!released)
-            done = -1;
-        else
-            PyErr_Restore(type, value, traceback);
-    }
+    } else if (done == 1)
+        done = 0;
     leave(&frame);
+    return done;
+}
+
+/* Compute the targets by a plan that is known: 1, 0 if Python has to do it, -1 with an error.  The
+   recorder, if given, is that of this thread, which is to evaluate all that it has. */
+static int run_targets(PyObject *targets, PyObject *recorder)
+{
+    Walk walk;
+    if (!programs_known || !given[LOCK] || PyList_GET_SIZE(given[OBSERVERS]))
+        return 0;
+    int done = walk_known(targets, &walk);
+    if (done != 1)
+        return done;
+    const Entry *entry = find_entry(&walk);
+    if (!entry->choices)
+        return 0;
+    int asks = asks_who_sees(entry);
+    if (asks && recorder && forget_readers(recorder) && (done = walk_known(targets, &walk)) != 1)
+        return done; /* what died may have had a finaliser */
+    PyObject *locked = PyObject_CallMethodOneArg(given[LOCK], acquire_name, Py_False);
+    if (locked != Py_True) {
+        Py_XDECREF(locked);
+        return locked ? 0 : -1;
+    }
+    Py_DECREF(locked);
+    done = run_chosen(targets, &walk);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *released = PyObject_CallMethodNoArgs(given[LOCK], release_name);
+    Py_XDECREF(released);
+    if (!released)
+        return -1;
+    PyErr_Restore(type, value, traceback);
     return done;
 }
 
@@ -454,7 +435,7 @@ static PyObject *run_known(PyObject *module, PyObject *targets)
         PyErr_SetString(PyExc_TypeError, "a list of nodes is wanted");
         return NULL;
     }
-    int done = run_targets(targets);
+    int done = run_targets(targets, NULL);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
@@ -471,7 +452,7 @@ static PyObject *look(PyObject *module, PyObject *nodes)
     if (!targets)
         return NULL;
     Py_ssize_t noted = noted_by(recorder);
-    int done = PyList_GET_SIZE(targets) ? run_targets(targets) : 1;
+    int done = PyList_GET_SIZE(targets) ? run_targets(targets, recorder) : 1;
     if (done == 1 && noted_by(recorder) == noted) /* else what ran meanwhile recorded more */
         reset_recorder(recorder);
     Py_DECREF(targets);
@@ -497,9 +478,6 @@ static PyObject *install_running(PyObject *module, PyObject *found)
 
 static PyMethodDef functions[] = {
     {"install_running", install_running, METH_O, "Say what Python does of running."},
-    {"remember", remember, METH_VARARGS, "Keep the program of a key."},
-    {"forget_program", forget_program, METH_O, "Forget the program of a key."},
-    {"forget_programs", forget_programs, METH_NOARGS, "Forget all programs."},
     {"run_known", run_known, METH_O, "Compute targets by a program; whether there is one."},
     {"look", look, METH_O, "Compute nodes and all that is pending; whether it is known how."},
     {NULL}};
@@ -511,9 +489,9 @@ int add_run(PyObject *module)
     acquire_name = PyUnicode_InternFromString("acquire");
     release_name = PyUnicode_InternFromString("release");
     launches_name = PyUnicode_InternFromString("launches");
-    if (!pointer_name || !plan_name || !acquire_name || !release_name ||
-        !launches_name || PyType_Ready(&ProgramType) < 0 ||
-        PyModule_AddFunctions(module, functions) < 0)
+    another_name = PyUnicode_InternFromString("another");
+    if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
+        !another_name || add_taken() < 0 || add_recipes() < 0 || add_programs(module) < 0)
         return -1;
-    return PyModule_AddObjectRef(module, "Program", (PyObject *)&ProgramType);
+    return PyModule_AddFunctions(module, functions);
 }

@@ -50,6 +50,7 @@ from tiledarray.core.twin_calls import (
     OF_SQUARE,
     OUTER,
     READS,
+    RECORDS,
     UFUNC,
     WRITES,
 )
@@ -99,7 +100,7 @@ from tiledarray.core.twin_state import (
 __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
     "set_limit", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA",
+    "BOUND", "RECORDS", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA",
 ]
 
 # What Python gives `install`.

@@ -41,6 +41,7 @@ OUTER = 32  # the result's size is the product of those of the arguments
 DRAWS = 64  # draws random numbers: what it makes is born like any array
 LOOKS = 256  # computes what is recorded, for only NumPy does it
 BOUND = 128  # the first argument is an object of NumPy's own
+RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 
 

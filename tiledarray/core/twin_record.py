@@ -251,11 +251,16 @@ def run_known(targets: list[Node]) -> bool:
 
 
 def remember(key: Any, program: Any, picks: Any) -> None:
-    """Keep the program of a key."""
+    """Keep a program of a key."""
+
+
+def remembers(key: Any, plan: Any) -> bool:
+    """Whether a plan's program of a key is kept."""
+    return False
 
 
 def forget_program(key: Any) -> None:
-    """Forget the program of a key."""
+    """Forget the programs of a key."""
 
 
 def forget_programs() -> None:

@@ -159,8 +159,7 @@ def _evaluate_taken(
         return None
     if executable.ready:
         _run(executable, params, taken, targets)
-        if executable.for_core and device is targets[0].device and (
-                taken.given.issuperset(traced.updates)):
+        if executable.for_core and device is targets[0].device:
             _tell_core(executable, traced, taken)
         return None
     taken.restore()
@@ -176,15 +175,15 @@ def _evaluate_taken(
 
 
 def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
-    """Have the core run the plan when it is met again.
-
-    A program overwrites no leaf.  So a plan that might have is the one for others that may not.
-    """
-    program = program_of(executable)
-    executable.for_core = program is not None
+    """Have the core run the plan when it is met again."""
     found = _executables.get((traced.key, taken.given, config.contract, executable.device))
-    if program is not None and found is not None:
-        core.remember(traced.key, program, found.picks if isinstance(found, Bound) else None)
+    if found is None or core.remembers(traced.key, executable) or (
+            type(found) is Bound and found.executable is not executable):
+        return
+    program = program_of(executable, traced.updates, taken.given)
+    executable.for_core = program is not None
+    if program is not None:
+        core.remember(traced.key, program, found.picks if type(found) is Bound else None)
         executable.told.add(traced.key)
 
 
@@ -512,6 +511,7 @@ def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[
 
 core.install_running({
     "lock": lock, "allocate": Device("cpu").allocate, "observers": observers, "counters": counters,
+    "buffer": storage.Buffer,
 })
 
 

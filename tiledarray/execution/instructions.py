@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from tiledarray import core
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
-from tiledarray.execution.executable import Executable
+from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
 from tiledarray.fusion.ir import ONE, Terms, Value
 from tiledarray.fusion.plan import Call, Copy, Kernel
+from tiledarray.fusion.regions import Assumption
 from tiledarray.kernels.compile import host
 from tiledarray.ops.op import Leaf
 
-_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP = range(7)
+_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE = range(9)
 _NUMBERS: dict[Writer, int] = {
     WRITERS[name]: k for k, name in enumerate(("f64", "f32", "i32", "i64", "c128"))}
 _BYTE = np.dtype(np.uint8)
+
+
+DROPPED_LATER = 1 << 20  # bytes that are kept a while longer where a program overwrites leaves
 
 
 class _Unsuited(Exception):
     """A plan that Python has to run."""
 
 
-def program_of(executable: Executable) -> Any:
-    """Return the program of a plan that is ready; ``None`` if Python has to run it."""
-    if core.Program is None or executable.device.kind != "cpu" or executable.plan.assumed:
+def program_of(
+    executable: Executable, updates: Sequence[int] = (), given: Collection[int] = frozenset()
+) -> Any:
+    """Return the program of a plan that is ready; ``None`` if Python has to run it.
+
+    Parameters
+    ----------
+    executable : Executable
+    updates : sequence of int
+        Numbers of the leaves that updates write to.
+    given : set of int
+        Those of them in whose memory the plan may write.
+    """
+    if core.Program is None or executable.device.kind != "cpu":
         return None
     try:
-        return _Maker(executable).program()
+        return _Maker(executable).program(updates, given)
     except _Unsuited:
         return None
 
@@ -44,6 +60,8 @@ class _Maker:
     Attributes
     ----------
     code : list of int
+    turn : int
+        Where in the code a leaf is overwritten first; -1 where none is.
     shapes : list of (tuple of int, numpy.dtype)
         Of each value: memory that a plan's value lies in, or scratch.
     keep : list
@@ -53,13 +71,16 @@ class _Maker:
     def __init__(self, executable: Executable) -> None:
         self.executable = executable
         self.code: list[int] = []
+        self.turn = -1
         self.shapes: list[Any] = []
         self.keep: list[Any] = []
         self._numbers: dict[Value, int] = {}
         self._there: set[Value] = set()
+        self._overwritten: dict[Value, None] = {}
+        self._dropped_later = 0
 
-    def program(self) -> Any:
-        """Return the program.
+    def program(self, updates: Sequence[int], given: Collection[int]) -> Any:
+        """Return the program; see `program_of`.
 
         Raises
         ------
@@ -74,25 +95,29 @@ class _Maker:
         for step, releases in zip(executable.plan.steps, executable.releases, strict=True):
             if isinstance(step, Kernel):
                 self._kernel(step)
-            elif isinstance(step, (Call, Copy)):
+            elif isinstance(step, Copy):
+                self._copy(step)
+            elif isinstance(step, Call):
                 raise _Unsuited
             else:
                 self._take(executable.plan.memory[step.value])
             for value in releases:
                 if value in self._there:
                     self._there.discard(value)
-                    self.code += _DROP, self._number(value)
-        outputs = []
-        for place in executable.places:
-            if not place.alone or place.number is not None or place.base not in self._there:
-                raise _Unsuited
-            outputs.append(self._number(place.base))
+                    self._drop(self._number(value))
+        outputs = [self._output(place) for place in executable.places]
         function: Any = host.pool().start
         start = ctypes.cast(function, ctypes.c_void_p).value
+        overwritten = [number for value in self._overwritten
+                       for number in (self._number(value), dict(executable.leaves)[value])]
+        # A plan that overwrites nothing, though it might have, is the one for others that may not.
+        asks = bool(overwritten) or not set(updates) <= set(given)
+        updated = [x for number in dict.fromkeys(updates) for x in (number, int(number in given))]
         return core.Program(
-            executable, tuple(self.keep), tuple(self.shapes), start,
-            struct.pack(f"={len(self.code)}q", *self.code), tuple(leaves), tuple(outputs),
-            len(executable.launches))
+            executable, tuple(self.keep), tuple(self.shapes), start, _words(self.code),
+            tuple(leaves), tuple(outputs), len(executable.launches), self.turn,
+            tuple(updated) if asks else (), tuple(overwritten),
+            _words(_conditions(executable.plan.assumed)))
 
     def _number(self, value: Value) -> int:
         number = self._numbers.get(value)
@@ -106,20 +131,53 @@ class _Maker:
             self._there.add(base)
             self.code += _TAKE, self._number(base)
 
+    def _drop(self, number: int) -> None:
+        self.code += _DROP, number
+        if self.turn >= 0:
+            shape, dtype = self.shapes[number]
+            self._dropped_later += math.prod(shape) * dtype.itemsize
+            if self._dropped_later > DROPPED_LATER:
+                raise _Unsuited
+
+    def _output(self, place: Place) -> int:
+        """Return the number of an output, which has a hold of its own on its memory."""
+        if place.number is not None or place.base not in self._there:
+            raise _Unsuited
+        if place.alone:
+            return self._number(place.base)
+        number = len(self.shapes)
+        self.shapes.append((place.shape, place.base.dtype))
+        self.code += _SHARE, number, self._number(place.base)
+        return number
+
+    def _copy(self, step: Copy) -> None:
+        memory = self.executable.plan.memory
+        target, source = memory[step.target], memory[step.source]
+        if isinstance(target.op, Leaf) or source not in self._there:
+            raise _Unsuited
+        self._take(target)
+        nbytes = math.prod(target.shape) * target.dtype.itemsize
+        self.code += _COPY, self._number(target), self._number(source), nbytes
+
     def _kernel(self, kernel: Kernel) -> None:
         memory, launch = self.executable.plan.memory, self.executable.launches.get(kernel)
+        overwrites = False
         for part in kernel.parts:
             for store in part.stores:
-                if isinstance(memory[store.access.value].op, Leaf):
-                    raise _Unsuited
-                self._take(memory[store.access.value])
+                base = memory[store.access.value]
+                if isinstance(base.op, Leaf):
+                    self._overwritten[base] = None
+                    overwrites = True
+                self._take(base)
         if not self.executable.programs[kernel].blocks:
             return
         if not isinstance(launch, HostLaunch):
             raise _Unsuited
-        self._launch(launch)
+        if self.turn >= 0 and launch.program.scratch_bytes:
+            raise _Unsuited  # it may fail, and then something has been overwritten
+        self._launch(launch, overwrites)
 
-    def _launch(self, launch: HostLaunch) -> None:
+    def _launch(self, launch: HostLaunch, overwrites: bool) -> None:
         arguments, binding = launch.arguments(), launch.binding
         self.keep += arguments, launch
         first = ctypes.addressof(arguments.memory) + SLOT_BYTES * launch.header_length
@@ -146,13 +204,29 @@ class _Maker:
             self._address(slot(place), scratch[-1], 0, ())
         for place, size in binding.counters:
             arguments.slots[place] = launch.counters(size)
+        if overwrites and self.turn < 0:
+            self.turn = len(self.code)
         self.code += _LAUNCH, arguments.address, int(launch.is_shared)
         for number in scratch:
-            self.code += _DROP, number
+            self._drop(number)
 
     def _address(self, slot: int, number: int, fixed: int, terms: Terms) -> None:
         more, rest = _split(terms)
         self.code += _ADDRESS, slot, number, fixed + more, len(rest), *_flat(rest)
+
+
+def _words(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"={len(numbers)}q", *numbers)
+
+
+def _conditions(assumed: Sequence[Assumption]) -> list[int]:
+    """What was assumed, as the core reads it."""
+    numbers: list[int] = []
+    for assumption in assumed:
+        fixed, rest = _split(assumption.terms)
+        numbers += (assumption.modulus is not None, assumption.modulus or 0, fixed, len(rest),
+                    *_flat(rest))
+    return numbers
 
 
 def _split(terms: Terms) -> tuple[int, list[tuple[int, int]]]:

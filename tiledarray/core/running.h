@@ -1,0 +1,72 @@
+/* Programs and how they are run: for programs.c, taken.c and run.c. */
+
+#ifndef TILEDARRAY_RUNNING_H
+#define TILEDARRAY_RUNNING_H
+
+#include "core.h"
+
+/* Instructions, each of as many words as it says; see `execution/instructions.py`. */
+enum {
+    TAKE,                     /* value: memory of a shape and dtype of its own */
+    ADDRESS,                  /* slot, value, bytes from its start, terms */
+    SUM,                      /* slot, number, terms */
+    PHASE,                    /* slot, modulus, terms */
+    PARAMETER,                /* slot, number, kind of number */
+    LAUNCH,                   /* address of the arguments, whether others may run meanwhile */
+    DROP,                     /* value */
+    COPY,                     /* value, value that it is copied from, bytes */
+    SHARE                     /* value: a hold of another shape on the memory of the second */
+};
+enum { DOUBLE, SINGLE, INT32, INT64, COMPLEX };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *plan;           /* what the values' buffers say they were computed by */
+    PyObject *keep;           /* memory of arguments, libraries */
+    PyObject *shapes;         /* a tuple: shape and dtype of what is taken, by value */
+    int (*start)(const void *);
+    int64_t *code, *conditions;
+    Py_ssize_t length, conditions_length, values, launches;
+    Py_ssize_t turn;          /* where the first launch is that overwrites a leaf; -1: none does */
+    Py_ssize_t leaves_count, outputs_count, updated_count, overwritten_count;
+    Py_ssize_t *leaves;       /* pairs: value, number of the node */
+    Py_ssize_t *outputs;      /* values */
+    Py_ssize_t *updated;      /* pairs: number of a leaf, whether nobody else may see it */
+    Py_ssize_t *overwritten;  /* pairs: value, number of the leaf */
+    char busy;                /* its arguments are in use: a signal handler may evaluate, too */
+} Program;
+
+/* A program for a key; several are for other leaves that may be overwritten, or assume something. */
+typedef struct Choice {
+    struct Choice *next;
+    Program *program;
+    PyObject *picks;          /* for each parameter of the plan, the one of the walk; NULL: all */
+} Choice;
+
+typedef struct {
+    Key *key;
+    Choice *choices;
+} Entry;
+
+extern int programs_known;
+
+Entry *find_entry(const Walk *walk);
+int conditions_hold(const Choice *choice, const Walk *walk);
+Py_ssize_t picked(const Choice *choice, Py_ssize_t number);
+int add_programs(PyObject *module);
+
+/* ---- whose memory may be overwritten (taken.c) ----------------------------------------------- */
+
+/* The inputs of targets, while nobody is to find them. */
+typedef struct {
+    PyObject *targets;
+    PyObject **inputs;        /* three of each target; NULL: none were taken */
+} Stolen;
+
+int fits(const Program *program, const Walk *walk, uint64_t own, PyObject *buffer_type);
+int steal_inputs(Stolen *stolen, PyObject *targets);
+void return_inputs(Stolen *stolen);
+PyObject *hold_alone(Node *leaf);
+int add_taken(void);
+
+#endif
