@@ -6,6 +6,7 @@ import pytest
 import tiledarray as np
 from tests.gradients import check, real, whole
 from tiledarray.errors import NoDerivative
+from tiledarray.gradients import rules
 from tiledarray.ops import indexing
 from tiledarray.ops.library import BY_NAME
 
@@ -71,17 +72,40 @@ def test_einsum(subscripts, shapes, values):
     check(lambda *parts: np.einsum(subscripts, *parts), *arrays)
 
 
-def test_float32_stays():
-    x = numpy.ones((2, 2), numpy.float32)
-    for function in (
-        lambda x: np.linalg.inv(x + 2 * np.eye(2, dtype=np.float32)), lambda x: np.fft.rfft(x).real,
-        lambda x: np.einsum("ij,kj->", x, x), lambda x: np.quantile(x, 0.3, axis=0),
-        lambda x: np.linalg.eigh(x)[1], lambda x: np.linalg.svd(x)[0], np.linalg.det,
-        lambda x: np.convolve(x[0], x[1]), lambda x: np.interp(x[0], x[1], x[0]),
-    ):
-        nodes = [x]
-        gradient = np.grad(lambda x, f=function: (f(x) ** 2).sum())(*nodes)
-        assert gradient.dtype == np.float32
+SMALL = {
+    **{name: getattr(np.linalg, name) for name in (
+        "inv", "det", "cholesky", "eigvalsh", "pinv", "svdvals")},
+    **{f"{name}, {place}": lambda x, name=name, place=place: getattr(np.linalg, name)(x)[place]
+       for name, places in (("slogdet", 2), ("eigh", 2), ("qr", 2), ("svd", 3))
+       for place in range(places)},
+    **{name: getattr(np.fft, name) for name in ("fft", "ifft", "irfft", "hfft", "fftn", "irfftn")},
+    "rfft": lambda x: np.fft.rfft(x.real), "ihfft": lambda x: np.fft.ihfft(x.real),
+    "rfftn": lambda x: np.fft.rfftn(x.real), "solve": lambda x: np.linalg.solve(x, x[0]),
+    "matmul": lambda x: x @ x[0], "einsum": lambda x: np.einsum("ij,kj,ii->", x, x, x),
+    "convolve": lambda x: np.convolve(x[0], x[1]), "correlate": lambda x: np.correlate(x[0], x[1]),
+    "quantile": lambda x: np.quantile(x.real, 0.3, axis=0), "sort": np.sort,
+    "nanmedian": lambda x: np.nanmedian(x.real, axis=0), "median": np.median,
+    "partition": lambda x: np.partition(x, 1), "vecdot": lambda x: np.vecdot(x, x[0]),
+    "take_along_axis": lambda x: np.take_along_axis(x, np.array([[0, 0], [1, 0]]), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("name", SMALL)
+def test_rules_compute_in_the_precision_of_their_input(name, dtype, monkeypatch):
+    met = []
+
+    def noted(value, like, fitted=rules.fitted):
+        met.append(value.dtype)
+        return fitted(value, like)
+
+    x = numpy.array([[2, 0.3], [0.3, 1]], dtype)
+    y, pull = np.vjp(SMALL[name], x)
+    monkeypatch.setattr(rules, "fitted", noted)
+    (found,) = pull(np.ones(y.shape, y.dtype))
+    assert found.dtype == dtype
+    assert {*met} <= {numpy.dtype("float32"), numpy.dtype("complex64")}
+    assert numpy.isfinite(found).all()
 
 
 # Places and ranks --------------------------------------------------------------------------------
