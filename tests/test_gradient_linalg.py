@@ -205,3 +205,59 @@ def test_a_likelihood_to_the_second_order():
         return whitened @ whitened / 2 + np.log(factor.diagonal()).sum()
 
     check(likelihood, numpy.array([0.5, 1.1, 0.3]))
+
+
+MADE_OF_OTHERS = {
+    "cond": lambda x: np.linalg.cond(x),
+    "cond, smallest": lambda x: np.linalg.cond(x[..., :2], -2),
+    "cond by columns": lambda x: np.linalg.cond(x, 1),
+    "norm 2": lambda x: np.linalg.norm(x, 2, (-2, -1), keepdims=True),
+    "norm -2": lambda x: np.linalg.matrix_norm(x, ord=-2),
+    "nuclear norm": lambda x: np.linalg.norm(x, "nuc", axis=(-1, -2)),
+    "tensorinv": lambda x: np.linalg.tensorinv(x.reshape(-1, 3, 1, 3)[0], ind=1),
+    "tensorsolve": lambda x: np.linalg.tensorsolve(x.reshape(-1, 3, 3)[0], x.reshape(-1, 3)[1]),
+    "multi_dot": lambda x: np.linalg.multi_dot([x[0], x, x.T, x[:, :2]]),
+    "pinv to a precision": lambda x: np.linalg.pinv(x, rtol=1e-5) + np.linalg.pinv(x, 1e-6),
+    "matrix_power 0": lambda x: np.linalg.matrix_power(x, 0) + x,
+    "lstsq": lambda x: np.linalg.lstsq(x[..., :2], x[..., 2])[0],
+    "lstsq of several": lambda x: np.linalg.lstsq(x[:, :2], x[:, 1:] ** 2)[0],
+    "residuals": lambda x: np.linalg.lstsq(x[:, :2], x[:, 1:] ** 2, rcond=-1)[1],
+    "lstsq of less": lambda x: np.linalg.lstsq(x[:2], x[1:, 2], rcond=1e-6)[0],
+}
+
+
+@VALUES
+@pytest.mark.parametrize("name", MADE_OF_OTHERS)
+def test_what_is_made_of_others(name, values):
+    x = square(values, 3, 3)
+    check(MADE_OF_OTHERS[name], x, tolerance=1e-6)
+    here = MADE_OF_OTHERS[name](np.variable(x))
+    there = MADE_OF_OTHERS[name](np.array(x))
+    numpy.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+
+
+def test_a_chain_of_matrices():
+    x, y = real(2, 3), real(3)
+    for parts in ([x, x.T], [y, x.T], [x, y], [x, x.T, x, y], [y, x.T, x, y]):
+        found = np.linalg.multi_dot([np.variable(part) for part in parts])
+        numpy.testing.assert_allclose(found, numpy.linalg.multi_dot(parts), rtol=1e-12)
+
+
+def test_lstsq_gives_numpys_four_results():
+    for shape in ((4, 3), (3, 4), (3, 3)):
+        for rank in (2, 3):
+            x = real(*shape)
+            if rank == 2:
+                x[:, 2], x[2] = x[:, 1], x[1]
+            for y in (real(shape[0]), real(shape[0], 2)):
+                wanted = numpy.linalg.lstsq(x, y)
+                found = np.linalg.lstsq(np.variable(x), y)
+                for ours, theirs in zip(found, wanted, strict=True):
+                    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+                    numpy.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_the_condition_of_singular_matrices():
+    x = np.variable(numpy.zeros((2, 2, 2)) + numpy.array([[[1.0, 0], [0, 1]], [[0, 0], [0, 0]]]))
+    assert np.linalg.cond(x).tolist() == [1.0, numpy.inf]
+    assert np.linalg.cond(x, 1).tolist() == [1.0, numpy.inf]
