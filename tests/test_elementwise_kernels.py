@@ -90,7 +90,8 @@ def loops_of(op: Elementwise) -> Iterator[tuple[tuple[np.dtype, ...], np.dtype]]
 
 
 def _uniform_loops(op: Elementwise) -> Iterator[tuple[tuple[np.dtype, ...], np.dtype]]:
-    count = {"where": 3, "clip": 3, "make_complex": 2, **dict.fromkeys(FUSED, 3)}.get(op.name, 1)
+    count = {"where": 3, "clip": 3, "make_complex": 2, "scaled": 2,
+             **dict.fromkeys(FUSED, 3)}.get(op.name, 1)
     seen = set()
     for dtype in DTYPES:
         if op.name == "make_complex" and dtype.kind == "c":

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.plans import DEVICE, HOST, TARGETS, counted, filled, kinds, moved, nbytes, planned
 from tiledarray import config
+from tiledarray.arrays.handle import wrap
 from tiledarray.fusion.ir import Affine
 from tiledarray.fusion.regions import Regions, region_of
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
+from tiledarray.ops.library import BY_NAME, options
+from tiledarray.recording import record
 from tiledarray.recording.stretch import local
 
 MATRIX = (96, 160)
@@ -55,6 +58,19 @@ def filled_around(np, x):
 
 def padded(mode):
     return lambda np, x: np.pad(x * 2, 3, mode=mode)
+
+
+def test_a_kernel_reads_one_of_several_results_of_a_call():
+    x = numpy.random.default_rng(0).normal(size=(4, 3))
+    node = np.asarray(x).node
+    op, shapes = BY_NAME["linalg.svd"], [(4, 3), (3,), (3, 3)]
+    call = record.library(op, (node,), options(full_matrices=False), shapes[0], x.dtype)
+    u, s, v = (wrap(record.item(call, k, shape, x.dtype)) for k, shape in enumerate(shapes))
+    whole = (u * s) @ (v * 2)
+    kept = s * 3
+    numpy.testing.assert_allclose(whole, 2 * x, rtol=1e-13)
+    numpy.testing.assert_allclose(kept, 3 * numpy.linalg.svd(x)[1], rtol=1e-13)
+    numpy.testing.assert_allclose(u, numpy.linalg.svd(x)[0][:, :3], rtol=1e-13)
 
 
 # Program, launches, parts, and the bytes beyond reading x and writing the result once.

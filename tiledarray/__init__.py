@@ -11,6 +11,7 @@ from typing import Any as _Any
 import numpy as _numpy
 
 from tiledarray import config
+from tiledarray.api import equations as _equations
 from tiledarray.api import fft, linalg, random
 from tiledarray.api.creation import *
 from tiledarray.api.differences import *

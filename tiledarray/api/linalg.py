@@ -19,9 +19,12 @@ from tiledarray.api.arguments import (
     arrays_of,
     check_with_numpy,
     handle_of,
+    normalize_axis_index,
     refuse,
 )
+from tiledarray.api.creation import eye
 from tiledarray.api.differences import cross as general_cross
+from tiledarray.api.manipulation import broadcast_to, expand_dims, moveaxis
 from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.products import (
     inexact,
@@ -181,10 +184,16 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 @implements(_numpy.pinv, "library")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     array = _matrices(a, _numpy.pinv)
-    refuse(rcond is not None or hermitian or rtol is not np._NoValue, "options are given")
+    if rtol is not np._NoValue and rcond is None:
+        rcond = max(array.shape[-2:]) * np.finfo(array.dtype).eps if rtol is None else rtol
+        rtol = np._NoValue
+    given = {} if rcond is None else {"rcond": rcond}
+    refuse(
+        hermitian or rtol is not np._NoValue
+        or not isinstance(rcond, (int, float, np.floating, type(None))), "options are given")
     dtype = _sample("pinv", array.dtype).dtype
     shape = (*array.shape[:-2], *array.shape[:-3:-1])
-    return _now(_record("pinv", (array.node,), shape, dtype))
+    return _now(_record("pinv", (array.node,), shape, dtype, **given))
 
 
 @implements(_numpy.matrix_power)
@@ -196,7 +205,9 @@ def matrix_power(a: Any, n: Any) -> TiledArray:
         raise TypeError("exponent must be an integer") from error
     if power < 0:
         array, power = inv(array), -power
-    refuse(power == 0, "power 0")
+    if power == 0:
+        return broadcast_to(
+            eye(array.shape[-1], dtype=array.dtype, device=array.device), array.shape).copy()
     result: Any = None
     while power:
         power, bit = divmod(power, 2)
@@ -233,8 +244,25 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     if len(axis) == 2:
         if ord not in (None, "fro", "f", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
             raise ValueError("Invalid norm order for matrices.")
+        if ord in ("nuc", 2, -2):
+            return _norm_of_singular_values(array, ord, axis, keepdims)
         return matrix_norm_of(array, ord, axis, keepdims)
     raise ValueError("Improper number of dimensions to norm.")
+
+
+def _norm_of_singular_values(
+    array: TiledArray, order: Any, axis: tuple[int, int], keepdims: bool
+) -> TiledArray:
+    row, column = (normalize_axis_index(place, array.ndim) for place in axis)
+    if row == column:
+        raise ValueError("Duplicate axes given.")
+    refuse(0 in array.shape, "empty")
+    values = svdvals(moveaxis(array, (row, column), (-2, -1)))
+    if order == "nuc":
+        result = reducing.sum(values, axis=-1)
+    else:
+        result = (reducing.max if order == 2 else reducing.min)(values, axis=-1)
+    return expand_dims(result, tuple(sorted((row, column)))) if keepdims else result
 
 
 @implements(_numpy.vector_norm)

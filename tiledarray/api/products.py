@@ -376,21 +376,18 @@ def vector_norm_of(array: TiledArray, order: Any, axis: Any, keepdims: bool) -> 
 def matrix_norm_of(
     array: TiledArray, order: Any, axes: tuple[int, int], keepdims: bool
 ) -> TiledArray:
-    """Return the norm of matrices; those of singular values are NumPy's.
+    """Return the norm of matrices, of those that are sums of elements.
 
     Raises
     ------
     ValueError
         If both axes are the same.
-    LeaveToNumPy
-        If the norm is one of singular values.
     """
     row, column = (normalize_axis_index(axis, array.ndim) for axis in axes)
     if row == column:
         raise ValueError("Duplicate axes given.")
     if order in (None, "fro", "f"):
         return np.sqrt(reducing.sum(squares(array), axis=(row, column), keepdims=keepdims))
-    refuse(order not in (1, -1, np.inf, -np.inf), "a norm of singular values")
     summed, other = (row, column) if abs(order) == 1 else (column, row)
     totals = reducing.sum(abs(array), axis=summed, keepdims=True)
     if order > 0:

@@ -107,6 +107,7 @@ class Executable:
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
         ]
+        self._parts = _parts(plan)
         self.releases = _releases(plan)
         self._steps = list(zip(map(self._action, plan.steps), self.releases, strict=True))
         self.places = _places(plan)
@@ -360,7 +361,12 @@ class Executable:
             fresh = array.base is None and memory_of(array) not in taken
             return self.device.wrap(array, copy=not fresh, given=True)
 
-        buffers[value] = tuple(map(own, result)) if isinstance(result, tuple) else own(result)
+        if not isinstance(result, tuple):
+            buffers[value] = own(result)
+            return
+        whole = buffers[value] = tuple(map(own, result))
+        for item in self._parts.get(value, ()):
+            buffers[item] = whole[item.attrs]
 
     def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         """A library call's operand: a scalar, or a strided view of a stored value."""
@@ -408,6 +414,15 @@ class Place(NamedTuple):
     number: int | None
     shape: tuple[int, ...]
     alone: bool
+
+
+def _parts(plan: Plan) -> dict[Value, list[Value]]:
+    """Return for each call of several results those that the plan asks for."""
+    found: dict[Value, list[Value]] = {}
+    for value in plan.values:
+        if isinstance(value.op, Item):
+            found.setdefault(value.args[0], []).append(value)
+    return found
 
 
 def _places(plan: Plan) -> list[Place]:

@@ -24,6 +24,15 @@ def _active(order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, list[int
     return found
 
 
+def _results(order: Sequence[Node]) -> dict[Node, dict[int, Node]]:
+    """Return the results of operations that have several, by their places."""
+    found: dict[Node, dict[int, Node]] = {}
+    for node in order:
+        if type(node.op) is Item:
+            found.setdefault(node.inputs[0], {})[node.attrs] = node
+    return found
+
+
 def backward(
     outputs: Sequence[Node], cotangents: Sequence[Any], wanted: Sequence[Node]
 ) -> list[Any]:
@@ -48,6 +57,7 @@ def backward(
     """
     order = history(list(dict.fromkeys(outputs)))
     active = _active(order, wanted)
+    results = _results(order)
     sums: dict[Node, Any] = {}
     parts: dict[Node, dict[int, Any]] = {}  # of operations with several results
     kept = {*wanted}
@@ -65,17 +75,18 @@ def backward(
         if node in kept:
             found[node] = g
         if type(node.op) is Item:
-            parts.setdefault(node.inputs[0], {})[node.attrs] = g
+            _add(parts.setdefault(node.inputs[0], {}), node.attrs, g)
             continue
-        for place, value in zip(places, rules.pull(node, g, places), strict=True):
+        values = rules.pull(node, g, places, results.get(node))
+        for place, value in zip(places, values, strict=True):
             if value is not None:
                 _add(sums, node.inputs[place], value)
     return [found.get(node) for node in wanted]
 
 
-def _add(sums: dict[Node, Any], node: Node, value: Any) -> None:
-    before = sums.get(node)
-    sums[node] = value if before is None else before + value
+def _add(sums: dict[Any, Any], key: Any, value: Any) -> None:
+    before = sums.get(key)
+    sums[key] = value if before is None else before + value
 
 
 def forward(
@@ -101,15 +112,25 @@ def forward(
         If an operation between them has no rule.
     """
     order = history(list(dict.fromkeys(outputs)))
+    several = _results(order)
     known: dict[Node, Any] = dict(zip(inputs, tangents, strict=True))
+    parts: dict[Node, dict[int, Any]] = {}  # of operations with several results
     for node in order:
         if node in known:
             continue
-        moving = {place: known[x] for place, x in enumerate(node.inputs)
-                  if type(x) is Node and x in known}
-        if not moving or any(type(x) is tuple for x in moving.values()):
-            continue
-        tangent = _pushed(node, moving)
+        if type(node.op) is Item:
+            tangent = parts.get(node.inputs[0], {}).get(node.attrs)
+        else:
+            moving = {place: known[x] for place, x in enumerate(node.inputs)
+                      if type(x) is Node and x in known}
+            if not moving:
+                continue
+            results = several.get(node)
+            if results is not None:
+                found = _transposed(node, moving, results)
+                parts[node] = dict(zip(results, found, strict=True))
+                continue
+            tangent = _pushed(node, moving)
         if tangent is not None:
             known[node] = tangent
     return [known.get(node) for node in outputs]
@@ -119,18 +140,26 @@ def _pushed(node: Node, moving: dict[int, Any]) -> Any:
     op = node.op
     if isinstance(op, Elementwise) and not op.vjp:
         return rules.push(node, moving)
-    return _transposed(node, moving)
+    (found,) = _transposed(node, moving, None)
+    return found
 
 
-def _transposed(node: Node, moving: dict[int, Any]) -> Any:
-    """Return the tangent by the rule for cotangents: that is linear, and this its transpose."""
-    dummy = zeros_of(wrap(node)).node
-    dummy.keeps = BEGINS
+def _transposed(
+    node: Node, moving: dict[int, Any], results: dict[int, Node] | None
+) -> list[Any]:
+    """Return tangents by the rule for cotangents: that is linear, and this its transpose.
+
+    Of an operation with several results one for each of them, else one.
+    """
+    outputs = [node] if results is None else [*results.values()]
+    dummies = [zeros_of(wrap(output)).node for output in outputs]
+    for dummy in dummies:
+        dummy.keeps = BEGINS
+    g = wrap(dummies[0]) if results is None else dict(zip(results, map(wrap, dummies), strict=True))
     places = [*moving]
-    values = rules.pull(node, wrap(dummy), places)
+    values = rules.pull(node, g, places, results)
     pairs = [(value.node, moving[place]) for place, value in zip(places, values, strict=True)
              if value is not None]
-    (found,) = backward([value for value, _ in pairs], [t for _, t in pairs], [dummy])
-    results = [] if found is None else [found.node]
-    end([dummy], [*results, *(value for value, _ in pairs)])
+    found = backward([value for value, _ in pairs], [t for _, t in pairs], dummies)
+    end(dummies, [*(x.node for x in found if x is not None), *(value for value, _ in pairs)])
     return found

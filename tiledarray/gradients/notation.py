@@ -1,9 +1,13 @@
 """The notation in which ops declare what they contribute to gradients (`ops.op.Op.vjp`).
 
 A rule is one Python expression.  In it ``x, y, z, w`` are the op's inputs as arrays or scalars,
-``inputs`` all of them, ``out`` its result, ``attrs`` what is static about this use of it, and ``g``
-the cotangent of the result.  Functions are NumPy's, by their names, and those of this file.  All of
-it is recorded, so that gradients of gradients need nothing else.
+``inputs`` all of them, ``k`` the place of the input that is asked for, ``out`` the result,
+``attrs`` what is static about this use of the op, and ``g`` the cotangent of the result.  Functions
+are NumPy's, by their names, and those of this file and its neighbours (`names.py`).  All of it is
+recorded, so that gradients of gradients need nothing else.
+
+Of an op with several results ``g`` is a dict: the cotangents by the places of those results that
+have one.  ``part(place, shape, dtype)`` is such a result.
 
 Cotangents follow JAX's convention: that of ``f`` at ``z = a + ib`` is, for a real ``f``,
 ``df/da - i df/db``, and for a holomorphic one ``g * f'(z)``.
@@ -20,9 +24,9 @@ import numpy as np
 
 from tiledarray.api import (
     creation,
+    differences,
     indexing,
     joining,
-    linalg,
     manipulation,
     pointwise,
     products,
@@ -37,7 +41,8 @@ from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.recording import record
 
 _MODULES = (
-    reductions, manipulation, joining, creation, products, pointwise, indexing, sorting, linalg)
+    reductions, manipulation, joining, creation, products, pointwise, indexing, sorting,
+    differences)
 _SCALED = BY_NAME["scaled"]
 
 pi = math.pi
@@ -165,7 +170,7 @@ def _turned_back(
     whole: tuple[int, ...],
 ) -> Any:
     """Return the view that undoes one that reads every element once; ``None`` of others."""
-    if len(shape) > len(whole) or {axis for axis in axes if axis >= 0} != {*range(len(shape))}:
+    if sorted(axis for axis in axes if axis >= 0) != [*range(len(shape))]:
         return None
     places, back, first = [0] * len(shape), [1] * len(shape), [0] * len(shape)
     for dimension, (axis, step, start, size) in enumerate(
@@ -179,8 +184,6 @@ def _turned_back(
         places[axis] = dimension
         back[axis] = step if size > 1 else 1
         first[axis] = start if size > 1 and step < 0 else 0
-    if len({*places}) != len(places):
-        return None
     return tuple(places), tuple(back), tuple(first), whole
 
 
@@ -280,22 +283,6 @@ def products_from(g: Any, x: Any, axis: int) -> Any:
 # Names -------------------------------------------------------------------------------------------
 
 
-def name_of(name: str) -> Any:
-    """Return what a name means in a rule.
-
-    Raises
-    ------
-    NameError
-        If it means nothing.
-    """
-    found = _NAMES.get(name)
-    if found is None:
-        found = _NAMES[name] = getattr(xp, name, None)
-        if found is None:
-            raise NameError(f"{name!r} is no name of the notation of gradients")
-    return found
-
-
 class _Functions:
     """NumPy's functions of this package, as attributes."""
 
@@ -311,6 +298,3 @@ class _Functions:
 
 
 xp: Any = _Functions()
-_NAMES: dict[str, Any] = {
-    name: value for name, value in globals().items() if not name.startswith("_")}
-_NAMES.update(conj=ufuncs.BY_NAME["conjugate"])

@@ -12,7 +12,8 @@ import numpy as np
 
 from tiledarray.arrays.handle import Handle, wrap
 from tiledarray.errors import NoDerivative
-from tiledarray.gradients import notation
+from tiledarray.gradients.names import name_of
+from tiledarray.gradients.notation import scaled
 from tiledarray.graph.node import Node, location
 from tiledarray.ops import reduction
 from tiledarray.ops.elementwise import BY_NAME
@@ -28,9 +29,10 @@ _FOLDER = os.path.join(os.path.dirname(__file__), "")
 class _Scope(dict[str, Any]):
     """The names of a rule; what it does not use is not made."""
 
-    def __init__(self, node: Node, g: Any = None) -> None:
+    def __init__(self, node: Node, g: Any = None, results: dict[int, Node] | None = None) -> None:
         super().__init__(attrs=node.attrs, g=g)
         self._node = node
+        self._results = {} if results is None else results
 
     def __missing__(self, name: str) -> Any:
         if name in _OPERANDS:
@@ -41,10 +43,17 @@ class _Scope(dict[str, Any]):
             found = self["attrs"].own(self["g"], self["inputs"])
         elif name == "out":
             found = wrap(self._node)
+        elif name == "part":
+            found = self._part
         else:
-            found = notation.name_of(name)
+            found = name_of(name)
         self[name] = found
         return found
+
+    def _part(self, place: int, shape: Any, dtype: Any) -> Any:
+        """Return one of several results; it is computed again if nothing else holds it."""
+        found = self._results.get(place)
+        return wrap(record.item(self._node, place, shape, dtype) if found is None else found)
 
 
 def _operand(x: Any) -> Any:
@@ -98,8 +107,20 @@ def is_linear(text: str) -> bool:
     return text in ("1", "-1")
 
 
-def pull(node: Node, g: Any, places: Sequence[int]) -> list[Any]:
+def pull(
+    node: Node, g: Any, places: Sequence[int], results: dict[int, Node] | None = None
+) -> list[Any]:
     """Return what a cotangent of a node's value contributes to those of some of its inputs.
+
+    Parameters
+    ----------
+    node : Node
+    g : TiledArray or dict
+        Of an operation with several results those that have a cotangent, by their places.
+    places : sequence of int
+        Of the inputs.
+    results : dict, optional
+        The nodes of several results that are there, by their places.
 
     Returns
     -------
@@ -112,7 +133,7 @@ def pull(node: Node, g: Any, places: Sequence[int]) -> list[Any]:
         If the op has no rule for it.
     """
     op = node.op
-    scope = _Scope(node, g)
+    scope = _Scope(node, g, results)
     found = []
     for place in places:
         scope["k"] = place
@@ -148,7 +169,7 @@ def _times(factor: Any, text: str, scope: _Scope, name: str) -> Any:
         return factor
     if text == "-1":
         return -factor
-    return notation.scaled(factor, eval(_compiled(text, name), {}, scope))
+    return scaled(factor, eval(_compiled(text, name), {}, scope))
 
 
 def fitted(value: Any, like: Node) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import Library
+from tiledarray.ops.op import Library, Rules
 
 Attrs = tuple[tuple[str, Any], ...]
 
@@ -70,36 +70,84 @@ def _power(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
     return xp.asarray(xp.power(*inputs, dtype=dtype))
 
 
-def _library(path: str, outputs: int = 1) -> Library:
-    return Library(path, _call(path), outputs=outputs)
+def _cofactors(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    """Return the determinants without each row and column, with their signs.
+
+    Those of a product are the products of theirs, and of unitary matrices they are the conjugates
+    times the determinant.
+    """
+    u, s, vh = xp.linalg.svd(array)
+    ones = xp.ones((*s.shape[:-1], 1), s.dtype)
+    before = xp.cumprod(xp.concatenate([ones, s[..., :-1]], axis=-1), axis=-1)
+    behind = xp.cumprod(xp.concatenate([ones, s[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
+    sign = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
+    result = sign * ((u.conj() * (before * behind)[..., None, :]) @ vh.conj())
+    return result.astype(dtype, copy=False)
+
+
+def _library(path: str, *vjp: Any, outputs: int = 1) -> Library:
+    rules: Rules = vjp
+    return Library(path, _call(path), outputs=outputs, vjp=rules)
+
+
+_FOURIER: dict[str, str] = {
+    "fft": "cut(transformed('fft', g, attrs), x)",
+    "ifft": "cut(transformed('ifft', g, attrs), x)",
+    "rfft": "cut(transformed('fft', g, attrs), x)",
+    "irfft": "cut(from_half('rfft', g, attrs, conjugate=True), x)",
+    "hfft": "cut(from_half('rfft', g, attrs, conjugate=False), x)",
+    "ihfft": "cut(transformed('ifft', g, attrs), x)",
+    "fftn": "cut(transformed('fftn', g, attrs), x)",
+    "ifftn": "cut(transformed('ifftn', g, attrs), x)",
+    "rfftn": "cut(transformed('fftn', g, attrs), x)",
+    "irfftn": "cut(from_half('rfftn', g, attrs, conjugate=True), x)",
+}
+_QUANTILES = (
+    "median", "quantile", "percentile", "nanmedian", "nanquantile", "nanpercentile",
+)
 
 
 BY_NAME: dict[str, Library] = {
     op.name: op
     for op in (
         # Products
-        _library("matmul"), _library("vecdot"), _library("matvec"), _library("vecmat"),
-        _library("dot"), _library("inner"), Library("einsum", _einsum),
+        _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)"),
+        _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)"),
+        _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)"),
+        _library("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)"),
+        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)"),
+        _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)"),
+        Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",)),
         # Sorting and searching
-        _library("partition"), _library("argpartition"), _library("searchsorted"),
-        _library("digitize"), Library("lexsort", _lexsort),
-        _library("median"), _library("quantile"), _library("percentile"),
-        _library("nanmedian"), _library("nanquantile"), _library("nanpercentile"),
+        _library("partition", "unpartitioned(g, x, out, attrs)"),
+        _library("argpartition"), _library("searchsorted"), _library("digitize"),
+        Library("lexsort", _lexsort),
+        *(_library(name, f"unranked(g, x, attrs, {name!r})") for name in _QUANTILES),
         # Of integers, where an exponent may be negative: a kernel could not raise NumPy's error
         Library("power_of_integers", _power),
         # Signals
-        _library("interp"), _library("convolve"), _library("correlate"),
-        *(_library(f"fft.{name}") for name in (
-            "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn",
-        )),
+        _library("interp", "interpolated(g, inputs, attrs, k)"),
+        _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
+        _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
+        *(_library(f"fft.{name}", rule) for name, rule in _FOURIER.items()),
         # Linear algebra
-        *(_library(f"linalg.{name}") for name in (
-            "inv", "det", "cholesky", "solve", "eigvals", "eigvalsh", "pinv", "matrix_power",
-            "matrix_rank", "svdvals", "cond",
-        )),
-        _library("linalg.slogdet", 2), _library("linalg.eig", 2), _library("linalg.eigh", 2),
-        _library("linalg.qr", 2), _library("linalg.svd", 3),
+        _library("linalg.inv", "uninverted(g, out)"),
+        _library("linalg.det", "g[..., None, None] * cofactors(x)"),
+        Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",)),
+        _library("linalg.cholesky", "uncholesky(g, out)"),
+        _library("linalg.solve", "equations_left(g, x, y, out)", "equations_right(g, x, y)"),
+        _library("linalg.pinv", "unpseudoinverted(g, x, out)"),
+        _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)"),
+        _library("linalg.svdvals", "unsvdvals(g, x)"),
+        _library("linalg.eigvals"), _library("linalg.matrix_power"),
+        _library("linalg.matrix_rank"), _library("linalg.cond"),
+        _library("linalg.slogdet", "unslogdet(g, x, part)", outputs=2),
+        _library("linalg.eig", outputs=2),
+        _library("linalg.eigh", "uneigh(g, x, part)", outputs=2),
+        _library("linalg.qr", "unqr(g, x, part, attrs)", outputs=2),
+        _library("linalg.svd", "unsvd(g, x, part, attrs)", outputs=3),
         # Indices along an axis
-        _library("take_along_axis"), _library("take"),
+        _library("take_along_axis", "untaken(g, x, y, attrs)", ""),
+        _library("take"),
     )
 }  # fmt: skip

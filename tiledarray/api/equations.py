@@ -1,0 +1,114 @@
+"""`numpy.linalg`: what is made of its other functions.
+
+NumPy does this work itself where no gradient wants it: its result is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tiledarray.api import linalg
+from tiledarray.api.arguments import TiledArray, arrays_of, handle_of, refuse
+from tiledarray.api.products import einsum, inexact
+from tiledarray.api.registry import implements
+from tiledarray.arrays import reducing
+from tiledarray.arrays.handle import shown
+
+_numpy = np.linalg
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _refuse_constants(*arrays: TiledArray) -> None:
+    refuse(not any(array.node.keeps for array in arrays),
+           "NumPy's own work where no gradient is wanted")
+
+
+@implements(_numpy.cond, "fallback")
+def cond(x: Any, p: Any = None) -> TiledArray:
+    array = inexact(handle_of(x))
+    _refuse_constants(array)
+    refuse(array.ndim < 2 or 0 in array.shape[-2:], "no matrices, or empty ones")
+    if p is None or p in (2, -2):
+        s = linalg.svdvals(array)
+        found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        refuse(array.shape[-1] != array.shape[-2], "not square")
+        try:
+            inverse = linalg.inv(array)
+        except np.linalg.LinAlgError:
+            inverse = None
+        refuse(inverse is None, "singular")
+        found = linalg.norm(array, p, (-2, -1)) * linalg.norm(inverse, p, (-2, -1))
+    unknown = np.isnan(found) & ~np.isnan(array).any(axis=(-2, -1))
+    return np.where(unknown, np.inf, found)
+
+
+@implements(_numpy.tensorinv, "fallback")
+def tensorinv(a: Any, ind: int = 2) -> TiledArray:
+    array = handle_of(a)
+    _refuse_constants(array)
+    refuse(ind <= 0, "ind= is not positive")
+    shape = array.shape[ind:] + array.shape[:ind]
+    size = math.prod(array.shape[ind:])
+    refuse(size * size != array.size, "not square")
+    return linalg.inv(array.reshape(size, size)).reshape(shape)
+
+
+@implements(_numpy.tensorsolve, "fallback")
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> TiledArray:
+    left, right = arrays_of(a, b)
+    _refuse_constants(left, right)
+    for axis in axes or ():
+        left = np.moveaxis(left, axis, -1)
+    shape = left.shape[right.ndim:]
+    size = math.prod(shape)
+    refuse(left.ndim <= right.ndim or left.size != size * size, "not square")
+    return linalg.solve(left.reshape(size, size), right.reshape(-1)).reshape(shape)
+
+
+@implements(_numpy.multi_dot, "fallback")
+def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> TiledArray:
+    parts = arrays_of(*arrays)
+    _refuse_constants(*parts)
+    ndims = [part.ndim for part in parts]
+    refuse(
+        out is not None or not 2 <= len(parts) < len(_LETTERS) or ndims[0] not in (1, 2)
+        or ndims[-1] not in (1, 2) or any(ndim != 2 for ndim in ndims[1:-1])
+        or any(x.shape[-1] != y.shape[0] for x, y in pairwise(parts)),
+        "out= is given, or not a chain of matrices")
+    first = 1 if ndims[0] == 1 else 0
+    terms = [_LETTERS[k:k + 2] for k in range(len(parts))]
+    terms[0], terms[-1] = terms[0][first:], terms[-1][:ndims[-1]]
+    result = terms[0][:ndims[0] - 1] + terms[-1][1:]
+    return einsum(f"{','.join(terms)}->{result}", *parts, optimize="optimal")
+
+
+@implements(_numpy.lstsq, "fallback")
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
+    """Return NumPy's results by the pseudoinverse, whose derivative holds while the rank stays."""
+    left, right = (inexact(array) for array in arrays_of(a, b))
+    _refuse_constants(left, right)
+    refuse(
+        left.ndim != 2 or right.ndim not in (1, 2) or left.shape[0] != right.shape[0]
+        or 0 in (*left.shape, *right.shape), "not a matrix and right sides")
+    rows, columns = left.shape
+    precision = float(np.finfo(np.result_type(left.dtype, right.dtype)).eps)
+    limit = precision * (max(rows, columns) if rcond is None else 1)
+    if rcond is not None and rcond >= 0:
+        limit = float(rcond)
+    s = linalg.svdvals(left)
+    values = shown(s)
+    rank = int((values > limit * values[0]).sum())
+    x = linalg.pinv(left, limit) @ right
+    if rank == columns < rows:
+        sides = right if right.ndim == 2 else right[:, None]
+        gaps = abs(sides - left @ (x if x.ndim == 2 else x[:, None])) ** 2
+        residuals = reducing.sum(gaps, axis=0)
+    else:
+        residuals = handle_of(np.empty(0, s.dtype))
+    return x, residuals, np.int32(rank), s
