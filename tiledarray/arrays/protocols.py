@@ -53,7 +53,7 @@ def array_ufunc(
             node = self._node if self._base is None else self.node
             try:
                 if ufunc.nin == 1:
-                    return wrap(record.unary(op, node))
+                    return wrap(record.unary(op, as_node(inputs[0], node.device)))
                 left, right = inputs
                 if isinstance(left, Handle) and isinstance(right, Handle):
                     return wrap(record.binary(op, left.node, right.node))

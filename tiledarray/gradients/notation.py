@@ -150,7 +150,7 @@ def _turned_back(
     whole: tuple[int, ...],
 ) -> Any:
     """Return the view that undoes one that reads every element once; ``None`` of others."""
-    if len(shape) > len(whole) or {axis for axis in axes if axis >= 0} != {*range(len(shape))}:
+    if sorted(axis for axis in axes if axis >= 0) != [*range(len(shape))]:  # diagonals read two
         return None
     places, back, first = [0] * len(shape), [1] * len(shape), [0] * len(shape)
     for dimension, (axis, step, start, size) in enumerate(
@@ -164,8 +164,6 @@ def _turned_back(
         places[axis] = dimension
         back[axis] = step if size > 1 else 1
         first[axis] = start if size > 1 and step < 0 else 0
-    if len({*places}) != len(places):
-        return None
     return tuple(places), tuple(back), tuple(first), whole
 
 
