@@ -1,8 +1,10 @@
 """History that could be lost on the way to a result: gradients of each, or an error."""
 
 import numpy
+import pytest
 
 import tiledarray as np
+from tiledarray.recording.stretch import local
 
 X = numpy.array([0.7, -1.3, 2.1, 0.4, 1.9])
 
@@ -35,3 +37,85 @@ def test_diagonals():
         return (a * a).sum() + (d * d).sum()
 
     check(written)
+
+
+# ---- jit ---------------------------------------------------------------------------------------
+
+
+def test_a_traced_function_is_recorded_where_its_argument_has_a_history():
+    cubes = np.jit(lambda x: (x ** 3).sum())
+    wanted = differences(lambda x: (x ** 3).sum() * x[0])
+    for _ in range(3):
+        found = np.grad(lambda x: cubes(x) * x[0])(np.array(X))
+        numpy.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+        assert float(cubes(np.array(X))) == pytest.approx((X ** 3).sum())
+    x = np.variable(X)
+    numpy.testing.assert_allclose(cubes(x).grad(x), 3 * X ** 2)
+
+
+def test_a_traced_function_is_recorded_where_an_array_behind_a_name_has_a_history():
+    held = {"x": np.array(X)}
+    cubes = np.jit(lambda y: (held["x"] ** 3 * y).sum())
+
+    def through_a_dict(x):
+        held["x"] = x
+        return cubes(np.ones(5)) * x[0]
+
+    def through_a_closure(x):
+        return np.jit(lambda y: (x ** 3 * y).sum())(np.ones(5)) * x[0]
+
+    cubes(np.ones(5))
+    wanted = differences(lambda x: (x ** 3).sum() * x[0])
+    for function in (through_a_dict, through_a_closure) * 2:
+        found = np.grad(function)(np.array(X))
+        numpy.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_what_a_traced_function_writes_has_a_history():
+    def step(u):
+        u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+
+    def steps(step, u):
+        for _ in range(4):
+            step(u)
+        return (u ** 2).sum()
+
+    traced = np.jit(step)
+    outside = np.zeros(5)
+    doubled = np.jit(lambda x: outside.__setitem__(..., 2 * x))
+
+    def into_outside(x):
+        doubled(x)
+        return (outside ** 2).sum()
+
+    wanted = differences(lambda x: steps(step, x.copy()))
+    for _ in range(2):
+        found = np.grad(lambda x: steps(traced, x.copy()))(np.array(X))
+        numpy.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+        traced(np.array(X))
+        numpy.testing.assert_allclose(np.grad(into_outside)(np.array(X)), 8 * X)
+
+
+def test_a_traced_gradient_records_nothing_on_its_second_call():
+    def energy(x):
+        u = x.copy()
+        for _ in range(5):
+            u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) ** 2
+        return (u ** 2).sum()
+
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return energy(x)
+
+    both = np.jit(np.value_and_grad(counted))
+    both(np.array(X))
+    traced = len(calls)
+    for k in range(1, 4):
+        before = local.recorder.count
+        value, slope = both(np.array(X + k))
+        assert local.recorder.count == before
+        assert float(value) == pytest.approx(energy(X + k))
+        numpy.testing.assert_allclose(slope, differences(energy, X + k), rtol=1e-5)
+    assert len(calls) == traced
