@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 import tiledarray as np
+from tiledarray.errors import HistoryLost, NoDerivative
 from tiledarray.recording.stretch import local
 
 X = numpy.array([0.7, -1.3, 2.1, 0.4, 1.9])
@@ -119,3 +120,43 @@ def test_a_traced_gradient_records_nothing_on_its_second_call():
         assert float(value) == pytest.approx(energy(X + k))
         numpy.testing.assert_allclose(slope, differences(energy, X + k), rtol=1e-5)
     assert len(calls) == traced
+
+
+# ---- NumPy's functions ---------------------------------------------------------------------------
+
+
+def lost(function, error=HistoryLost, match=None):
+    with pytest.raises(error, match=match):
+        np.grad(function)(np.array(X))
+
+
+def test_arrays_of_objects_have_no_history():
+    lost(lambda x: x.sum() * x.astype(object).sum(), match="astype")
+    lost(lambda x: x.sum() * np.array([x[0], x[1]], dtype=object).sum())
+    lost(lambda x: x.sum() * np.poly1d(x)(2.0))
+
+
+def test_what_numpy_writes_is_marked_also_if_it_was_there_before():
+    def shuffled(x):
+        a = np.zeros(1)
+        a[0] = x[0]
+        np.random.default_rng(0).shuffle(a)
+        return a[0] * x[1]
+
+    def partitioned(x):
+        a = x - x
+        a.partition(1)
+        return (a + x).sum()
+
+    lost(shuffled, NoDerivative, "shuffle")
+    lost(partitioned, NoDerivative, "partition")
+
+
+def test_a_function_that_only_looks_leaves_history_as_it_is(tmp_path):
+    def looking(x):
+        np.savetxt(tmp_path / "x.txt", x)
+        np.testing.assert_allclose(x, X)
+        assert np.array2string(x) == numpy.array2string(X)
+        return (x ** 2).sum()
+
+    numpy.testing.assert_allclose(np.grad(looking)(np.array(X)), 2 * X)
