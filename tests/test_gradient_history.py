@@ -160,3 +160,25 @@ def test_a_function_that_only_looks_leaves_history_as_it_is(tmp_path):
         return (x ** 2).sum()
 
     numpy.testing.assert_allclose(np.grad(looking)(np.array(X)), 2 * X)
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def test_lists_of_elements_are_written():
+    def written(np, x):
+        a = np.zeros((4, 3))
+        a[0] = [x[0], x[1], x[2] ** 2]
+        a[1, [0, 2]] = [x[0], x[2] ** 2]
+        a[2, numpy.array([True, False, True])] = x[3], 2.0
+        a[3:] = [[x[4], 1, x[0] * x[1]]]
+        b = np.zeros((2, 5))
+        b[:] = [x, x ** 2]
+        return (a * a).sum() + (b * b).sum()
+
+    check(written)
+
+
+def test_lists_of_elements_are_operands():
+    check(lambda np, x: (np.ones(2) * [x[0], x[1]]).sum() + ([x[2], 2.0] * np.ones(2)).sum() ** 2)
+    check(lambda np, x: (x[:2] * [x[0], 1]).sum() + ((x[0], 3) - x[1:3]).prod())
