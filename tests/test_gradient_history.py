@@ -182,3 +182,68 @@ def test_lists_of_elements_are_written():
 def test_lists_of_elements_are_operands():
     check(lambda np, x: (np.ones(2) * [x[0], x[1]]).sum() + ([x[2], 2.0] * np.ones(2)).sum() ** 2)
     check(lambda np, x: (x[:2] * [x[0], 1]).sum() + ((x[0], 3) - x[1:3]).prod())
+
+
+# ---- when history ends ---------------------------------------------------------------------------
+
+
+def test_what_a_function_puts_aside_has_no_history_once_the_gradient_is_there():
+    aside = []
+
+    def function(x):
+        aside.extend((x, x * 2, x * 3))
+        aside.append(aside[1][1:])
+        return (aside[1] ** 2).sum()
+
+    np.grad(function)(np.array(X))
+    assert not any(array.node.keeps for array in aside)
+    aside[2].partition(1)  # NumPy does that
+    numpy.testing.assert_allclose(aside[2], numpy.partition(3 * X, 1))
+
+
+def test_no_history_is_left_after_an_exception():
+    aside = []
+
+    def function(x):
+        aside.append(x * 2)
+        raise KeyError
+
+    for differentiate in (np.grad, np.jacobian):
+        with pytest.raises(KeyError):
+            differentiate(function)(np.array(X))
+    with pytest.raises(KeyError):
+        np.vjp(function, np.array(X))
+
+    def without_derivative(x):
+        aside.append(x * 2)
+        aside[-1].partition(1)
+        return aside[-1].sum()
+
+    with pytest.raises(NoDerivative):
+        np.grad(without_derivative)(np.array(X))
+    assert not any(array.node.keeps for array in aside)
+
+
+def test_a_pull_that_outlives_the_outer_gradient_stays_right():
+    held = {}
+
+    def function(x):
+        value, held["pull"] = np.vjp(lambda y: y ** 3 * x[0], x)
+        return value.sum()
+
+    found = np.grad(function)(np.array(X))
+    numpy.testing.assert_allclose(
+        found, differences(lambda x: (x ** 3 * x[0]).sum()), rtol=1e-6, atol=1e-6)
+    numpy.testing.assert_allclose(held["pull"](np.ones(5))[0], 3 * X ** 2 * X[0])
+
+
+def test_history_ends_with_the_pull():
+    value, pull = np.vjp(lambda x: x ** 2, np.array(X))
+    assert value.node.keeps
+    (found,) = pull(np.ones(5))
+    numpy.testing.assert_allclose(found, 2 * X)
+    del pull
+    assert not value.node.keeps
+    value, _ = np.vjp(lambda x: x ** 2, np.array(X))
+    del _
+    assert not (value + 1).node.keeps

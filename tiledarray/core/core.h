@@ -47,7 +47,8 @@ typedef struct Node {
     uint64_t walk;            /* the walk over the graph that met it last, ... */
     Py_ssize_t number;        /* ... and its number there */
     int instruction;
-    char keeps;               /* whether its history is wanted, for a gradient */
+    char keeps;               /* whether its history is wanted, for a gradient; then it has ... */
+    struct Node *older, *newer; /* ... neighbours of which that is so, too */
 } Node;
 
 enum {

@@ -125,12 +125,11 @@ def _pushed(node: Node, moving: dict[int, Any]) -> Any:
 def _transposed(node: Node, moving: dict[int, Any]) -> Any:
     """Return the tangent by the rule for cotangents: that is linear, and this its transpose."""
     dummy = zeros_of(wrap(node)).node
-    dummy.keeps = BEGINS
+    dummy.keep(BEGINS)
     places = [*moving]
     values = rules.pull(node, wrap(dummy), places)
     pairs = [(value.node, moving[place]) for place, value in zip(places, values, strict=True)
              if value is not None]
     (found,) = backward([value for value, _ in pairs], [t for _, t in pairs], [dummy])
-    results = [] if found is None else [found.node]
-    end([dummy], [*results, *(value for value, _ in pairs)])
+    end([dummy])
     return found
