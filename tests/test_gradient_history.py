@@ -137,18 +137,17 @@ def test_arrays_of_objects_have_no_history():
 
 
 def test_what_numpy_writes_is_marked_also_if_it_was_there_before():
-    def shuffled(x):
-        a = np.zeros(1)
-        a[0] = x[0]
-        np.random.default_rng(0).shuffle(a)
-        return a[0] * x[1]
+    def set_field(x):
+        a = np.zeros(2)
+        a.setfield(x[:2] * 0, float)
+        return (a + x[:2]).sum()
 
     def partitioned(x):
         a = x - x
         a.partition(1)
         return (a + x).sum()
 
-    lost(shuffled, NoDerivative, "shuffle")
+    lost(set_field, NoDerivative, "setfield")
     lost(partitioned, NoDerivative, "partition")
 
 
@@ -247,3 +246,70 @@ def test_history_ends_with_the_pull():
     value, _ = np.vjp(lambda x: x ** 2, np.array(X))
     del _
     assert not (value + 1).node.keeps
+
+
+# ---- elements that NumPy moves -------------------------------------------------------------------
+
+
+def put_by_numpy(np, x):
+    a = np.zeros((2, 3))
+    np.put(a, [0, 2, 4], x[:3] ** 2)
+    a.put([1, 1], [x[4], 2.0])
+    b = x ** 2
+    np.put(b, [0, 9, -1], [3.0, 4.0], mode="clip")
+    return (a * a).sum() + (b * b).sum()
+
+
+def placed(np, x):
+    a, b = x ** 2, x * 2
+    np.place(a, x > 0.5, x[1:3] * 2)
+    np.putmask(b, x > 0.5, x * 3)
+    np.putmask(b, x < -1, x[4])
+    return (a * b).sum()
+
+
+def put_along(np, x):
+    a = x[:, None] * x
+    np.put_along_axis(a, numpy.array([[0], [1], [2], [3], [4]]), x[:, None], 1)
+    a[1:3].put(3, x[0])
+    return (a * a).sum()
+
+
+def added_at(np, x):
+    a, b, c = x[:3] * 2, np.zeros((2, 3)), x * x
+    np.add.at(a, [0, 0, 1, 2, 1], x * x)
+    np.subtract.at(a, numpy.array([0, 2, 0]), x[2])
+    np.add.at(b, ([0, 1, 0], [2, 2, 2]), x[1:4])
+    np.add.at(b[1], slice(1, None), x[:2])
+    np.add.at(c, [0, 0, 1], 1.5)
+    np.multiply.at(c, [0, 3], x[3])
+    np.negative.at(c, [1])
+    return (a * a).sum() + (b ** 3).sum() + (c * c).sum()
+
+
+def moved_at_random(np, x):
+    random = np.random.default_rng(0)
+    a, b = x ** 2, x[:, None] * x
+    random.shuffle(a)
+    random.shuffle(b)
+    c = random.permutation(x ** 2) * random.choice(x, 5)
+    d = random.choice(x) * random.permuted(b, axis=1)[0]
+    return (a * c * d * b[1] * numpy.arange(5)).sum()
+
+
+@pytest.mark.parametrize("function", [put_by_numpy, placed, put_along, added_at, moved_at_random])
+def test_elements_that_numpy_moves_keep_their_history(function):
+    check(function)
+    hessian = np.hessian(lambda x: function(np, x))(np.array(X))
+    rows = [differences(lambda x, k=k: np.grad(lambda x: function(np, x))(np.array(x))[k])
+            for k in range(5)]
+    numpy.testing.assert_allclose(hessian, rows, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_at_places_that_come_twice_is_refused():
+    def function(x):
+        a = x * 2
+        np.multiply.at(a, [0, 0], x[1])
+        return a.sum()
+
+    lost(function, NoDerivative, "multiply.at")
