@@ -306,6 +306,16 @@ def test_elements_that_numpy_moves_keep_their_history(function):
     numpy.testing.assert_allclose(hessian, rows, rtol=1e-5, atol=1e-5)
 
 
+def test_what_moves_within_one_array_is_read_as_numpy_does():
+    def function(np, x):
+        a = x * 2
+        np.place(a, a > 0.5, a[::-1])
+        np.put(a[1:], [0, 1, 2], a[:3])
+        return (a * a * numpy.arange(5)).sum()
+
+    check(function)
+
+
 def test_a_product_at_places_that_come_twice_is_refused():
     def function(x):
         a = x * 2

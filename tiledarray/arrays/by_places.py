@@ -13,6 +13,7 @@ import numpy as np
 from tiledarray.arrays.handle import Handle, as_node, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
+from tiledarray.arrays.views import on_array
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.indexing import add_at
@@ -37,12 +38,23 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     arguments : sequence
     """
     *between, values = arguments
+    between = [_seen(x) for x in between]
+    root = target.origin()
+    if isinstance(values, Handle) and values.origin() is root:  # what is written may be read again
+        whole = root.node
+        shared = np.arange(wrap(whole).size).reshape(whole.shape)
+        into, out_of = on_array(shared, target.steps), on_array(shared, values.steps)
+        function(into, *between, out_of)
+        if np.may_share_memory(into, shared):  # else a reshape had to copy
+            root.store(wrap(_taken(_flat(whole), shared)))
+        else:
+            target.store(wrap(_taken(_flat(whole), into)))
+        return
     node = target.node
     value = record.cast(as_node(values, node.device), node.dtype)
     count = wrap(node).size
     places = np.arange(count).reshape(node.shape)
-    function(places, *(_seen(x) for x in between),
-             count + np.arange(wrap(value).size).reshape(value.shape))
+    function(places, *between, count + np.arange(wrap(value).size).reshape(value.shape))
     flat = join_nodes([_flat(node), _flat(value)], 0, node.dtype, node.device)
     target.store(wrap(_taken(flat, places)))
 
