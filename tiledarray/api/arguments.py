@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from tiledarray.api.blocks import stack_nodes
 from tiledarray.api.registry import Function
 from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, host_array, wrap
@@ -16,6 +15,7 @@ from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, is_numeric
 from tiledarray.graph.node import Node
+from tiledarray.recording.join import stack_nodes
 
 if TYPE_CHECKING:
     TiledArray = Any  # its operators come from a table, which a type checker cannot read

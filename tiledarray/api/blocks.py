@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.graph.node import Node
-from tiledarray.recording import at_once, record
+from tiledarray.recording import record
+from tiledarray.recording.join import put_block
 
 # Beyond this many regions an array is better gathered by an index.
 MOST_REGIONS = 64
@@ -91,51 +92,3 @@ def _unfilled(shape: tuple[int, ...], dtype: Any, device: Any) -> Node:
     if 0 in shape:
         return record.full(shape, 0, dtype, device)
     return record.empty(shape, dtype, device)
-
-
-def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
-    """Record ``old`` with ``new`` in the block that begins at ``starts``."""
-    if 0 in new.shape:
-        return old
-    ndim = len(old.shape)
-    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
-
-
-def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
-    """Record a concatenation; the shapes have been checked."""
-    made = at_once.joined(parts, lambda xp, arrays: xp.concatenate(arrays, axis), dtype)
-    return _recorded_join(parts, axis, dtype, device) if made is None else made
-
-
-def _recorded_join(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
-    if len(parts) == 1:
-        return record.cast(parts[0], dtype)
-    shape = list(parts[0].shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
-    result = record.empty(tuple(shape), dtype, device)
-    starts = [0] * len(shape)
-    for part in parts:
-        result = put_block(result, record.cast(part, dtype), starts)
-        starts[axis] += part.shape[axis]
-    return result
-
-
-def stack_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:
-    """Record a stack along a new axis; shapes that differ raise as NumPy's ``array`` does.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ.
-    """
-    if any(part.shape != parts[0].shape for part in parts):
-        raise ValueError(
-            "setting an array element with a sequence. The requested array has an inhomogeneous "
-            f"shape after 1 dimensions. The detected shape was ({len(parts)},) + inhomogeneous "
-            "part."
-        )
-    made = at_once.joined(parts, lambda xp, arrays: xp.stack(arrays, axis), dtype)
-    if made is not None:
-        return made
-    rows = [record.expand_dims(part, (axis,)) for part in parts]
-    return _recorded_join(rows, axis, dtype, device)

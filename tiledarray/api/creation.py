@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, wrap
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
 from tiledarray.graph.node import Node
@@ -469,7 +470,20 @@ logspace = _values_of(np.logspace)
 geomspace = _values_of(np.geomspace)
 vander = _values_of(np.vander)
 frombuffer = _values_of(np.frombuffer)
-fromiter = _values_of(np.fromiter)
+
+
+@implements(np.fromiter, "host")
+def fromiter(
+    iter: Any, dtype: Any, count: int = -1, *, device: Any = None, like: Any = None
+) -> TiledArray:
+    if isinstance(iter, Handle):
+        return _wrapped(np.fromiter(host(iter), dtype, count), _device(device, iter))
+    items = list(iter if count < 0 else itertools.islice(iter, count))
+    if any_keeps(items):
+        return wrap(record.cast(node_of(items, _device(device, items)), _numeric(dtype)))
+    return _wrapped(np.fromiter(items, dtype, count), _device(device, like))
+
+
 fromstring = _values_of(np.fromstring)
 fromfile = _values_of(np.fromfile)
 hanning = _values_of(np.hanning)

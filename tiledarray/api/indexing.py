@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.creation import arange
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
-from tiledarray.arrays import by_numpy, looking
+from tiledarray.arrays import by_numpy, by_places, looking
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -262,9 +263,18 @@ def _changing(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that changes its first argument on the host."""
 
     def ours(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > 2 and is_ours(args[0]) and by_places.any_keeps(
+                args[0], *by_numpy.handles_in(args[2])):
+            function = functools.partial(_with_rest, original, args[3:], kwargs)
+            by_places.change(function, args[0], args[1:3])
+            return
         refuse(True, "writes at places that depend on values")
 
     return implements(original, "fallback")(ours)
+
+
+def _with_rest(original: Callable[..., Any], rest: Any, kwargs: Any, *args: Any) -> None:
+    original(*args, *rest, **kwargs)
 
 
 put = _changing(np.put)
@@ -302,7 +312,11 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 @implements(np.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    refuse(not is_ours(a) or np.ndim(values) != 0, "several values")
+    several = isinstance(values, (list, tuple)) or np.ndim(values) != 0
+    if several and is_ours(a) and by_places.any_keeps(a, *by_numpy.handles_in(values)):
+        by_places.change(np.putmask, a, (mask, values))
+        return
+    refuse(not is_ours(a) or several, "several values")
     holds = handle_of(mask, a.device)
     if holds.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")

@@ -26,15 +26,14 @@ from tiledarray.api.blocks import (
     Run,
     assemble,
     count_regions,
-    join_nodes,
     runs_of,
-    stack_nodes,
     without,
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays.handle import Handle, wrap
 from tiledarray.graph.dtypes import Shape
 from tiledarray.recording import record
+from tiledarray.recording.join import join_nodes, stack_nodes
 
 __all__ = [
     "concatenate", "stack", "vstack", "hstack", "dstack", "column_stack", "atleast_1d",

@@ -12,7 +12,7 @@ import numpy as np
 
 from tiledarray.api.registry import KINDS, public_name
 from tiledarray.arrays import by_numpy, immediate
-from tiledarray.arrays.handle import Handle, taken_out
+from tiledarray.arrays.handle import Handle, shown
 from tiledarray.arrays.protocols import FUNCTIONS
 
 # Functions about dtypes, settings and files: they take no arrays of ours, and return none.
@@ -66,7 +66,7 @@ def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:
 def _seen(values: Any) -> Any:
     """Return nested arguments with NumPy's arrays in place of ours, and its scalars."""
     if isinstance(values, Handle):
-        return taken_out(values, "a function of NumPy's")[()]
+        return shown(values)[()]
     if type(values) in (tuple, list):
         return type(values)(_seen(value) for value in values)
     if type(values) is dict:

@@ -11,11 +11,15 @@ import numpy as np
 from tiledarray.api.arguments import default_device
 from tiledarray.api.namespace import namespace_getattr
 from tiledarray.api.registry import KINDS
-from tiledarray.arrays import by_numpy, immediate
+from tiledarray.arrays import by_numpy, by_places, immediate
+from tiledarray.arrays.handle import Handle
 from tiledarray.arrays.tracing import is_tracing
 
 # What returns no values drawn, or returns something other than arrays.
 _AS_THEY_ARE = frozenset(("bit_generator", "spawn", "bytes", "get_state", "seed", "set_state"))
+# What moves the elements of an array.
+_MOVING = {"shuffle": by_places.rearrange, "permutation": by_places.move, "choice": by_places.move,
+           "permuted": by_places.move}
 _numpy = np.random
 
 
@@ -32,6 +36,13 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         found = by_numpy.first_handle((args, kwargs))
         if found is None:
             return by_numpy.wrapped(function(*args, **kwargs), default_device())
+        moving = _MOVING.get(name)
+        places = [k for k, value in enumerate(args) if isinstance(value, Handle)]
+        if moving is not None and by_places.any_keeps(*args) and len(places) == 1 and (
+                by_numpy.first_handle(kwargs) is None):
+            (k,) = places
+            return moving(
+                lambda places: function(*args[:k], places, *args[k + 1:], **kwargs), args[k])
         return by_numpy.call(f"random.{name}", function, args, kwargs)
 
     return ours

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType
 from typing import Any
 
@@ -62,11 +62,26 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
     result = function(*host_args, **host_kwargs)
     mark = _Mark(name, kept)
-    copies.write_back(mark)
+    copies.write_back(mark, _outputs(name, result, args, kwargs) if kept else ())
     given = _Given(copies, host_args, host_kwargs, mark)
     if type(result) is tuple:
         return tuple(_ours(part, device, given) for part in result)
     return _ours(result, device, given)
+
+
+_CHANGE_NOTHING = frozenset(("save", "savetxt", "savez", "savez_compressed"))
+
+
+def _outputs(name: str, result: Any, args: Any, kwargs: dict[str, Any]) -> list[Handle]:
+    """Return the arrays that NumPy has written into, be it what was there before."""
+    found = [*handles_in(kwargs.get("out"))]
+    if result is None and name not in _CHANGE_NOTHING:
+        found += [*handles_in((args, kwargs))][:1]
+    return found
+
+
+# What may be computed from elements without being of them: answers, places, texts.
+_NO_NUMBERS = (bool, int, str, bytes, NoneType, np.integer, np.bool, np.dtype, type)
 
 
 class _Mark:
@@ -77,13 +92,19 @@ class _Mark:
         self._kept = kept
 
     def __call__(self, value: Any, device: Any) -> Any:
-        """Return a result, an array of ours or a scalar, with that history if there is any."""
-        if not self._kept:
+        """Return a result, an array of ours or a scalar, with that history if there is any.
+
+        Raises
+        ------
+        HistoryLost
+            If it is something else that may have elements in it.
+        """
+        if not self._kept or isinstance(value, _NO_NUMBERS):
             return value
         if isinstance(value, np.inexact):
             value = wrap(record.leaf(device.wrap(np.asarray(value), copy=True)))
         if not isinstance(value, Handle):
-            return value
+            check_kept(self._kept[0], self._name)
         return wrap(marked(self._name, self._kept, value.computed()))
 
 
@@ -283,9 +304,14 @@ class _Copies:
             return {name: self.of(part) for name, part in value.items()}
         return value
 
-    def write_back(self, mark: Callable[[Any, Any], Any]) -> None:
-        """Store in the arrays what was changed in their copies."""
+    def write_back(self, mark: Callable[[Any, Any], Any], outputs: Sequence[Handle]) -> None:
+        """Store in the arrays what was changed in their copies, and in outputs in any case."""
+        written = {id(each) for output in outputs for each in (output, output.origin())}
         for handle, copy, before in self.owners:
+            if id(handle) in written:
+                node = handle.node
+                handle.store(mark(wrap(as_node(copy, node.device)), node.device))
+                continue
             if not copy.flags.writeable or (before is not None and _same_bytes(before, copy)):
                 continue
             now = shown(handle)

@@ -21,6 +21,7 @@ from tiledarray.graph.node import Node
 from tiledarray.ops.movement import full
 from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, check_look
+from tiledarray.recording.join import stack_nodes
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
@@ -194,12 +195,31 @@ def as_operand(value: Any, device: Any) -> Any:
         return value.node
     if type(value) in SCALARS or type(value) is Node:
         return value
+    if type(value) in (list, tuple) and any_keeps(value):
+        parts = [as_node(part, device) for part in value]
+        return stack_nodes(parts, 0, np.result_type(*{part.dtype for part in parts}), device)
     array = np.asarray(value)
     if not is_numeric(array.dtype):
         raise UnsupportedDtypeError(f"no kernel for dtype {array.dtype}")
     if array.ndim == 0:
         return record.full((), array.item(), array.dtype, device)
     return record.leaf(device.wrap(array, copy=True))
+
+
+_ATOMS = frozenset((int, float, bool, complex))
+
+
+def any_keeps(values: Sequence[Any]) -> bool:
+    """Whether the history of some array in nested lists is wanted."""
+    if _ATOMS.issuperset(map(type, values)):  # quick for long ones
+        return False
+    for value in values:
+        if isinstance(value, Handle):
+            if value._array is None and value.node.keeps:
+                return True
+        elif type(value) in (list, tuple) and any_keeps(value):
+            return True
+    return False
 
 
 def as_node(value: Any, device: Any) -> Node:
@@ -261,7 +281,7 @@ def fitting(
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
         return record.full((), np.array(value, dtype).item(), dtype, device)
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple) and not any_keeps(value):
         value = np.array(value, dtype)  # NumPy checks every number of a list
     node = as_operand(value, device)
     if node.device is not device:

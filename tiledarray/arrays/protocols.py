@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, reducing
+from tiledarray.arrays import by_numpy, by_places, reducing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.operators import fitted, store_result
@@ -53,7 +53,7 @@ def array_ufunc(
             node = self._node if self._base is None else self.node
             try:
                 if ufunc.nin == 1:
-                    return wrap(record.unary(op, node))
+                    return wrap(record.unary(op, as_node(inputs[0], node.device)))
                 left, right = inputs
                 if isinstance(left, Handle) and isinstance(right, Handle):
                     return wrap(record.binary(op, left.node, right.node))
@@ -215,13 +215,21 @@ def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[s
     return _call(self, ufunc, (spread, wrap(right)), out, options)
 
 
+def _at(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
+    array, key, *values = inputs
+    if not (isinstance(array, Handle) and by_places.any_keeps(array, *values)):
+        raise LeaveToNumPy
+    if not by_places.at(ufunc, array, key, values):
+        raise LeaveToNumPy("places that come twice, or a ufunc that no kernel knows")
+
+
 def _left(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     raise LeaveToNumPy
 
 
 _METHODS = {
     "__call__": _call, "reduce": _reduce, "accumulate": _accumulate, "outer": _outer,
-    "at": _left, "reduceat": _left,
+    "at": _at, "reduceat": _left,
 }
 
 

@@ -26,6 +26,10 @@ _lock = threading.Lock()
 _under_way = 0
 
 
+class HasHistory(BaseException):
+    """What is traced depends on an array whose history a gradient wants: it is to be recorded."""
+
+
 class Scope:
     """The arrays of one tracing.
 
@@ -81,6 +85,8 @@ class Scope:
         return any(handle() is not None for handle in left)
 
     def _take(self, handle: Handle, node: Node) -> Node:
+        if node.keeps:
+            raise HasHistory
         stand_in = make_placeholder(node.form.kind)
         self._values[id(handle)] = stand_in
         self.outside.append((handle, stand_in))

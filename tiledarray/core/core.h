@@ -59,7 +59,8 @@ typedef struct Node {
                                  it was made, ... */
     Py_ssize_t number;        /* ... and its number there */
     int instruction;
-    char keeps;               /* whether its history is wanted, for a gradient */
+    char keeps;               /* whether its history is wanted, for a gradient; then it has ... */
+    struct Node *older, *newer; /* ... neighbours of which that is so, too */
 } Node;
 
 enum {

@@ -158,6 +158,29 @@ Node *new_node(Form *form)
     return node;
 }
 
+/* All nodes whose history is wanted, in a list: inputs are older than what is computed from them. */
+static Node *newest = NULL;
+
+static void set_keeps(Node *node, int keeps)
+{
+    if (keeps && !node->keeps) {
+        node->older = newest;
+        node->newer = NULL;
+        if (newest)
+            newest->newer = node;
+        newest = node;
+    } else if (!keeps && node->keeps) {
+        if (node->older)
+            node->older->newer = node->newer;
+        if (node->newer)
+            node->newer->older = node->older;
+        else
+            newest = node->older;
+        node->older = node->newer = NULL;
+    }
+    node->keeps = (char)keeps;
+}
+
 static Node *doomed = NULL;   /* a list through `number`: graphs are too deep to recurse */
 static int burying = 0;
 static uint64_t trying = 0;   /* the mark of nodes that would die; 0: those that die do */
@@ -172,6 +195,7 @@ static void node_dealloc(Node *node)
     }
     if (node->weak)
         PyObject_ClearWeakRefs((PyObject *)node);
+    set_keeps(node, 0);
     if (burying) {
         node->number = (Py_ssize_t)doomed;
         doomed = node;
@@ -372,7 +396,7 @@ void inherit(Node *node)
     int keeps = is_kept(node->left) || is_kept(node->right);
     for (Py_ssize_t k = 0; !keeps && node->rest && k < PyTuple_GET_SIZE(node->rest); k++)
         keeps = is_kept(PyTuple_GET_ITEM(node->rest, k));
-    node->keeps = keeps ? KEEPS : 0;
+    set_keeps(node, keeps ? KEEPS : 0);
 }
 
 static PyObject *node_inherit(Node *node, PyObject *unused)
@@ -454,10 +478,33 @@ static PyGetSetDef node_attributes[] = {
     {NULL}};
 
 static PyMemberDef node_members[] = {
-    {"keeps", T_BYTE, offsetof(Node, keeps), 0, "Whether its history is wanted: 0, KEEPS, BEGINS."},
+    {"keeps", T_BYTE, offsetof(Node, keeps), READONLY,
+     "Whether its history is wanted: 0, KEEPS, BEGINS."},
     {NULL}};
 
+static PyObject *node_keep(Node *node, PyObject *keeps)
+{
+    long wanted = PyLong_AsLong(keeps);
+    if (wanted == -1 && PyErr_Occurred())
+        return NULL;
+    set_keeps(node, (int)wanted);
+    Py_RETURN_NONE;
+}
+
+/* Strong references: what is let go of one may be the end of another. */
+static PyObject *node_kept_since(Node *node, PyObject *unused)
+{
+    PyObject *found = PyList_New(0);
+    for (Node *next = node->newer; found && next; next = next->newer)
+        if (PyList_Append(found, (PyObject *)next))
+            Py_CLEAR(found);
+    return found;
+}
+
 static PyMethodDef node_methods[] = {
+    {"keep", (PyCFunction)node_keep, METH_O, "Say whether the history is wanted."},
+    {"kept_since", (PyCFunction)node_kept_since, METH_NOARGS,
+     "All nodes made since this one whose history is wanted, inputs first; it is one itself."},
     {"inherit", (PyCFunction)node_inherit, METH_NOARGS,
      "Say anew whether the history is wanted: where that of an input is."},
     {"forget_inputs", (PyCFunction)node_forget_inputs, METH_NOARGS,

@@ -7,8 +7,10 @@ here is changed there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, takewhile
 from struct import Struct
 from typing import Any
+from weakref import ref
 
 MOVES = 1  # its scalars are starts: a plan knows which of them are 0
 UPDATES = 2  # overwrites a part of its first input
@@ -53,10 +55,15 @@ class Form:
         self.call: Any = None
 
 
+# All nodes whose history is wanted, by the order in which that was found.
+_keeping: dict[int, Any] = {}
+_numbers = count()
+
+
 class Node:
     """One recorded operation and, once computed, its value."""
 
-    __slots__ = ("form", "inputs", "site", "buffer", "keeps", "__weakref__")
+    __slots__ = ("form", "inputs", "site", "buffer", "keeps", "_place", "__weakref__")
 
     def __init__(
         self, form: Form, inputs: tuple[Any, ...], site: Any = None, buffer: Any = None
@@ -75,7 +82,24 @@ class Node:
 
     def inherit(self) -> None:
         """Say anew whether the history is wanted: where that of an input is."""
-        self.keeps = KEEPS if self.form.roles & SMOOTH and any_keeps(self.inputs) else 0
+        wanted = self.form.roles & SMOOTH and any_keeps(self.inputs)
+        if wanted or self.keeps:
+            self.keep(KEEPS if wanted else 0)
+
+    def keep(self, keeps: int) -> None:
+        """Say whether the history is wanted."""
+        if keeps and not self.keeps:
+            self._place = place = next(_numbers)
+            _keeping[place] = ref(self, lambda _: _keeping.pop(place, None))
+        elif self.keeps and not keeps:
+            _keeping.pop(self._place, None)
+        self.keeps = keeps
+
+    def kept_since(self) -> list[Node]:
+        """All nodes made since this one whose history is wanted, inputs first; it is one itself."""
+        places = [*takewhile(lambda place: place > self._place, reversed(_keeping))]
+        found = [_keeping[place]() for place in reversed(places) if place in _keeping]
+        return [node for node in found if node is not None]
 
     @property
     def op(self) -> Any:

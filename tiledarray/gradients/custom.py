@@ -223,13 +223,13 @@ class custom_jvp:  # noqa: N801  a decorator
         leaves, structure = flatten(arguments)
         dummies = [zeros_of(handle_of(leaf)).node for leaf in leaves]
         for node in dummies:
-            node.keeps = BEGINS
+            node.keep(BEGINS)
         _, tangent = self._derivative(arguments, unflatten(structure, map(wrap, dummies)))
         output: Node = handle_of(tangent).node
         found = backward([output], [g], dummies)
         values = [zeros_of(wrap(node)) if value is None else value
                   for value, node in zip(found, dummies, strict=True)]
-        end(dummies, [output, *(value.node for value in values)])
+        end(dummies)
         return unflatten(structure, values)
 
 

@@ -154,12 +154,12 @@ def _transposed(
     outputs = [node] if results is None else [*results.values()]
     dummies = [zeros_of(wrap(output)).node for output in outputs]
     for dummy in dummies:
-        dummy.keeps = BEGINS
+        dummy.keep(BEGINS)
     g = wrap(dummies[0]) if results is None else dict(zip(results, map(wrap, dummies), strict=True))
     places = [*moving]
     values = rules.pull(node, g, places, results)
     pairs = [(value.node, moving[place]) for place, value in zip(places, values, strict=True)
              if value is not None]
     found = backward([value for value, _ in pairs], [t for _, t in pairs], dummies)
-    end(dummies, [*(x.node for x in found if x is not None), *(value for value, _ in pairs)])
+    end(dummies)
     return found

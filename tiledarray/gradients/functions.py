@@ -21,7 +21,7 @@ from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
-from tiledarray.recording.history import alias, begin, differentiated, end
+from tiledarray.recording.history import alias, begin, differentiated, end, hold
 
 __all__ = [
     "grad", "hessian", "hvp", "jacobian", "jvp", "stop_gradient", "value_and_grad", "variable",
@@ -63,7 +63,7 @@ def variable(x: Any) -> TiledArray:
     array = _inexact(x, "variable")
     node = begin(stop_gradient(array).node)
     if node.buffer is None:
-        node.keeps = BEGINS
+        node.keep(BEGINS)
     found: TiledArray = wrap(node)
     key = id(found)
     _begun[key] = weakref.ref(found, lambda _: _begun.pop(key, None)), node
@@ -222,25 +222,33 @@ class _Run:
                 argnums, unflatten(self.structure, map(wrap, self.began)),
                 strict=True):
             given[number] = tree
-        with differentiated():
-            result = function(*given, **kwargs)
+        try:
+            with differentiated():
+                self.result = function(*given, **kwargs)
+        except BaseException:
+            end(self.began)
+            raise
         self.aux = None
         if has_aux:
-            if not isinstance(result, tuple) or len(result) != 2:
-                raise TypeError(f"{name} with has_aux=True takes a function that returns a pair: "
-                                "the value, and what else is wanted")
-            result, self.aux = result
-        self.result = result
+            self._take_aux(name)
+
+    def _take_aux(self, name: str) -> None:
+        if not isinstance(self.result, tuple) or len(self.result) != 2:
+            end(self.began)
+            raise TypeError(f"{name} with has_aux=True takes a function that returns a pair: "
+                            "the value, and what else is wanted")
+        self.result, self.aux = self.result
 
     def tree(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Return values in the places of the arguments' arrays, a tree for each argument."""
         found: tuple[Any, ...] = unflatten(self.structure, values)
         return found
 
-    def end(self, *results: Any) -> None:
-        """Let go of the history, in so far as no other gradient wants it."""
-        leaves, _ = flatten((results, self.result, self.aux))
-        end(self.began, [leaf.node for leaf in leaves if isinstance(leaf, Handle)])
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self.began)
 
 
 def _numbers(argnums: Any, count: int, name: str) -> tuple[int, ...]:
@@ -309,11 +317,10 @@ def value_and_grad(
     @functools.wraps(function)
     def differentiating(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(argnums, len(args), "grad")
-        run = _Run(function, args, kwargs, numbers, "grad", has_aux)
-        _check_number(run.result, "grad")
-        output = run.result.node
-        values = _filled(backward([output], [_one(output)], run.began), run.began)
-        run.end(values)
+        with _Run(function, args, kwargs, numbers, "grad", has_aux) as run:
+            _check_number(run.result, "grad")
+            output = run.result.node
+            values = _filled(backward([output], [_one(output)], run.began), run.began)
         trees = run.tree(values)
         gradient = trees[0] if isinstance(argnums, int) else trees
         return ((run.result, run.aux) if has_aux else run.result), gradient
@@ -402,7 +409,11 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     (array([1., 0.]),)
     """
     run = _Run(function, args, {}, range(len(args)), "vjp", has_aux=False)
-    outputs, structure = _outputs(run)
+    try:
+        outputs, structure = _outputs(run)
+    except TypeError:
+        end(run.began)
+        raise
     nodes = [output.node for output in outputs]  # what is written into them later is no part of it
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -410,6 +421,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
         given = [_shaped(leaf, node, "cotangent") for leaf, node in zip(leaves, nodes, strict=True)]
         return run.tree(_filled(backward(nodes, given, run.began), run.began))
 
+    hold(run.began, pull)
     return run.result, pull
 
 
@@ -459,13 +471,12 @@ def jvp(
     >>> np.jvp(lambda x: x * x, [np.array([3.0])], [np.array([1.0])])
     (array([9.]), array([6.]))
     """
-    run = _Run(function, tuple(primals), {}, range(len(primals)), "jvp", has_aux=False)
-    given = leaves_like(run.structure, tuple(tangents))
-    directions = [_shaped(t, node, "tangent") for t, node in zip(given, run.began, strict=True)]
-    outputs, structure = _outputs(run)
-    nodes = [output.node for output in outputs]
-    found = _filled(forward(run.began, directions, nodes), nodes)
-    run.end(found)
+    with _Run(function, tuple(primals), {}, range(len(primals)), "jvp", has_aux=False) as run:
+        given = leaves_like(run.structure, tuple(tangents))
+        directions = [_shaped(t, node, "tangent") for t, node in zip(given, run.began, strict=True)]
+        outputs, structure = _outputs(run)
+        nodes = [output.node for output in outputs]
+        found = _filled(forward(run.began, directions, nodes), nodes)
     return run.result, unflatten(structure, found)
 
 
@@ -508,17 +519,15 @@ def jacobian(
     @functools.wraps(function)
     def differentiating(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(argnum, len(args), "jacobian")
-        run = _Run(function, args, kwargs, numbers, "jacobian", has_aux=False)
-        (begun,), (output,) = run.began, _outputs(run)[0]
-        node = output.node
-        by_rows = mode == "reverse" or (mode == "auto" and output.size <= wrap(begun).size)
-        if by_rows:
-            found = _rows(node, begun)
-        else:
-            found = np.moveaxis(_columns(node, begun), 0, -1)
-        result = found.reshape((*node.shape, *begun.shape))
-        run.end(result)
-        return result
+        with _Run(function, args, kwargs, numbers, "jacobian", has_aux=False) as run:
+            (begun,), (output,) = run.began, _outputs(run)[0]
+            node = output.node
+            by_rows = mode == "reverse" or (mode == "auto" and output.size <= wrap(begun).size)
+            if by_rows:
+                found = _rows(node, begun)
+            else:
+                found = np.moveaxis(_columns(node, begun), 0, -1)
+            return found.reshape((*node.shape, *begun.shape))
 
     return differentiating
 

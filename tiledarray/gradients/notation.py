@@ -170,7 +170,7 @@ def _turned_back(
     whole: tuple[int, ...],
 ) -> Any:
     """Return the view that undoes one that reads every element once; ``None`` of others."""
-    if sorted(axis for axis in axes if axis >= 0) != [*range(len(shape))]:
+    if sorted(axis for axis in axes if axis >= 0) != [*range(len(shape))]:  # diagonals read two
         return None
     places, back, first = [0] * len(shape), [1] * len(shape), [0] * len(shape)
     for dimension, (axis, step, start, size) in enumerate(

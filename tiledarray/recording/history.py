@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet, finalize
 
-from tiledarray.core import BEGINS, KEEPS, history
+from tiledarray.core import BEGINS, KEEPS
 from tiledarray.errors import HistoryLost
 from tiledarray.graph.node import Node, form_of
 from tiledarray.ops.movement import leaf, opaque, view
@@ -74,7 +76,7 @@ def alias(node: Node, keeps: int) -> Node:
     axes = tuple(range(len(shape)))
     form = form_of(view, (axes, (1,) * len(shape)), node.form.kind, 1 + len(shape))
     found = Node(form, (node, *(0,) * len(shape)), user_site())
-    found.keeps = keeps
+    found.keep(keeps)
     return found
 
 
@@ -86,20 +88,41 @@ def begin(node: Node) -> Node:
     if another is None:
         return alias(node, BEGINS)
     found = Node(form_of(leaf, None, node.form.kind, 0), (), None, another())
-    found.keeps = BEGINS
+    found.keep(BEGINS)
     return found
 
 
-def end(began: Sequence[Node], results: Sequence[Node]) -> None:
-    """Let go of the history between some nodes and results that were computed from them."""
-    every = history(list(results))
+# With which a history begins that is wanted longer than that of their inputs.
+_held: WeakSet[Node] = WeakSet()
+
+
+def hold(began: Sequence[Node], holder: Any) -> None:
+    """Have a history kept as long as somebody holds what will ask for it."""
+    _held.update(began)
+
+    def let_go() -> None:
+        _held.difference_update(began)
+        end(began)
+
+    finalize(holder, let_go).atexit = False
+
+
+def end(began: Sequence[Node]) -> None:
+    """Let go of the history that begins with some nodes, in so far as nothing else wants it.
+
+    Also of what hangs on: a function may have put aside what it has computed.
+    """
+    if not began:
+        return
+    later = began[0].kept_since()
     for node in began:
-        node.keeps = 0
         node.inherit()
-    for node in every:
+    for node in later:
         if node.keeps == KEEPS:
             node.inherit()
-            if not node.keeps and node.buffer is not None:
+            if not node.keeps and node in _held:
+                node.keep(BEGINS)
+            if node.keeps != KEEPS and node.buffer is not None:
                 node.forget_inputs()
 
 
@@ -110,5 +133,3 @@ def marked(name: str, kept: Sequence[Node], node: Node) -> Node:
     """
     form = form_of(opaque, name, node.form.kind, len(kept))
     return Node(form, tuple(kept), user_site(), node.buffer)
-
-

@@ -13,7 +13,7 @@ import numpy as np
 from tiledarray import config
 from tiledarray.arrays.handle import follow, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
-from tiledarray.arrays.tracing import Scope, is_tracing, make_placeholder, traced
+from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
 from tiledarray.arrays.views import Frozen, Step, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
@@ -463,6 +463,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         arrays: list[Any] = []
         places = tuple([_flatten(part, arrays) for part in args])
         names = _flatten(kwargs, arrays) if kwargs else _NO_NAMES
+        if _any_keeps(arrays):  # a gradient will ask for what the function does
+            return function(*args, **kwargs)
         key = (places, names, None if arrays else current())
         relation = _relation(arrays)
         traces = remembered.get(key)
@@ -470,12 +472,16 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             for each in traces:
                 inputs = each.found(arrays, relation, args)
                 if inputs is not None:
+                    if each.plain is None and _any_keeps(inputs):
+                        return function(*args, **kwargs)
                     return each(arrays, inputs)
         device = arrays[0].device if arrays else current()
         if evaluate.compiler_problem(device) is not None:
             return function(*args, **kwargs)
         try:
             made = _traced(function, (places, names), arrays)
+        except HasHistory:
+            return function(*args, **kwargs)
         except (CompilerError, OSError) as error:
             evaluate.do_without(error)
             return function(*args, **kwargs)
@@ -494,6 +500,15 @@ def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tra
     """Trace it, first as if every view were an array of its own: that serves more calls."""
     apart = _Trace(function, shape, arrays, related=False)
     return apart if apart.sound else _Trace(function, shape, arrays, related=True)
+
+
+def _any_keeps(arrays: list[Any]) -> bool:
+    """Whether the history of some array is wanted."""
+    for array in arrays:
+        node = (array if array._base is None else array.origin())._recorded
+        if node is not None and node.keeps:
+            return True
+    return False
 
 
 def _buffer(array: TiledArray) -> Buffer:

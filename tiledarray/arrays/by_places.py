@@ -1,0 +1,136 @@
+"""Functions of NumPy's that move elements, whatever they are: done on the places of the elements.
+
+So arrays with a history keep it: what NumPy makes of the places is read from the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays.handle import Handle, as_node, shown, wrap
+from tiledarray.arrays.index import places as index_places
+from tiledarray.arrays.index import put, take
+from tiledarray.arrays.views import on_array
+from tiledarray.graph.node import Node
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.indexing import add_at
+from tiledarray.recording import record
+from tiledarray.recording.join import join_nodes
+
+
+def any_keeps(*values: Any) -> bool:
+    """Whether the history of one of these arrays is wanted."""
+    return any(isinstance(x, Handle) and x._array is None and bool(x.node.keeps) for x in values)
+
+
+def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any]) -> None:
+    """Do what a function does that moves elements of its last argument into its first.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the places of the target's elements, the arguments but the last, and the
+        places of that.
+    target : TiledArray
+    arguments : sequence
+    """
+    *between, values = arguments
+    between = [_seen(x) for x in between]
+    root = target.origin()
+    if isinstance(values, Handle) and values.origin() is root:  # what is written may be read again
+        whole = root.node
+        shared = np.arange(wrap(whole).size).reshape(whole.shape)
+        into, out_of = on_array(shared, target.steps), on_array(shared, values.steps)
+        function(into, *between, out_of)
+        if np.may_share_memory(into, shared):  # else a reshape had to copy
+            root.store(wrap(_taken(_flat(whole), shared)))
+        else:
+            target.store(wrap(_taken(_flat(whole), into)))
+        return
+    node = target.node
+    value = record.cast(as_node(values, node.device), node.dtype)
+    count = wrap(node).size
+    places = np.arange(count).reshape(node.shape)
+    function(places, *between, count + np.arange(wrap(value).size).reshape(value.shape))
+    flat = join_nodes([_flat(node), _flat(value)], 0, node.dtype, node.device)
+    target.store(wrap(_taken(flat, places)))
+
+
+def move(function: Callable[..., Any], array: Handle) -> Any:
+    """Return what a function makes of an array that moves elements of it."""
+    node = array.node
+    places = np.arange(wrap(node).size).reshape(node.shape)
+    found = function(places)
+    return None if found is None else wrap(_taken(_flat(node), np.asarray(found)))
+
+
+def rearrange(function: Callable[..., Any], array: Handle) -> None:
+    """Do what a function does that moves elements within an array."""
+    node = array.node
+    places = np.arange(wrap(node).size).reshape(node.shape)
+    function(places)
+    array.store(wrap(_taken(_flat(node), places)))
+
+
+def _seen(value: Any) -> Any:
+    """Return places or a mask as NumPy's."""
+    return np.array(shown(value)) if isinstance(value, Handle) else value
+
+
+def _flat(node: Node) -> Node:
+    return record.reshape(node, (wrap(node).size,))
+
+
+def _taken(flat: Node, places: np.ndarray[Any, Any]) -> Node:
+    return take(flat, _found((places,), flat))
+
+
+def _found(key: tuple[Any, ...], node: Node) -> Any:
+    return index_places(key, node.shape, lambda array: as_node(array, node.device), np.nonzero)
+
+
+# ufuncs at places ---------------------------------------------------------------------------------
+
+
+def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
+    """Record ``ufunc.at``; return whether that was possible.
+
+    It is for sums, and where no place comes twice.
+    """
+    key = key if isinstance(key, tuple) else (key,)
+    node = array.node
+    op = BY_NAME.get(ufunc.__name__)
+    if op is None or ufunc.nout != 1 or len(values) != ufunc.nin - 1:
+        return False
+    if any(isinstance(x, Handle) and x.dtype.kind not in "biu" for x in key):
+        return False
+    given = tuple(_seen(x) for x in key)
+    numbers = np.arange(wrap(node).size).reshape(node.shape)[given]
+    if not isinstance(numbers, np.ndarray):
+        numbers = np.asarray(numbers)
+    flat = _flat(node)
+    found = _found((numbers,), flat)
+    value = None
+    if values:
+        value = as_node(values[0], node.device)
+        if not record.broadcastable(value.shape, numbers.shape) or (
+                not np.can_cast(value.dtype, node.dtype, "same_kind")):
+            return False
+        value = record.broadcast_to(record.cast(value, node.dtype), numbers.shape)
+    if value is not None and ufunc in (np.add, np.subtract):
+        if ufunc is np.subtract:
+            value = record.unary(BY_NAME["negative"], value)
+        inputs = (flat, value, *found.inputs)
+        changed = record.library(
+            add_at, inputs, found.template, flat.shape, flat.dtype)
+    elif len(np.unique(numbers)) == numbers.size:
+        before = take(flat, found)
+        operands = (before,) if value is None else (before, value)
+        changed = put(flat, found, record.cast(record.elementwise(op, *operands), node.dtype))
+    else:
+        return False
+    array.store(wrap(record.reshape(changed, node.shape)))
+    return True
