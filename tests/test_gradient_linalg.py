@@ -77,6 +77,35 @@ def test_eigenvectors_of_real_matrices():
     check(lambda x: np.linalg.eigh(definite(x))[1], real(4, 4))
 
 
+def _symmetric(x):
+    return x @ np.diag(np.arange(1.0, x.shape[-1] + 1)) + 0.3 * x.swapaxes(-1, -2)
+
+
+def _turning(x):
+    return x + 2 * np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 0.7]])
+
+
+@pytest.mark.parametrize("kind, real_ones", [(_symmetric, True), (_turning, False)])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+@VALUES
+def test_eigenvalues_of_any_matrix(kind, real_ones, shape, values):
+    x = values(*shape) + numpy.eye(3)
+    there = np.linalg.eig(np.array(numpy.asarray(kind(x))))
+    here = np.linalg.eig(kind(np.variable(x)))
+    assert (there[0].dtype.kind == "f") == (real_ones and values is real)
+    for ours, theirs in zip(here, there, strict=True):
+        assert ours.dtype == theirs.dtype and (ours == theirs).all()
+    check(lambda x: np.linalg.eigvals(kind(x)), x, tolerance=1e-6)
+    check(lambda x: np.linalg.eig(kind(x))[0], x, tolerance=1e-6)
+    check(lambda x: abs(np.linalg.eig(kind(x))[1]) ** 2, x, tolerance=1e-6)
+
+    def exponential(x):
+        w, v = np.linalg.eig(kind(x))
+        return v * np.exp(w)[..., None, :] @ np.linalg.inv(v)
+
+    check(exponential, x, tolerance=1e-6)
+
+
 @VALUES
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
 def test_qr(values, shape):

@@ -17,9 +17,13 @@ from tiledarray.api.arguments import TiledArray, arrays_of, handle_of, refuse
 from tiledarray.api.products import einsum, inexact
 from tiledarray.api.registry import implements
 from tiledarray.arrays import reducing
-from tiledarray.arrays.handle import shown
+from tiledarray.arrays.handle import shown, wrap
+from tiledarray.ops.library import BY_NAME as LIBRARY
+from tiledarray.recording import record
+from tiledarray.recording.stretch import look
 
 _numpy = np.linalg
+_EIG: Any = type(_numpy.eig(np.eye(1)))
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -112,3 +116,38 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
     else:
         residuals = handle_of(np.empty(0, s.dtype))
     return x, residuals, np.int32(rank), s
+
+
+@implements(_numpy.eigvals, "fallback")
+def eigvals(a: Any) -> TiledArray:
+    array = _square_of_history(a)
+    dtype = np.result_type(array.dtype, np.complex64)
+    w = record.library(LIBRARY["linalg.eigvals"], (array.node,), (), array.shape[:-1], dtype)
+    look([w])
+    found = wrap(w)
+    return found.real if _are_real(array, found) else found
+
+
+@implements(_numpy.eig, "fallback")
+def eig(a: Any) -> Any:
+    array = _square_of_history(a)
+    dtype = np.result_type(array.dtype, np.complex64)
+    node = record.library(LIBRARY["linalg.eig"], (array.node,), (), array.shape[:-1], dtype)
+    items = [record.item(node, k, shape, dtype)
+             for k, shape in enumerate((array.shape[:-1], array.shape))]
+    look(items)
+    w, v = map(wrap, items)
+    real = _are_real(array, w)
+    return _EIG(w.real, v.real) if real else _EIG(w, v)
+
+
+def _square_of_history(a: Any) -> TiledArray:
+    array = inexact(handle_of(a))
+    _refuse_constants(array)
+    refuse(array.ndim < 2 or array.shape[-1] != array.shape[-2], "not square")
+    return array
+
+
+def _are_real(array: TiledArray, w: Any) -> bool:
+    """Whether NumPy gives the eigenvalues of a matrix as real numbers."""
+    return array.dtype.kind != "c" and not shown(w).imag.any()

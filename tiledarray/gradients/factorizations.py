@@ -167,6 +167,30 @@ def uneigvalsh(g: Any, x: Any, attrs: Any) -> Any:
     return conjugated(_hermitian(v * row(g) @ adjoint(v)))
 
 
+def uneigvals(g: Any, x: Any) -> Any:
+    """Return what belongs to matrices of which eigenvalues were taken; where they have vectors."""
+    node = record.library(LIBRARY["linalg.eig"], (x.node,), (), g.shape, g.dtype)
+    back = turned(wrap(record.item(node, 1, x.shape, g.dtype)))
+    return solved(back, column(g) * back)
+
+
+def uneig(g: dict[int, Any], x: Any, part: Part) -> Any:
+    """Return what belongs to matrices of which eigenvalues and vectors of length 1 were taken.
+
+    The vectors are determined up to phases.  What depends on them has no derivative.
+    """
+    dtype = g[min(g)].dtype
+    w = part(0, x.shape[:-1], dtype)
+    v = part(1, x.shape, dtype)
+    inner = xp.zeros(x.shape, dtype, device=x.device)
+    if 1 in g:
+        own = adjoint(v) @ conjugated(g[1])
+        lengths = (adjoint(v) @ v) * row(_diagonals(own).real)
+        inner = (own - lengths) * _inverse(conjugated(row(w) - column(w)))
+    inner = _with_diagonal(inner, conjugated(g[0]) if 0 in g else xp.zeros_like(w))
+    return conjugated(solved(adjoint(v), inner @ adjoint(v)))
+
+
 def unqr(g: dict[int, Any], x: Any, part: Part, attrs: Any) -> Any:
     """Return what belongs to matrices of full rank that were factored (Walter and Lehmann 2018).
 

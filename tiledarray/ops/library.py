@@ -85,6 +85,12 @@ def _cofactors(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> 
     return result.astype(dtype, copy=False)
 
 
+def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    """Return eigenvalues and vectors, complex whatever they are."""
+    w, v = _call("linalg.eig")(xp, array, attrs=attrs, shape=shape, dtype=dtype)
+    return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
+
+
 def _library(path: str, *vjp: Any, outputs: int = 1) -> Library:
     rules: Rules = vjp
     return Library(path, _call(path), outputs=outputs, vjp=rules)
@@ -139,10 +145,10 @@ BY_NAME: dict[str, Library] = {
         _library("linalg.pinv", "unpseudoinverted(g, x, out)"),
         _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)"),
         _library("linalg.svdvals", "unsvdvals(g, x)"),
-        _library("linalg.eigvals"), _library("linalg.matrix_power"),
-        _library("linalg.matrix_rank"), _library("linalg.cond"),
+        _library("linalg.eigvals", "uneigvals(g, x)"),
+        _library("linalg.matrix_power"), _library("linalg.matrix_rank"), _library("linalg.cond"),
         _library("linalg.slogdet", "unslogdet(g, x, part)", outputs=2),
-        _library("linalg.eig", outputs=2),
+        Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",)),
         _library("linalg.eigh", "uneigh(g, x, part)", outputs=2),
         _library("linalg.qr", "unqr(g, x, part, attrs)", outputs=2),
         _library("linalg.svd", "unsvd(g, x, part, attrs)", outputs=3),
