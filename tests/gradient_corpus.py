@@ -572,7 +572,7 @@ apply_over interp interp_fp ndenumerate resize_method take_ops random_normal gen
 pad median ufunc_reduce ufunc_max_accumulate ufunc_reduceat bincount histogram poly_class
 frompyfunc linspace_hist arange_hist logspace_hist vander view_dtype as_strided sliding
 einsum_sum matmul_ convolve correlate unwrap unique unique_inv array_of_objects setfield
-from_numpy_outside numpy_array_iadd numpy_asarray numpy_out 
+from_numpy_outside numpy_array_iadd numpy_asarray numpy_out
 math_fsum statistics_mean
 """.split())  # noqa: SIM905
 
@@ -580,7 +580,8 @@ math_fsum statistics_mean
 def _programs(text):
     """The functions of the text, by their names."""
     variables = {
-        "numpy": numpy, "tiledarray": tiledarray, "copy": copy,         "math": math, "statistics": statistics}
+        "numpy": numpy, "tiledarray": tiledarray, "copy": copy, "math": math,
+        "statistics": statistics}
     found = {}
     bodies = {}
     for line in text.strip().splitlines():

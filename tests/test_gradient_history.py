@@ -323,3 +323,38 @@ def test_a_product_at_places_that_come_twice_is_refused():
         return a.sum()
 
     lost(function, NoDerivative, "multiply.at")
+
+
+# ---- arrays without axes -------------------------------------------------------------------------
+
+
+def without_axes(np, x):
+    z = np.zeros(())
+    z[...] = x[1]
+    v = z[...]
+    v *= x[0]
+    w = x[2:3].reshape(())
+    w += z
+    total = np.array(1.0)
+    same = total
+    for k in range(3):
+        same += x[k] * w
+    return z * w * total + x[2]
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 65536])
+def test_arrays_without_axes_are_written_and_scalars_are_not(monkeypatch, at_once):
+    monkeypatch.setattr(np.config, "at_once", at_once)
+    x = X.copy()
+    assert float(without_axes(np, np.array(X))) == pytest.approx(float(without_axes(numpy, x)))
+    check(without_axes)
+    assert float(np.jit(lambda x: without_axes(np, x))(np.array(X))) == pytest.approx(
+        float(without_axes(numpy, X.copy())))
+
+    def scalars(np, x):
+        s = x[0]
+        t = s
+        t += 1
+        return s * t * x[1]
+
+    check(scalars)

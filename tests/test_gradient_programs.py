@@ -33,6 +33,7 @@ def differences(function, x, h=1e-6):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("setting", ["recorded", "at once"], indirect=True)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_has_its_gradient_or_is_refused(name, setting):
     function = PROGRAMS[name]
@@ -262,7 +263,7 @@ def shortest(lines, x, seed):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed, setting):
     lines, x = written(seed, 14)
     wrong = complaint(lines, x, seed)

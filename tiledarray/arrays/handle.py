@@ -18,7 +18,7 @@ from tiledarray.core import Base, rebind, wrap
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
-from tiledarray.ops.movement import full
+from tiledarray.ops.movement import AN_ARRAY, full
 from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, check_look
 from tiledarray.recording.join import stack_nodes
@@ -89,6 +89,8 @@ class Handle(Base):
             root = self.origin()
             before = root._node
             after = views.write(before, self.steps, value)
+            if not after.form.kind.shape:
+                after = record.without_axes(after)
             place = id(before)  # no other has it while `after` refers to that, or is all new
             del before  # who holds the old value while it is written makes it a copy
             if rebind(root, after, place):  # else another has written meanwhile: upon its value
@@ -237,7 +239,8 @@ def stands_for_scalar(handle: Handle) -> bool:
     array = handle._array
     if array is not None:
         return isinstance(array, np.generic)
-    return not handle._node.shape and handle._node.op is not full
+    form = handle._node.form
+    return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
 
 
 def _known_scalar(value: Any) -> Any:

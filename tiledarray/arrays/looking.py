@@ -12,6 +12,7 @@ from tiledarray.arrays.handle import as_node, shown, stands_for_scalar, taken_ou
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
 from tiledarray.recording import record
+from tiledarray.recording.history import check_look
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
@@ -55,6 +56,8 @@ def cupy(self: Any) -> Any:
     """
     import cupy
 
+    if self._array is None:
+        check_look(self.node, "cupy()")
     found = self.evaluated()
     return cupy.array(found if self._base is not None else found.array)
 
@@ -247,7 +250,14 @@ def to_dlpack(
 
     Memory that is not copied is lent: while the consumer has it, what is written into this array
     goes elsewhere.
+
+    Raises
+    ------
+    HistoryLost
+        If the value has a history, in a function whose gradient is wanted.
     """
+    if self._array is None:
+        check_look(self.node, "DLPack")
     if copy is False:
         array = views.on_array(self.origin().evaluated().lend(), self.steps)
     else:

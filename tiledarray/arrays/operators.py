@@ -112,7 +112,7 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
                 raise
             if not isinstance(result, Handle):
                 return result  # another library's type has made it
-            if self._base is None and not self._node.shape:
+            if stands_for_scalar(self):
                 return result  # NumPy's scalars are immutable; what holds the old one keeps it
             done = store(self, fitted(self, result.node, ufunc, (self, other)), before)
         return self
@@ -137,7 +137,7 @@ def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> 
 def store(target: Handle, node: Node, before: int = 0) -> bool:
     """Give an array a new value, unless it is no view and has no longer that with the id before."""
     if target._base is None:
-        return rebind(target, node, before)
+        return rebind(target, node if node.shape else record.without_axes(node), before)
     target.assign(node)
     return True
 

@@ -16,7 +16,7 @@ from tiledarray.devices.device import home
 from tiledarray.devices.storage import HostValue, memory_of
 from tiledarray.execution import placement
 from tiledarray.graph.node import Node, form_of, kind_of
-from tiledarray.ops.movement import empty, full
+from tiledarray.ops.movement import AN_ARRAY, empty, full
 from tiledarray.ops.movement import leaf as leaf_op
 from tiledarray.ops.op import Source
 from tiledarray.recording import at_once, record, stretch
@@ -49,7 +49,8 @@ def value(node: Node) -> Any:
         return None
     if node.form.kind.device is not home() or not buffer.device.on_host:
         return None
-    return array if array.ndim or node.op is full else array[()]
+    is_array = array.ndim or node.op is full or node.attrs is AN_ARRAY
+    return array if is_array else array[()]
 
 
 def made(node: Node) -> Any:

@@ -432,11 +432,15 @@ def _shaped(value: Any, node: Node, name: str) -> Any:
     ------
     ValueError
         If its shape is another.
+    TypeError
+        If it is complex and what it belongs to is not.
     """
     array = handle_of(value)
     if array.shape != node.shape:
         raise ValueError(f"a {name} has the shape of what it belongs to, {shape_text(node.shape)}, "
                          f"not {shape_text(array.shape)}")
+    if not np.can_cast(array.dtype, node.dtype, "same_kind"):
+        raise TypeError(f"a {name} of {array.dtype} for what is of {node.dtype}")
     return wrap(record.cast(array.node, node.dtype)) if array.dtype != node.dtype else array
 
 
@@ -520,7 +524,12 @@ def jacobian(
     def differentiating(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(argnum, len(args), "jacobian")
         with _Run(function, args, kwargs, numbers, "jacobian", has_aux=False) as run:
-            (begun,), (output,) = run.began, _outputs(run)[0]
+            outputs, _ = _outputs(run)
+            if len(run.began) != 1 or len(outputs) != 1:
+                raise TypeError(
+                    "jacobian takes a function of one array that returns one array, not of "
+                    f"{len(run.began)} that returns {len(outputs)}")
+            (begun,), (output,) = run.began, outputs
             node = output.node
             by_rows = mode == "reverse" or (mode == "auto" and output.size <= wrap(begun).size)
             if by_rows:

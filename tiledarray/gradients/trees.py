@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from typing import Any
+
+_NAMESPACE = "tiledarray"
+_registering = threading.Lock()
+_registered: set[type] = set()
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Return the arrays and numbers in a nested structure, and how they are nested."""
     import optree
 
-    leaves, structure = optree.tree_flatten(tree, namespace="tiledarray")
-    return list(leaves), structure
+    leaves, structure = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    new = {type(leaf) for leaf in leaves
+           if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _registered
+    if not new:
+        return list(leaves), structure
+    with _registering:
+        for kind in new - _registered:
+            _register(kind)
+            _registered.add(kind)
+    return flatten(tree)
+
+
+def _register(kind: type) -> None:
+    """Have optree know a dataclass: its fields, but those with ``pytree_node=False`` are fixed."""
+    import optree
+
+    fields = dataclasses.fields(kind)
+    moving = [each.name for each in fields if each.metadata.get("pytree_node", True)]
+    fixed = [each.name for each in fields if each.name not in moving]
+
+    def taken_apart(value: Any) -> tuple[Any, Any, Any]:
+        return ([getattr(value, name) for name in moving],
+                tuple(getattr(value, name) for name in fixed), moving)
+
+    def put_together(rest: Any, values: Any) -> Any:
+        made: Any = object.__new__(kind)  # without checks of its own, which might look
+        for name, value in zip((*moving, *fixed), (*values, *rest), strict=True):
+            object.__setattr__(made, name, value)
+        return made
+
+    optree.register_pytree_node(kind, taken_apart, put_together, namespace=_NAMESPACE)
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:

@@ -90,6 +90,8 @@ opaque = Library("opaque", _opaque)
 # A leaf without a value: what a traced function is given in place of an array.
 placeholder = Leaf("placeholder", _placeholder)
 view = AxisView("view", _view, vjp=("unview(g, inputs, attrs)",))
+# The attrs of a reshape that says of a value without axes that it is an array, not a scalar.
+AN_ARRAY = "an array"
 reshape = Reshape("reshape", _reshape, vjp=("g.reshape(x.shape)",))
 update = Update("update", _update, vjp=("kept_by(g, inputs, attrs)", "view_of(g, inputs, attrs)"))
 full = Source("full", _full)

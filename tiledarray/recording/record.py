@@ -43,6 +43,7 @@ __all__ = [
     "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota",
     "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce",
     "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
+    "without_axes",
 ]
 
 Operand = Any  # Node, or a Python scalar
@@ -310,6 +311,13 @@ def reshape(node: Node, shape: Shape) -> Node:
     if shape == node.shape:
         return node
     return _move(movement.reshape, (node,), None, shape)
+
+
+def without_axes(node: Node) -> Node:
+    """Record a value without axes that is an array: NumPy's scalars cannot be written."""
+    if node.form.op is movement.full or node.form.attrs is movement.AN_ARRAY:
+        return node
+    return _move(movement.reshape, (node,), movement.AN_ARRAY, ())
 
 
 def update(

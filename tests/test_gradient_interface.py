@@ -1,0 +1,220 @@
+"""What the functions of gradients take and return, and what they say where they cannot."""
+
+import collections
+import dataclasses
+import math
+import pickle
+import typing
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray.errors import HistoryLost, NoDerivative
+
+X = numpy.array([0.7, -1.3, 2.1])
+
+
+def total(x):
+    return (x * x).sum()
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+ERRORS = {
+    "integers": (lambda: np.grad(total)(np.arange(3)), TypeError,
+                 r"^grad takes arrays of real or complex numbers, not of int64"),
+    "bools": (lambda: np.vjp(total, np.arange(3) > 1), TypeError,
+              "^vjp takes arrays of real or complex numbers, not of bool"),
+    "an int in a tree": (lambda: np.grad(lambda p: p["x"] * p["n"])({"x": 1.0, "n": 3}), TypeError,
+                         "not of int64"),
+    "a result with axes": (lambda: np.grad(lambda x: x)(X), ValueError,
+                           r"gradient of one number, not of an array of shape \(3,\); sum it"),
+    "a complex result": (lambda: np.grad(lambda x: total(x) * 1j)(X), TypeError,
+                         "gradient of a real number, not of complex128; take its real part"),
+    "an integer result": (lambda: np.grad(lambda x: (x > 0).sum())(X), TypeError,
+                          "gradient of a real number, not of int64"),
+    "a number of Python's": (lambda: np.grad(lambda x: 1.0)(X), TypeError,
+                             "returns an array of tiledarray without axes, not float"),
+    "nothing": (lambda: np.value_and_grad(lambda x: None)(X), TypeError, "not NoneType"),
+    "argnums": (lambda: np.grad(total, 1)(X), ValueError,
+                "grad with argnums=1 takes at least 2 arguments by position, not 1"),
+    "no arguments": (lambda: np.grad(total)(), ValueError, "at least 1 arguments"),
+    "no pair": (lambda: np.grad(total, has_aux=True)(X), TypeError,
+                "has_aux=True takes a function that returns a pair"),
+    "a mode": (lambda: np.jacobian(total, mode="fast"), ValueError, 'or "forward", not \'fast\''),
+    "a jacobian of two": (lambda: np.jacobian(lambda p: p[0])((X, X)), TypeError,
+                          "one array that returns one array, not of 2 that returns 1"),
+    "a jacobian of a number": (lambda: np.jacobian(lambda p: 3.0)(X), TypeError,
+                               "returns float, not an array"),
+    "ints as a variable": (lambda: np.variable([1, 2]), TypeError,
+                           "^variable takes arrays of real"),
+    "no history": (lambda: total(np.array(X)).grad(np.array(X)), HistoryLost,
+                   "no history was kept.*\n.*tiledarray.variable"),
+    "no array": (lambda: total(np.variable(X)).grad(X), TypeError,
+                 "with respect to arrays of tiledarray, not ndarray"),
+    "the gradient of an array": (lambda: (np.variable(X) * 2).grad(np.variable(X)), ValueError,
+                                 "gradient of one number"),
+    "a tangent's shape": (lambda: np.jvp(total, (X,), (X[:2],)), ValueError,
+                          r"a tangent has the shape of what it belongs to, \(3,\), not \(2,\)"),
+    "a tangent's dtype": (lambda: np.jvp(total, (X,), (X * 1j,)), TypeError,
+                          "a tangent of complex128 for what is of float64"),
+    "too few tangents": (lambda: np.jvp(lambda x, y: x, (X, X), (X,)), ValueError,
+                         "expected: 2, got: 1"),
+    "a cotangent's shape": (lambda: np.vjp(total, X)[1](X), ValueError,
+                            r"a cotangent has the shape of what it belongs to, \(\), not \(3,\)"),
+    "a cotangent's structure": (
+        lambda: np.vjp(lambda x: {"a": x, "b": x}, X)[1]({"a": X}), ValueError,
+        "missing key.*b"),
+    "no derivative": (lambda: np.grad(lambda x: np.i0(x).sum())(X), NoDerivative,
+                      "^i0 has no derivative here .line .* of .*test_gradient_interface"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    call, error, text = ERRORS[name]
+    with pytest.raises(error, match=text):
+        call()
+
+
+LOOKS = {
+    "float": lambda x: float(x[0]), "complex": lambda x: complex(x[0]),
+    "item": lambda x: x[0].item(), "tolist": lambda x: x.tolist(), "numpy": lambda x: x.numpy(),
+    "asarray": numpy.asarray, "tobytes": lambda x: x.tobytes(), "math": lambda x: math.exp(x[0]),
+    "round": lambda x: round(x[0]), "pickle": pickle.dumps, "trunc": lambda x: math.trunc(x[0]),
+    "dlpack": lambda x: numpy.from_dlpack(x),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_look_inside_is_refused_and_outside_is_not(name):
+    look = LOOKS[name]
+    with pytest.raises(HistoryLost, match=r"takes a value out of the function(.|\n)*stop_gradient"):
+        np.grad(lambda x: (look(x), total(x))[1])(X)
+    look(np.variable(X))
+
+    def stopped(x):
+        look(np.stop_gradient(x))
+        return total(x)
+
+    numpy.testing.assert_allclose(np.grad(stopped)(X), 2 * X)
+
+
+def test_looks_that_decide_are_no_loss():
+    def function(x):
+        str(x), repr(x[0]), f"{x[0]:.2f}", int(x[2]), len(x), hash(x[0])
+        return total(x) * 3 if x[0] > 0 and x.any() and 0 <= x[0] < 1 else total(x)
+
+    numpy.testing.assert_allclose(np.grad(function)(X), 6 * X)
+
+
+def test_a_written_array_is_not_what_the_result_was_computed_from():
+    x = np.variable(X)
+    y = x * 2
+    z = total(y)
+    numpy.testing.assert_allclose(z.grad(y), 4 * X)
+    y += 1
+    with pytest.raises(ValueError, match="was not computed from the array as it is now"):
+        z.grad(y)
+    x += 1
+    numpy.testing.assert_allclose(z.grad(x), 8 * X)  # as it was at the beginning
+
+
+# ---- trees ---------------------------------------------------------------------------------------
+
+
+class Pair(typing.NamedTuple):
+    left: typing.Any
+    right: typing.Any
+
+
+@dataclasses.dataclass
+class Net:
+    weights: list
+    bias: typing.Any
+    name: str = dataclasses.field(default="net", metadata={"pytree_node": False})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    x: typing.Any
+    y: typing.Any = None
+
+
+def test_arguments_and_results_are_nested():
+    w = numpy.array([1.0, 2.0])
+    made = collections.OrderedDict
+    for tree, get in (
+        ({"a": w, "b": [w, (w, 3.0)]}, lambda t: t["b"][0] * t["b"][1][1]),
+        (Pair(w, [w]), lambda t: t.left * t.right[0]),
+        (Net([w, w * 2], numpy.float64(1.5)), lambda t: t.weights[1] * t.bias),
+        (Frozen(w, {"z": w}), lambda t: t.x * t.y["z"]),
+        (made(b=w, a=w), lambda t: t["a"] * t["b"]),
+    ):
+        gradient = np.grad(lambda t, get=get: get(t).sum())(tree)
+        assert type(gradient) is type(tree)
+        value, pull = np.vjp(lambda t, get=get: {"out": get(t)}, tree)
+        (same,) = pull({"out": np.ones(2)})
+        assert type(same) is type(tree)
+        primals, tangents = np.jvp(lambda t, get=get: (get(t), t), (tree,), (gradient,))
+        assert type(tangents[1]) is type(tree)
+        numpy.testing.assert_allclose(primals[0], value["out"])
+    net = np.grad(lambda t: (t.weights[1] * t.bias).sum())(Net([w, w * 2], numpy.float64(1.5), "n"))
+    numpy.testing.assert_allclose(net.weights, [[0, 0], [1.5, 1.5]])
+    assert float(net.bias) == 6.0 and net.name == "n"
+    frozen = np.grad(lambda t: (t.x * t.y).sum())(Frozen(w, w * 3))
+    numpy.testing.assert_allclose([frozen.x, frozen.y], [w * 3, w])
+
+
+def test_several_arguments_by_position_and_by_name():
+    def function(x, y, *, scale):
+        return (x * y * scale).sum()
+
+    found = np.grad(function, argnums=(1, -2))(X, X * 2, scale=3)
+    assert type(found) is tuple
+    numpy.testing.assert_allclose(found, [X * 3, X * 6])
+    (value, aux), slope = np.value_and_grad(lambda x: (total(x), {"twice": x * 2}), has_aux=True)(X)
+    numpy.testing.assert_allclose(aux["twice"], 2 * X)
+    numpy.testing.assert_allclose(slope, 2 * X)
+    assert float(value) == pytest.approx((X * X).sum())
+    slope, aux = np.grad(lambda x: (total(x), 3), has_aux=True)(X)
+    assert aux == 3
+
+
+def test_what_the_result_does_not_depend_on_has_zeros():
+    z = X.astype("f4") + 1j
+    _, b = np.grad(lambda x, z: total(x), (0, 1))(X, z)
+    assert b.dtype == z.dtype == "complex64"
+    assert not numpy.asarray(b).any() and b.shape == z.shape
+    x, y = np.variable(X), np.variable(X)
+    numpy.testing.assert_array_equal(total(x).grad([x, y])[1], numpy.zeros(3))
+    numpy.testing.assert_array_equal(np.grad(lambda x: np.array(1.0))(X), numpy.zeros(3))
+    numpy.testing.assert_array_equal(np.jvp(lambda x: np.ones(2), (X,), (X,))[1], numpy.zeros(2))
+    numpy.testing.assert_array_equal(np.vjp(lambda x: np.ones(2), X)[1](np.ones(2))[0], 0 * X)
+    numpy.testing.assert_array_equal(np.hessian(lambda x: x.sum())(X), numpy.zeros((3, 3)))
+
+
+def test_stop_gradient():
+    numpy.testing.assert_allclose(np.grad(lambda x: (x * np.stop_gradient(x)).sum())(X), X)
+    plain = np.array(X)
+    assert np.stop_gradient(plain) is plain
+    numpy.testing.assert_allclose(np.stop_gradient([1.0, 2.0]), [1.0, 2.0])
+
+    def written(x):
+        y = np.stop_gradient(x)
+        y *= 2  # not into x
+        return (x * y).sum()
+
+    numpy.testing.assert_allclose(np.grad(written)(X), 2 * X)
+
+
+def test_arguments_are_not_written():
+    x = np.array(X)
+
+    def function(x):
+        x *= 3
+        return total(x)
+
+    numpy.testing.assert_allclose(np.grad(function)(x), 18 * X)
+    numpy.testing.assert_array_equal(x, X)

@@ -1,0 +1,100 @@
+"""Histories end: loops of gradients take no more memory the longer they run."""
+
+import tracemalloc
+
+import numpy
+import pytest
+
+import tiledarray as np
+
+
+@pytest.fixture(autouse=True)
+def op_by_op(monkeypatch):
+    """What is met once is not worth compiling."""
+    monkeypatch.setattr(np.config, "first_seconds", 100.0)
+
+
+class Kept:
+    """Counts the nodes whose history is wanted, beyond those there were."""
+
+    def __init__(self):
+        self.first = np.variable(numpy.zeros(2)).node
+
+    def __call__(self):
+        return len(self.first.kept_since())
+
+
+def growth(step, warm, steps):
+    """Bytes by which a loop grows after its first steps."""
+    for _ in range(warm):
+        step()
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            step()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(steps):
+            step()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("at_once", [1, 65536])
+def test_an_optimizer_does_not_grow(monkeypatch, at_once):
+    monkeypatch.setattr(np.config, "at_once", at_once)
+    monkeypatch.setattr(np.config, "verify", False)
+    kept, log = Kept(), {"sum": np.array(0.0), "last": None}
+    w = np.array(numpy.random.default_rng(0).random(50))
+
+    def loss(w):
+        found = ((w - 1.0) ** 2).sum()
+        log["sum"], log["last"] = log["sum"] + 2 * found, w * 2
+        return found
+
+    def step():
+        nonlocal w
+        w = w - 0.1 * np.grad(loss)(w)
+        float(w[0])
+
+    assert growth(step, 1700, 300) < 100_000
+    assert kept() == 0
+    numpy.testing.assert_allclose(w, numpy.ones(50))
+
+
+def test_an_optimizer_with_variables_does_not_grow():
+    kept = Kept()
+    w = np.variable(numpy.random.default_rng(0).random(50))
+
+    def step():
+        nonlocal w
+        loss = ((w - 1.0) ** 2).sum()
+        w = np.variable(w - 0.1 * loss.grad(w))
+        float(w[0])
+
+    assert growth(step, 300, 300) < 100_000
+    assert kept() < 10
+
+
+def test_pulls_that_are_not_called_keep_nothing():
+    kept = Kept()
+    value = np.array(numpy.ones(5))
+    for _ in range(100):
+        value, _ = np.vjp(lambda x: np.sin(x) * 2, value)
+    del _
+    assert kept() == 0
+
+
+@pytest.mark.timeout(120)  # a step that walked over those before would take far longer
+def test_a_history_of_twenty_thousand_steps_in_place(monkeypatch):
+    monkeypatch.setattr(np.config, "verify", False)
+    x = np.variable(numpy.linspace(0, 1, 7))
+    u = x.copy()
+    for k in range(20_000):
+        u[1:] += 1e-4 * u[:-1]
+        if k % 5000 == 0:
+            float(u.sum())
+    slope = u.sum().grad(x)
+    wanted = numpy.linalg.matrix_power(numpy.eye(7) + 1e-4 * numpy.eye(7, k=-1), 20_000).sum(0)
+    numpy.testing.assert_allclose(slope, wanted, rtol=1e-9)
+    del u, slope, x  # nodes are buried without recursion
