@@ -63,6 +63,8 @@ CALLS = {
     "roll": lambda lib, x, y: lib.roll(x, 3, axis=0),
     "roll back": lambda lib, x, y: lib.roll(x, -2, 1),
     "roll both": lambda lib, x, y: lib.roll(x, (1, 2), (0, 1)),
+    "roll by a scalar": lambda lib, x, y: lib.roll(x, np.int64(-3), axis=np.int32(1)),
+    "where scalar": lambda lib, x, y: lib.where(x > y, x, np.int8(3)),
     "roll all": lambda lib, x, y: lib.roll(x, 7),
     "roll a row": lambda lib, x, y: lib.roll(x[3], 4),
     "join": lambda lib, x, y: lib.concatenate((x, y)),

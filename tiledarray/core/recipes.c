@@ -54,7 +54,7 @@ typedef struct {
     int only_doubles;         /* and truth values; such a loop takes any float as it is */
 } Call;
 
-enum { AN_ARRAY = 1, A_FLOAT, AN_INT, AN_OBJECT, A_SEQUENCE };
+enum { AN_ARRAY = 1, A_FLOAT, AN_INT, AN_OBJECT, A_SCALAR, A_SEQUENCE };
 
 static inline void put(Call *call, uintptr_t word) { call->words[call->count++] = word; }
 
@@ -116,6 +116,16 @@ static int put_argument(Call *call, PyObject *x, int depth)
         put(call, AN_INT);
         put(call, (uintptr_t)PyLong_AsLongLongAndOverflow(x, &beyond));
         return !beyond;
+    }
+    if (PyArray_IsScalar(x, SignedInteger)) { /* of NumPy's: such as an element of a list of shifts */
+        PyObject *number = PyNumber_Index(x);
+        if (!number)
+            return 0;
+        put(call, A_SCALAR);
+        put_object(call, (PyObject *)Py_TYPE(x));
+        put(call, (uintptr_t)PyLong_AsLongLong(number));
+        Py_DECREF(number);
+        return !PyErr_Occurred();
     }
     if (x == Py_None || PyBool_Check(x) || PyType_Check(x) || PyUnicode_CheckExact(x) ||
         PyArray_DescrCheck(x)) {
