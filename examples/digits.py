@@ -1,8 +1,8 @@
 """Handwritten digits: a net of one hidden layer, trained with exact gradients.
 
-Data: the 1,797 digits of 8 × 8 pixels that scikit-learn ships; every fourth is kept for testing.  The loss
-is ordinary NumPy.  tiledarray differentiates it; for NumPy its gradient is written out by hand, as one
-had to.  The weights follow it by gradient descent with momentum (Polyak 1964).
+Data: the 1,797 digits of 8 × 8 pixels that scikit-learn ships; every fourth is kept for testing.
+The loss is ordinary NumPy.  tiledarray differentiates it; for NumPy its gradient is written out by
+hand, as one had to.  The weights follow it by gradient descent with momentum (Polyak 1964).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RATE, MOMENTUM, DECAY = 0.5, 0.9, 1e-4
 
 
 def load(size):
-    """Return pixels and digits to learn from and to be tested with, first weights, and the steps."""
+    """Return what to learn from and be tested with, first weights, and room for the losses."""
     from sklearn.datasets import load_digits
 
     found = load_digits()

@@ -32,6 +32,20 @@ def pytest_configure(config):
         os.environ["UPDATE_GOLDEN"] = "1"
 
 
+@pytest.fixture(autouse=True)
+def _small_gradients_at_once(request):
+    """Have gradients in the tests of them computed as users' are, or each would compile kernels.
+
+    Those of the rules themselves are recorded.
+    """
+    name = request.path.name
+    if name.startswith("test_gradient_") and name != "test_gradient_rules.py":
+        with tiledarray.config.override(at_once=1 << 16, first_seconds=0.2):
+            yield
+    else:
+        yield
+
+
 def pytest_runtest_setup(item):
     local.recorder.reset()  # what the tests before have recorded does not cut this one's recording
     if item.get_closest_marker("compiler") and host.available() is not None:

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 harness = importlib.import_module("examples.harness")
-NAMES = ("terrain", "image_filter", "options", "kmeans", "density", "nbody")
+NAMES = ("terrain", "image_filter", "options", "kmeans", "density", "nbody", "digits")
 
 
 @pytest.mark.parametrize("name", NAMES)
