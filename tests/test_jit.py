@@ -518,3 +518,25 @@ def test_slices_are_arguments():
             np.testing.assert_array_equal(part(x, key, by=by).numpy(), expected)
     bounds = ta.jit(lambda key: (key, key.stop))
     assert bounds(slice(1, 2.0)) == (slice(1, 2.0), 2.0)
+
+
+def test_linear_algebra_is_traced_and_fails_with_the_call():
+    def solved(a, b):
+        w, v = ta.linalg.eigh(a @ a.T)
+        factor = ta.linalg.cholesky(a @ a.T)
+        return ta.linalg.solve(a, b) * 2, factor, (v * w) @ v.T, ta.linalg.slogdet(a)[1]
+
+    f = ta.jit(solved)
+    random = np.random.default_rng(0)
+    for _ in range(4):
+        a, b = random.normal(size=(3, 3)) + 3 * np.eye(3), random.normal(size=3)
+        for found, wanted in zip(f(ta.array(a), ta.array(b)), solved(a, b), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    inverse = ta.jit(lambda a: ta.linalg.inv(a) + 1)
+    assert inverse(ta.eye(2)).tolist() == [[2.0, 1.0], [1.0, 2.0]]
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        inverse(ta.zeros((2, 2)))
+    assert inverse(ta.eye(2)).tolist() == [[2.0, 1.0], [1.0, 2.0]]
+    gradient = ta.jit(ta.grad(lambda a: ta.log(ta.linalg.cholesky(a @ a.T).diagonal()).sum()))
+    a = ta.array(random.normal(size=(3, 3)) + 3 * np.eye(3))
+    np.testing.assert_allclose(gradient(a), ta.linalg.inv(a).T, rtol=1e-9)

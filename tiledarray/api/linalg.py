@@ -1,7 +1,7 @@
 """`numpy.linalg`: norms and products recorded, factorizations through LAPACK or cuSOLVER.
 
 What can fail for its values (a singular matrix) is computed when it is called, so that the error
-comes where NumPy raises it.
+comes where NumPy raises it; in a function under `jit` the error comes with the call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tiledarray.graph.node import Node
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
 from tiledarray.recording import record
-from tiledarray.recording.stretch import look
+from tiledarray.recording.stretch import check
 
 _numpy = np.linalg
 __getattr__ = namespace_getattr(np.linalg, __name__)
@@ -68,8 +68,8 @@ def _record(name: str, nodes: Any, shape: Shape, dtype: Any, **keywords: Any) ->
 
 
 def _now(node: Node) -> TiledArray:
-    """Return the array, computed: its values may be an error."""
-    look([node])
+    """Return the array, computed where there are values: they may be an error."""
+    check([node])
     return wrap(node)
 
 
@@ -124,7 +124,7 @@ def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -
         record.item(node, place, shape, part.dtype)
         for place, (shape, part) in enumerate(zip(shapes, sample, strict=True))
     ]
-    look(items)
+    check(items)
     return type(sample)(*map(wrap, items))
 
 

@@ -6,8 +6,9 @@ sense) those are conjugated on the way in and out.
 
 Where a derivative is not defined, that part of it is taken to be 0: the share of eigenvectors and
 singular vectors in equal eigenvalues and singular values, and what is divided by singular values
-that are 0.  The gradients with respect to Hermitian matrices, of which one triangle is read, are
-Hermitian.
+that are 0.  So gradients of functions of eigenvalues alone are right also where some are equal;
+their second derivatives there lack that share.  The gradients with respect to Hermitian matrices,
+of which one triangle is read, are Hermitian.
 """
 
 from __future__ import annotations

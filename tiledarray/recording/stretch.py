@@ -127,6 +127,15 @@ def look(nodes: list[Node]) -> None:
     evaluate.evaluate(wanted)
 
 
+def check(nodes: list[Node]) -> None:
+    """Evaluate what may be an error for its values, so that it is raised where NumPy raises it.
+
+    In a traced function there are no values: there it comes with the call that has them.
+    """
+    if not isinstance(local.recorder, _Tracing):
+        look(nodes)
+
+
 def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
 
