@@ -1,6 +1,7 @@
 """What the functions of gradients take and return, and what they say where they cannot."""
 
 import collections
+import concurrent.futures
 import dataclasses
 import math
 import pickle
@@ -99,6 +100,26 @@ def test_a_look_inside_is_refused_and_outside_is_not(name):
         return total(x)
 
     numpy.testing.assert_allclose(np.grad(stopped)(X), 2 * X)
+
+
+def test_a_look_inside_by_another_thread_is_refused_too():
+    def function(x):
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            squares = threads.submit(total, x).result()
+            return squares * threads.submit(lambda: float(x[0])).result()
+
+    with pytest.raises(HistoryLost):
+        np.grad(function)(X)
+    x = np.variable(X)
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        seen = []
+
+        def meanwhile(y):
+            seen.append(threads.submit(lambda: float(x[0] * 2)).result())
+            return total(y)
+
+        np.grad(meanwhile)(X)
+    assert seen == [2 * X[0]]
 
 
 def test_looks_that_decide_are_no_loss():

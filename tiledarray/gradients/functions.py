@@ -223,7 +223,7 @@ class _Run:
                 strict=True):
             given[number] = tree
         try:
-            with differentiated():
+            with differentiated(self.began):
                 self.result = function(*given, **kwargs)
         except BaseException:
             end(self.began)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet, finalize
 
-from tiledarray.core import BEGINS, KEEPS
+from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.errors import HistoryLost
 from tiledarray.graph.node import Node, form_of
 from tiledarray.ops.movement import leaf, opaque, view
@@ -26,16 +26,26 @@ class _Depth(threading.local):
 
 
 _inside = _Depth()
+# With which the histories of functions that are being run begin, for threads that those start.
+_running: WeakSet[Node] = WeakSet()
 
 
 @contextmanager
-def differentiated() -> Iterator[None]:
+def differentiated(began: Sequence[Node]) -> Iterator[None]:
     """Have this thread run a function whose gradient is wanted: looks that lose it are refused."""
     _inside.depth += 1
+    _running.update(began)
     try:
         yield
     finally:
         _inside.depth -= 1
+        _running.difference_update(began)
+
+
+def _is_inside(node: Node) -> bool:
+    """Whether the value belongs to a function that is being run."""
+    return _inside.depth > 0 or (
+        bool(_running) and not _running.isdisjoint(history([node])))
 
 
 def check_look(node: Node, what: str) -> None:
@@ -46,7 +56,7 @@ def check_look(node: Node, what: str) -> None:
     HistoryLost
         If the value has a history.
     """
-    if node.keeps and _inside.depth:
+    if node.keeps and _is_inside(node):
         raise HistoryLost(
             f"{what} takes a value out of the function that is differentiated: what is computed "
             "from it would be a constant to the gradient",
