@@ -352,3 +352,24 @@ def test_arrays_without_axes_are_written_and_scalars_are_not(monkeypatch, at_onc
         return s * t * x[1]
 
     check(scalars)
+
+
+# ---- variables -----------------------------------------------------------------------------------
+
+
+def test_a_variable_inside_a_function_goes_on_with_its_history():
+    def forces(x):
+        y = np.variable(x * 2)
+        force = (y ** 3).sum().grad(y)
+        return (force * x).sum()
+
+    found = np.grad(forces)(np.array(X))
+    numpy.testing.assert_allclose(found, 36 * X ** 2)
+    numpy.testing.assert_allclose(np.jit(np.grad(forces))(np.array(X)), 36 * X ** 2)
+
+
+def test_a_variable_of_a_result_begins_anew():
+    x = np.variable(X)
+    y = np.variable(x * 2)
+    numpy.testing.assert_allclose((y ** 2).sum().grad(y), 4 * X)
+    numpy.testing.assert_allclose((y ** 2).sum().grad(x), 0 * X)

@@ -40,6 +40,8 @@ ERRORS = {
     "nothing": (lambda: np.value_and_grad(lambda x: None)(X), TypeError, "not NoneType"),
     "argnums": (lambda: np.grad(total, 1)(X), ValueError,
                 "grad with argnums=1 takes at least 2 arguments by position, not 1"),
+    "argnums twice": (lambda: np.grad(lambda x, y: x, (0, -2))(1.0, 2.0), ValueError,
+                      r"grad with argnums=\(0, -2\) names an argument twice"),
     "no arguments": (lambda: np.grad(total)(), ValueError, "at least 1 arguments"),
     "no pair": (lambda: np.grad(total, has_aux=True)(X), TypeError,
                 "has_aux=True takes a function that returns a pair"),

@@ -21,7 +21,7 @@ from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
-from tiledarray.recording.history import alias, begin, differentiated, end, hold
+from tiledarray.recording.history import alias, begin, differentiated, end, hold, is_inside
 
 __all__ = [
     "grad", "hessian", "hvp", "jacobian", "jvp", "stop_gradient", "value_and_grad", "variable",
@@ -36,7 +36,8 @@ def variable(x: Any) -> TiledArray:
     """Return a new array of the same values, whose history is kept for gradients.
 
     What is computed from it, in place too, can be differentiated: ``y.grad(x)``.  The history is
-    kept as long as its results are; ``variable(y)`` of a result begins a new one.
+    kept as long as its results are; ``variable(y)`` of a result begins a new one (and goes on with
+    the old one in a function that `grad` and its like differentiate).
 
     Parameters
     ----------
@@ -61,8 +62,10 @@ def variable(x: Any) -> TiledArray:
     array([2., 4.])
     """
     array = _inexact(x, "variable")
-    node = begin(stop_gradient(array).node)
-    if node.buffer is None:
+    if array.node.keeps and is_inside(array.node):
+        node = begin(array.node)  # a gradient of gradients: this is a part of what is asked for
+    else:
+        node = begin(stop_gradient(array).node)
         node.keep(BEGINS)
     found: TiledArray = wrap(node)
     key = id(found)
@@ -265,7 +268,10 @@ def _numbers(argnums: Any, count: int, name: str) -> tuple[int, ...]:
             raise ValueError(
                 f"{name} with argnums={argnums} takes at least {max(numbers) + 1} arguments by "
                 f"position, not {count}")
-    return tuple(number % count for number in numbers)
+    found = tuple(number % count for number in numbers)
+    if len({*found}) < len(found):
+        raise ValueError(f"{name} with argnums={argnums} names an argument twice")
+    return found
 
 
 def value_and_grad(

@@ -42,7 +42,7 @@ def differentiated(began: Sequence[Node]) -> Iterator[None]:
         _running.difference_update(began)
 
 
-def _is_inside(node: Node) -> bool:
+def is_inside(node: Node) -> bool:
     """Whether the value belongs to a function that is being run."""
     return _inside.depth > 0 or (
         bool(_running) and not _running.isdisjoint(history([node])))
@@ -56,7 +56,7 @@ def check_look(node: Node, what: str) -> None:
     HistoryLost
         If the value has a history.
     """
-    if node.keeps and _is_inside(node):
+    if node.keeps and is_inside(node):
         raise HistoryLost(
             f"{what} takes a value out of the function that is differentiated: what is computed "
             "from it would be a constant to the gradient",
