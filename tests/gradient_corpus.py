@@ -570,7 +570,7 @@ REFUSED = frozenset("""
 partition hstack_etc tolist math_exp float_ complex_ vectorize vectorize_two apply_along
 apply_over interp interp_fp ndenumerate resize_method take_ops random_normal generator_normal
 pad median ufunc_reduce ufunc_max_accumulate ufunc_reduceat bincount histogram poly_class
-frompyfunc linspace_hist arange_hist logspace_hist vander view_dtype as_strided sliding
+frompyfunc arange_hist logspace_hist vander view_dtype as_strided sliding
 einsum_sum matmul_ convolve correlate unwrap unique unique_inv array_of_objects setfield
 from_numpy_outside numpy_array_iadd numpy_asarray numpy_out
 math_fsum statistics_mean

@@ -373,3 +373,14 @@ def test_a_variable_of_a_result_begins_anew():
     y = np.variable(x * 2)
     numpy.testing.assert_allclose((y ** 2).sum().grad(y), 4 * X)
     numpy.testing.assert_allclose((y ** 2).sum().grad(x), 0 * X)
+
+
+def test_progressions_between_ends_with_a_history():
+    check(lambda np, x: (np.linspace(x[0], x[2], 7) ** 2).sum())
+    check(lambda np, x: (np.linspace(x, x[::-1] * 2, 3, axis=1) ** 2)[1].sum())
+
+    def step(np, x):
+        values, step = np.linspace(1.0, x[1], 4, endpoint=False, retstep=True)
+        return (values * step).sum()
+
+    check(step)

@@ -421,6 +421,9 @@ def linspace(
     ends = (start, stop)
     if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
                for end in ends):
+        if any_keeps(ends) and count > 1:
+            limits = handle_of(start), handle_of(stop)
+            return _between(*limits, count, endpoint, retstep, dtype, axis)
         linspaced: Any = np.linspace
         found = linspaced(host(start), host(stop), count, endpoint, retstep, dtype, axis)
         values, step = found if retstep else (found, None)
@@ -430,6 +433,20 @@ def linspace(
     wanted = loop if dtype is None else _numeric(dtype)
     result, step = _linspace(start, stop, count, endpoint, loop, wanted, target)
     return (result, step) if retstep else result
+
+
+def _between(
+    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+) -> Any:
+    """Return `linspace` of ends that have a history."""
+    distance = (stop - start) * 1.0
+    ndim = max(distance.ndim, 0) + 1
+    parts = np.linspace(0.0, 1.0, count, endpoint).reshape((count,) + (1,) * (ndim - 1))
+    values = start + parts * distance
+    result = np.moveaxis(values, 0, axis) if axis else values
+    if dtype is not None:
+        result = result.astype(_numeric(dtype))
+    return (result, distance / (count - 1 if endpoint else count)) if retstep else result
 
 
 def _linspace(
