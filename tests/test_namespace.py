@@ -76,8 +76,10 @@ def test_names_and_documents_are_numpys() -> None:
     assert tiledarray.concat is tiledarray.concatenate
 
 
-OWN = {"TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit",
-       "load_ipython_extension", "unload_ipython_extension"}
+OWN = {"TiledArray", "asnumpy", "checkpoint", "config", "custom_jvp", "custom_vjp", "device",
+       "evaluate", "explain", "grad", "hessian", "hvp", "jacobian", "jit", "jvp",
+       "load_ipython_extension", "stop_gradient", "unload_ipython_extension", "value_and_grad",
+       "variable", "vjp"}
 
 
 def test_nothing_but_numpys_names_and_a_few_of_our_own() -> None:
