@@ -14,9 +14,10 @@ from tiledarray.arrays.tracing import is_tracing
 from tiledarray.core import BEGINS
 from tiledarray.errors import HistoryLost
 from tiledarray.gradients.engine import backward
-from tiledarray.gradients.functions import stop_gradient, vjp
+from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.trees import flatten, leaves_like, unflatten
+from tiledarray.gradients.variables import stop_gradient
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
