@@ -192,6 +192,7 @@ def check_number(y: Any, name: str) -> None:
 
 def one_like(node: Node) -> Any:
     """Return ones of the shape and dtype of a value: the cotangent of what is differentiated."""
+    """Return ones of the shape and dtype of a value: the cotangent of what is differentiated."""
     return wrap(record.full(node.shape, node.dtype.type(1).item(), node.dtype, node.device))
 
 
