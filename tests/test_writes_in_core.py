@@ -260,12 +260,12 @@ def test_views_of_views_that_are_written_while_old_values_are_pending():
 def test_what_a_gradient_will_ask_for_is_kept():
     x = known(array())
     for _ in range(3):
-        x._node.keeps = KEEPS
+        x._node.keep(KEEPS)
         values = np.array(x)
         ta.evaluate(written(x))
         old = x._node.inputs[0]
         np.testing.assert_array_equal(old.buffer.array, values)
-        x._node.keeps = 0
+        x._node.keep(0)
         x._node.forget_inputs()
         del old
 
