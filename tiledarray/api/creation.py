@@ -440,10 +440,8 @@ def _between(
 ) -> Any:
     """Return `linspace` of ends that have a history."""
     distance = (stop - start) * 1.0
-    ndim = max(distance.ndim, 0) + 1
-    parts = np.linspace(0.0, 1.0, count, endpoint).reshape((count,) + (1,) * (ndim - 1))
-    values = start + parts * distance
-    result = np.moveaxis(values, 0, axis) if axis else values
+    parts = np.linspace(0.0, 1.0, count, endpoint).reshape(count, *(1,) * distance.ndim)
+    result = np.moveaxis(start + parts * distance, 0, axis)
     if dtype is not None:
         result = result.astype(_numeric(dtype))
     return (result, distance / (count - 1 if endpoint else count)) if retstep else result

@@ -57,8 +57,8 @@ def call(
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
-    kept = [handle.node for handle in handles_in((args, kwargs)) if handle.node.keeps]
     copies = _Copies((args, kwargs))
+    kept = copies.kept()
     host_args, host_kwargs = copies.of(args), copies.of(kwargs)
     result = function(*host_args, **host_kwargs)
     mark = _Mark(name, kept)
@@ -106,6 +106,13 @@ class _Mark:
         if not isinstance(value, Handle):
             check_kept(self._kept[0], self._name)
         return wrap(marked(self._name, self._kept, value.computed()))
+
+    def of_written(self, copy: Any, handle: Handle) -> Any:
+        """Return what NumPy has written into an array, with that history if there is any."""
+        if not self._kept:
+            return copy
+        device = handle.node.device
+        return self(wrap(as_node(copy, device)), device)
 
 
 def or_numpy(name: str, original: Function, function: Function) -> Function:
@@ -249,9 +256,10 @@ def to_host(values: Any) -> Any:
     HistoryLost
         If one of them has a history.
     """
-    for handle in handles_in(values):
-        check_kept(handle.node, "a function of NumPy's")
-    return _Copies(values).of(values)
+    copies = _Copies(values)
+    for node in copies.kept():
+        check_kept(node, "a function of NumPy's")
+    return copies.of(values)
 
 
 class _Copies:
@@ -292,6 +300,11 @@ class _Copies:
     def _own(self, handle: Handle, copy: np.ndarray[Any, Any]) -> None:
         self.owners.append((handle, copy, copy.copy() if self._may_write else None))
 
+    def kept(self) -> list[Any]:
+        """Return the nodes of the arrays whose history is wanted; no settled one has any."""
+        return [handle.node for handle, _ in self.pairs.values()
+                if handle._array is None and handle.node.keeps]
+
     def of(self, value: Any) -> Any:
         """Return an argument with host copies."""
         if isinstance(value, Handle):
@@ -304,13 +317,12 @@ class _Copies:
             return {name: self.of(part) for name, part in value.items()}
         return value
 
-    def write_back(self, mark: Callable[[Any, Any], Any], outputs: Sequence[Handle]) -> None:
+    def write_back(self, mark: _Mark, outputs: Sequence[Handle]) -> None:
         """Store in the arrays what was changed in their copies, and in outputs in any case."""
         written = {id(each) for output in outputs for each in (output, output.origin())}
         for handle, copy, before in self.owners:
             if id(handle) in written:
-                node = handle.node
-                handle.store(mark(wrap(as_node(copy, node.device)), node.device))
+                handle.store(mark.of_written(copy, handle))
                 continue
             if not copy.flags.writeable or (before is not None and _same_bytes(before, copy)):
                 continue
@@ -319,9 +331,7 @@ class _Copies:
                 same = (copy == before) | ((copy != copy) & (before != before))
                 copy = np.where(same, now, copy)
             if not _same_bytes(now, copy):
-                node = handle.node
-                kept = mark(wrap(as_node(copy, node.device)), node.device)
-                handle.store(kept if kept.node.keeps else copy)
+                handle.store(mark.of_written(copy, handle))
 
     def original(self, value: Any) -> Any:
         """Return the array of ours whose copy this is, ``None`` if there is none."""

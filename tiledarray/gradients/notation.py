@@ -67,13 +67,15 @@ def scaled(factor: Any, value: Any) -> Any:
 
 
 def one(condition: Any) -> Any:
-    """Return 1.0 where a condition holds, else 0.0."""
-    return where(condition, 1.0, 0.0)
+    """Return the factor 1 where a condition holds, else 0: of the other factor's dtype."""
+    return condition
 
 
 def above(x: Any, y: Any) -> Any:
-    """Return 1 where ``x`` is the larger one, one half where they are equal."""
-    return where(x > y, 1.0, where(x == y, 0.5, 0.0))
+    """Return 1 where ``x`` is the larger one, one half where they are equal, in their dtype."""
+    larger, equal = (x > y).node, (x == y).node
+    dtype = np.result_type(*(z.dtype if isinstance(z, Handle) else z for z in (x, y)))
+    return wrap(record.cast(larger, dtype)) + 0.5 * wrap(record.cast(equal, dtype))
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:

@@ -102,11 +102,6 @@ def _refusal(node: Node) -> str:
     return f"{name}{of_dtype} has no derivative here{where}"
 
 
-def is_linear(text: str) -> bool:
-    """Whether a partial derivative is a plain number."""
-    return text in ("1", "-1")
-
-
 def pull(
     node: Node, g: Any, places: Sequence[int], results: dict[int, Node] | None = None
 ) -> list[Any]:
