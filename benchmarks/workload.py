@@ -44,6 +44,9 @@ class Workload:
         in float64 or better.  Large workloads check a part of the rows.
     tolerance : float
         Largest error allowed, relative to the largest expected value.
+    gradient : tuple of int
+        Where it is a value and its gradient that are measured: by which inputs.  The program is
+        the value, and so are the variants of peers that differentiate; NumPy's is written by hand.
     variants : mapping
         By peer, a builder of ``run(*inputs)``: the same arithmetic in the peer's own words.
     refusals : mapping
@@ -66,6 +69,7 @@ class Workload:
     reference: Callable[[Arrays], Check]
     tolerance: float
     traffic: Callable[[Arrays], float]
+    gradient: tuple[int, ...] = ()
     variants: Mapping[str, Builder] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
     flops: Callable[[Arrays], float] | None = None
@@ -101,6 +105,16 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def double(program: Callable[..., Any], *inputs: np.ndarray) -> Arrays:
     """Run `program` with NumPy in float64."""
     return as_tuple(program(np, *(array.astype(np.float64) for array in inputs)))
+
+
+def by_hand_in_double(by_hand: Callable[..., Any]) -> Callable[[Arrays], Check]:
+    """Return a reference of all values and gradients: `by_hand` on float64."""
+
+    def reference(inputs: Arrays) -> Check:
+        wide = [array.astype(np.float64) if array.dtype.kind == "f" else array for array in inputs]
+        return [(..., tuple(np.asarray(found) for found in by_hand(*wide)))]
+
+    return reference
 
 
 def both_ends(count: int, length: int) -> list[slice]:

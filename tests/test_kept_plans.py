@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, OrderedDict
+from pathlib import Path
 
 import numpy
 import pytest
@@ -355,12 +356,19 @@ def test_an_entry_of_another_version_is_not_read(folder, forget, monkeypatch):
 
 
 def test_the_version_is_that_of_all_files_that_plan(tmp_path):
-    for part in kept._PARTS:
-        (tmp_path / part).mkdir(parents=True)
+    package = Path(kept.__file__).parents[1]
+    folders = [path.relative_to(package) for part in kept._PARTS
+               for path in [package / part, *(package / part).rglob("*/")]
+               if path.is_dir() and path.name != "__pycache__"]
+    assert {"fusion/schedule", "kernels/headers"} < {path.as_posix() for path in folders}
+    for part in folders:
+        (tmp_path / part).mkdir(parents=True, exist_ok=True)
         (tmp_path / part / "a.py").write_text("x = 1")
     versions = [kept.version_of(tmp_path)]
+    (tmp_path / "ops" / "__pycache__").mkdir()
+    (tmp_path / "ops" / "__pycache__" / "a.pyc").write_text("")
     assert kept.version_of(tmp_path) == versions[0]
-    for part in kept._PARTS:
+    for part in folders:
         (tmp_path / part / "a.py").write_text("x = 10")
         versions.append(kept.version_of(tmp_path))
     (tmp_path / "fusion" / "b.py").write_text("")

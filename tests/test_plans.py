@@ -270,6 +270,19 @@ def test_a_shifted_read_of_a_sum_is_separate_for_a_reason():
     assert any("kernel" in refusal for refusal in plan.refusals)
 
 
+def test_lanes_follow_the_arrays_with_most_bytes_not_most_arrays():
+    x, others = filled(300, 400), [filled(300, seed=k) for k in range(4)]
+    top = x.max(1)
+    shares = np.exp(x - top[:, None])
+    total = shares.sum(1)
+    result = shares * (others[0] / total * others[1] + others[2] - others[3])[:, None]
+    for target in TARGETS.values():
+        plan = planned(result, top, total, target=target)
+        assert kinds(plan) == ["row"]
+        (kernel,) = plan.kernels
+        assert kernel.schedule.axes[-1].domain == (1,)
+
+
 @pytest.mark.parametrize(("target", "length", "reason"), [
     (HOST, 1 << 19, "does not stay in a core's cache"),
     (DEVICE, 1 << 15, "is too long for one block of threads"),

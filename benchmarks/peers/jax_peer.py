@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import Peer, Refused
+from benchmarks.peers.peer import Peer, Refused, with_gradient
 from benchmarks.workload import Workload
 
 
@@ -41,8 +41,10 @@ class Jax(Peer):
 
     def build(self, workload: Workload) -> Callable[..., Any]:
         run = self.variant(workload, "jax")
-        numpy = self.library.numpy
-        return self.library.jit(run or (lambda *inputs: workload.program(numpy, *inputs)))
+        run = run or (lambda *inputs: workload.program(self.library.numpy, *inputs))
+        if workload.gradient:
+            run = with_gradient(self.library.value_and_grad(run, workload.gradient))
+        return self.library.jit(run)
 
     def wait(self, outputs: tuple[Any, ...]) -> None:
         self.library.block_until_ready(outputs)

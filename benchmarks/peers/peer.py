@@ -15,6 +15,16 @@ class Refused(Exception):
     """The peer cannot run this workload here, and why."""
 
 
+def with_gradient(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """Return `function`, which gives a value and a tuple of gradients, with all in one tuple."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        value, slopes = function(*inputs)
+        return value, *slopes
+
+    return run
+
+
 class Peer:
     """One library on one device.
 

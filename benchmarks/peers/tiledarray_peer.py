@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import Peer, Refused
+from benchmarks.peers.peer import Peer, Refused, with_gradient
 from benchmarks.workload import Arrays, Workload, as_tuple
 
 
@@ -42,11 +42,22 @@ class TiledArray(Peer):
 
     def build(self, workload: Workload) -> Callable[..., Any]:
         def run(*inputs: Any) -> tuple[Any, ...]:
-            outputs = as_tuple(workload.program(self.library, *inputs))
+            outputs = program(*inputs)
             self.library.evaluate(*outputs)
             return outputs
 
+        program = self.program(workload)
         return run
+
+    def program(self, workload: Workload) -> Callable[..., tuple[Any, ...]]:
+        """Return what computes the outputs, and their gradients if those are asked for."""
+
+        def program(*inputs: Any) -> Any:
+            return workload.program(self.library, *inputs)
+
+        if workload.gradient:
+            return with_gradient(self.library.value_and_grad(program, workload.gradient))
+        return lambda *inputs: as_tuple(program(*inputs))
 
     def settled(self) -> AbstractContextManager[Any]:
         return self.library.config.override(compile="wait")
@@ -73,7 +84,4 @@ class TiledArrayJit(TiledArray):
     name = "tiledarray jit"
 
     def build(self, workload: Workload) -> Callable[..., Any]:
-        def program(*inputs: Any) -> tuple[Any, ...]:
-            return as_tuple(workload.program(self.library, *inputs))
-
-        return self.library.jit(program)
+        return self.library.jit(self.program(workload))

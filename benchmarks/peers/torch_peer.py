@@ -35,7 +35,25 @@ class Torch(Peer):
 
     def build(self, workload: Workload) -> Callable[..., Any]:
         run = self.variant(workload, "torch")
-        return run or (lambda *inputs: workload.program(self.library, *inputs))
+        run = run or (lambda *inputs: workload.program(self.library, *inputs))
+        return self.differentiated(run, workload.gradient) if workload.gradient else run
+
+    def differentiated(
+        self, run: Callable[..., Any], places: tuple[int, ...]
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Return value and gradients of `run`, by its inputs at `places`."""
+
+        def value_and_gradients(*inputs: Any) -> tuple[Any, ...]:
+            with self.library.enable_grad():
+                inputs = tuple(
+                    tensor.detach().requires_grad_() if k in places else tensor
+                    for k, tensor in enumerate(inputs)
+                )
+                value = run(*inputs)
+                slopes = self.library.autograd.grad(value, [inputs[k] for k in places])
+            return value.detach(), *slopes
+
+        return value_and_gradients
 
     def wait(self, outputs: tuple[Any, ...]) -> None:
         if self.device == "cuda":
@@ -71,5 +89,8 @@ class TorchCompile(Torch):
     def build(self, workload: Workload) -> Callable[..., Any]:
         own = self.variant(workload, "torch.compile")
         if own is not None:
-            return own
-        return self.library.compile(super().build(workload), dynamic=False)
+            return self.differentiated(own, workload.gradient) if workload.gradient else own
+        run = self.variant(workload, "torch")
+        run = run or (lambda *inputs: workload.program(self.library, *inputs))
+        compiled = self.library.compile(run, dynamic=False)
+        return self.differentiated(compiled, workload.gradient) if workload.gradient else compiled

@@ -1,6 +1,7 @@
 """All workloads by name, in the order in which they are measured."""
 
 from benchmarks.workloads import (
+    adjoints,
     black_scholes,
     conjugate_gradient,
     density,
@@ -8,6 +9,7 @@ from benchmarks.workloads import (
     expression,
     heat,
     layer_norm,
+    likelihoods,
     softmax,
     sum_of_squares,
     variance,
@@ -27,5 +29,12 @@ WORKLOADS = {
         conjugate_gradient.WORKLOAD,
         density.WORKLOAD,
         dispatch.WORKLOAD,
+        likelihoods.LOGISTIC,
+        likelihoods.ENTROPY,
+        likelihoods.DENSITY,
+        likelihoods.PROCESS,
+        adjoints.HEAT,
+        adjoints.NET,
+        adjoints.PEAKS_FIT,
     )
 }

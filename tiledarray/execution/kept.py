@@ -16,7 +16,7 @@ import os
 import pickle
 import secrets
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ from tiledarray.ops.names import name_of
 SUFFIX = ".plan"
 MOST = 512  # written by a process: a program whose shapes always differ would fill the folder
 REMEMBERED = 1 << 12
-# What plans and the texts of kernels are made by, beside the headers.
-_PARTS = ("execution", "fusion", "graph", "kernels", "kernels/text", "ops")
+# What plans and the texts of kernels are made by, with all folders in them.
+_PARTS = ("devices", "execution", "fusion", "graph", "kernels", "ops")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TYPES = {("builtins", kind.__name__): kind for kind in (bool, int, float, complex)}
 
@@ -57,14 +57,22 @@ def version_of(root: Path) -> str:
     files = [f"{sys.version} {np.__version__}"]
     try:
         for part in _PARTS:
-            with os.scandir(root / part) as found:
-                for file in sorted(found, key=lambda file: file.name):
-                    if file.is_file():
-                        status = file.stat()
-                        files.append(f"{part} {file.name} {status.st_size} {status.st_mtime_ns}")
+            for file in _files(root / part):
+                status = file.stat()
+                files.append(f"{file.path[len(str(root)):]} {status.st_size} {status.st_mtime_ns}")
     except OSError:  # imported from an archive: nobody can tell, so it is like no other
         files.append(secrets.token_hex())
     return cache.key(*files)
+
+
+def _files(folder: Path | os.DirEntry[str]) -> Iterator[os.DirEntry[str]]:
+    """What lies in a folder and in those in it, but for what Python compiled."""
+    with os.scandir(folder) as found:
+        for entry in sorted(found, key=lambda entry: entry.name):
+            if entry.is_file():
+                yield entry
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry)
 
 
 # Of what has been imported: the files may change while this process runs.

@@ -63,8 +63,8 @@ def loop_nest(group: Group, reads: list[Strided], writes: list[Strided],
     # What a map writes goes in whole lines: what it reads across them can be turned.
     written = [] if group.reduced else writes
     lane = max(axes, key=lambda axis: (
-        _unit_weight(axis, written) if group.shape[axis] >= limits.short_lanes else 0,
-        _unit_weight(axis, accesses), axis))
+        _unit_weight(axis, written, group.shape) if group.shape[axis] >= limits.short_lanes else 0,
+        _unit_weight(axis, accesses, group.shape), axis))
     run = _lane_run(group, axes, lane, accesses)
     other = _longer_lane(group, axes, run, accesses, limits) if target.kind == "cpu" else lane
     if other != lane:
@@ -129,12 +129,16 @@ def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[S
         return lane
     others = [axis for axis in axes if axis not in group.reduced and axis not in run
               and group.shape[axis] >= limits.long_lanes]
-    return max(others, key=lambda axis: (_unit_weight(axis, accesses), axis), default=lane)
+    return max(others, key=lambda axis: (_unit_weight(axis, accesses, group.shape), axis), default=lane)
 
 
-def _unit_weight(axis: int, accesses: list[Strided]) -> int:
-    """Bytes an element that are read or written at stride one along the axis."""
-    return sum(a.value.dtype.itemsize for a in accesses if a.strides[axis] == 1)
+def _unit_weight(axis: int, accesses: list[Strided], shape: tuple[int, ...]) -> int:
+    """Bytes that are read or written at stride one along the axis, each once."""
+    return sum(
+        access.value.dtype.itemsize
+        * prod(size for size, stride in zip(shape, access.strides, strict=True) if stride)
+        for access in accesses if access.strides[axis] == 1
+    )
 
 
 def _mergeable(outer: int, inner: int, shape: tuple[int, ...], run: list[int],
