@@ -1,5 +1,7 @@
 """Value and gradient through time steps, and of small programs, where each call's cost counts."""
 
+from itertools import pairwise
+
 from benchmarks.workload import Sizes, Workload, by_hand_in_double
 from benchmarks.workloads import heat
 
@@ -56,7 +58,7 @@ def setup_net(size, seed):
 
     generator = np.random.default_rng(seed)
     arrays = [generator.standard_normal((size, WIDTHS[0])), generator.random((size, WIDTHS[-1]))]
-    for wide, narrow in zip(WIDTHS[:-1], WIDTHS[1:], strict=True):
+    for wide, narrow in pairwise(WIDTHS):
         arrays += [generator.standard_normal((wide, narrow)) / wide**0.5, np.zeros(narrow)]
     return tuple(arrays)
 
@@ -87,7 +89,7 @@ def setup_peaks(size, seed):
     generator = np.random.default_rng(seed)
     t = np.linspace(0, 10, size)
     seen = sum(np.exp(-(((t - c) / 0.7) ** 2)) for c in (2, 5, 8))
-    start = np.array([0.8, 2.3, 0.6] + [1.2, 4.8, 0.9] + [0.9, 8.2, 0.5] + [0.1])
+    start = np.array([0.8, 2.3, 0.6, 1.2, 4.8, 0.9, 0.9, 8.2, 0.5, 0.1])
     return t, seen + 0.05 * generator.standard_normal(size), start
 
 

@@ -129,7 +129,8 @@ def _longer_lane(group: Group, axes: list[int], run: list[int], accesses: list[S
         return lane
     others = [axis for axis in axes if axis not in group.reduced and axis not in run
               and group.shape[axis] >= limits.long_lanes]
-    return max(others, key=lambda axis: (_unit_weight(axis, accesses, group.shape), axis), default=lane)
+    return max(others, default=lane,
+               key=lambda axis: (_unit_weight(axis, accesses, group.shape), axis))
 
 
 def _unit_weight(axis: int, accesses: list[Strided], shape: tuple[int, ...]) -> int:
