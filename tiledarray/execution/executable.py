@@ -8,27 +8,25 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tiledarray import config, core
 from tiledarray.devices.device import Device
-from tiledarray.devices.storage import Buffer, memory_of
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
+from tiledarray.execution.library_calls import library_call
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.spans import Spending
 from tiledarray.fusion.group import storage
-from tiledarray.fusion.ir import Affine, Param, Value, evaluated_terms, through_view
+from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
 from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
-from tiledarray.ops.movement import strided_view
-from tiledarray.ops.op import AxisView, Item, Leaf
+from tiledarray.ops.op import Item, Leaf
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
@@ -297,7 +295,7 @@ class Executable:
         if isinstance(step, Kernel):
             return self._kernel_action(step)
         if isinstance(step, Call):
-            return lambda buffers, params, overwritten: self._call(step, buffers, params)
+            return self._call_action(step)
         if isinstance(step, Copy):
             return lambda buffers, params, overwritten: self._copy(step, buffers)
         return lambda buffers, params, overwritten: self._allocate(step.value, buffers)
@@ -346,51 +344,18 @@ class Executable:
         source = buffers[self.plan.memory[step.source]]
         target.array.reshape(-1)[...] = source.array.reshape(-1)
 
-    def _call(self, step: Call, buffers: dict[Value, Any], params: Sequence[Any]) -> None:
-        value = step.value
-        operands = [self._operand(arg, buffers, params) for arg in value.args]
-        with np.errstate(all="ignore"):
-            result = value.op.reference(
-                self.device.xp, *operands, attrs=value.attrs, shape=value.shape, dtype=value.dtype
-            )
-        counters["library calls"] += 1
+    def _call_action(self, step: Call) -> Action:
+        value, parts = step.value, self._parts.get(step.value, ())
+        call = library_call(value, self.plan.memory, self.device)
 
-        taken = {memory_of(x) for x in operands if hasattr(x, "base")}
+        def action(buffers: dict[Value, Any], params: Sequence[Any],
+                   overwritten: list[Kernel]) -> None:
+            whole = buffers[value] = call(buffers, params)
+            for item in parts:
+                buffers[item] = whole[item.attrs]
+            counters["library calls"] += 1
 
-        def own(array: Any) -> Buffer:
-            fresh = array.base is None and memory_of(array) not in taken
-            return self.device.wrap(array, copy=not fresh, given=True)
-
-        if not isinstance(result, tuple):
-            buffers[value] = own(result)
-            return
-        whole = buffers[value] = tuple(map(own, result))
-        for item in self._parts.get(value, ()):
-            buffers[item] = whole[item.attrs]
-
-    def _operand(self, arg: Any, buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
-        """A library call's operand: a scalar, or a strided view of a stored value."""
-        if isinstance(arg, Param):
-            return params[arg.index]
-        if not isinstance(arg, Value):
-            return arg or 0
-        index = tuple(Affine(axis) for axis in range(len(arg.shape)))
-        shape = arg.shape
-        while isinstance(arg.op, AxisView):
-            index, arg = through_view(arg, index), arg.args[0]
-        if isinstance(arg.op, Item):
-            array = buffers[arg.args[0]][arg.attrs].array
-        else:
-            array = buffers[self.plan.memory[arg]].array.reshape(arg.shape)
-        if shape == arg.shape and all(
-            (p.axis == d and p.step == 1 and not p.terms) or n == 1
-            for d, (p, n) in enumerate(zip(index, shape, strict=True))
-        ):
-            return array
-        return strided_view(
-            array, tuple(p.axis for p in index), tuple(p.step for p in index),
-            tuple(evaluated_terms(p.terms, params) for p in index), shape,
-        )
+        return action
 
 
 SERIAL = 1 << 17
