@@ -47,7 +47,7 @@ else:
     Recorder, Local = _record.Recorder, _record.Local
 
 install = _core.install
-set_limit = _core.set_limit
+set_limit, set_most_with_history = _core.set_limit, _core.set_most_with_history
 hold = _core.hold
 set_births = _core.set_births
 set_library_factor = _core.set_library_factor

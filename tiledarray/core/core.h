@@ -69,7 +69,7 @@ enum {
 };
 
 /* Elements up to which what has a history is computed at once: a gradient of larger ones fuses. */
-#define MOST_WITH_HISTORY 1024
+extern Py_ssize_t most_with_history;
 
 extern PyTypeObject KindType, FormType, NodeType, KeyType;
 

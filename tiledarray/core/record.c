@@ -226,7 +226,7 @@ int must_record(const Form *form, const Node *left, const Node *right)
     if (form->kind->size > limit)
         return 1;
     const Node *inputs[2] = {left, right};
-    if (form->kind->size > MOST_WITH_HISTORY && ((left && left->keeps) || (right && right->keeps)))
+    if (form->kind->size > most_with_history && ((left && left->keeps) || (right && right->keeps)))
         return 1;
     int moves = form->roles & MOVES; /* views are read at once of arrays of any size */
     for (int k = 0; k < 2; k++) {

@@ -99,8 +99,9 @@ from tiledarray.core.twin_state import (
 
 __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
-    "set_limit", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA",
+    "set_limit", "set_most_with_history", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER",
+    "DRAWS", "LOOKS", "BOUND", "RECORDS", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
+    "OF_SQUARE", "OF_DATA",
 ]
 
 # What Python gives `install`.
@@ -201,6 +202,12 @@ def set_limit(value: int) -> None:
     """Elements up to which a settled array is small."""
     state.limit = min(operator.index(value), sys.maxsize // LIBRARY_FACTOR)
     say_most()
+
+
+def set_most_with_history(value: int) -> int:
+    """Elements up to which what has a history is computed at once; return what it was."""
+    before, state.most_with_history = state.most_with_history, operator.index(value)
+    return before
 
 
 def hold(change: int) -> None:

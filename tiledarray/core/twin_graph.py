@@ -20,7 +20,6 @@ SMOOTH = 8  # may have a derivative: its elements are real or complex numbers
 # Whether a node's history is wanted, for a gradient.
 KEEPS = 1  # it forgets no inputs, nor does what is computed from it
 BEGINS = 2  # the history begins with it: its own inputs are let go
-MOST_WITH_HISTORY = 1024  # elements up to which it is computed at once; larger ones fuse
 
 Start = tuple[int | None, int]  # reference to another start (None: 0), and how far behind it
 Key = tuple  # what a plan is looked up by

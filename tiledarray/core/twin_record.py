@@ -15,7 +15,7 @@ from weakref import ref
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.frames import user_frame
-from tiledarray.core.twin_graph import MOST_WITH_HISTORY, Form, Node, any_keeps
+from tiledarray.core.twin_graph import Form, Node, any_keeps
 
 PATH_LENGTH = 16  # callers that tell two uses of one line apart
 
@@ -204,7 +204,7 @@ def rebind(root: Any, node: Node, before: int = 0) -> bool:
 def record(form: Form, inputs: tuple[Any, ...]) -> Node:
     """Return the node of one more operation, recorded at the user's line."""
     kept = any_keeps(inputs)
-    if form.kind.size <= (min(state.limit, MOST_WITH_HISTORY) if kept else state.limit):
+    if form.kind.size <= (min(state.limit, state.most_with_history) if kept else state.limit):
         value = compute(form, inputs)
         if value is not None:
             return _computed(form, inputs, value) if kept else Node(form, (), None, value)

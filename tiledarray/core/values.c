@@ -155,7 +155,7 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
     Form *form = (Form *)args[0];
     PyObject *inputs = args[1];
     int kept = any_keeps(inputs);
-    if (form->kind->size <= (kept ? Py_MIN(limit, MOST_WITH_HISTORY) : limit)) {
+    if (form->kind->size <= (kept ? Py_MIN(limit, most_with_history) : limit)) {
         PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
         if (!value)
             return NULL;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from tiledarray.api.arguments import handle_of
 from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.gradients.again import Turn
 from tiledarray.gradients.engine import backward, forward
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.trees import flatten, leaves_like, unflatten
@@ -27,7 +29,7 @@ class _Run:
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
-        argnums: Sequence[int], name: str, has_aux: bool,
+        argnums: Sequence[int], name: str, has_aux: bool, turn: Turn | None = None,
     ) -> None:
         trees = tuple(args[number] for number in argnums)
         leaves, self.structure = flatten(trees)
@@ -38,7 +40,7 @@ class _Run:
                 strict=True):
             given[number] = tree
         try:
-            with differentiated(self.began):
+            with differentiated(self.began), turn.recording() if turn else nullcontext():
                 self.result = function(*given, **kwargs)
         except BaseException:
             end(self.began)
@@ -135,13 +137,19 @@ def value_and_grad(
     @functools.wraps(function)
     def differentiating(*args: Any, **kwargs: Any) -> Any:
         numbers = _numbers(argnums, len(args), "grad")
-        with _Run(function, args, kwargs, numbers, "grad", has_aux) as run:
+        turn = Turn(function)
+        with _Run(function, args, kwargs, numbers, "grad", has_aux, turn) as run:
             check_number(run.result, "grad")
-            output = run.result.node
-            values = filled(backward([output], [one_like(output)], run.began), run.began)
-        trees = run.tree(values)
+            output, result = run.result.node, run.result
+            found = turn.results(output, run.began)
+            if found is None:
+                values = backward([output], [one_like(output)], run.began)
+            else:
+                result, *values = found
+            trees = run.tree(filled(values, run.began))
+        turn.end()
         gradient = trees[0] if isinstance(argnums, int) else trees
-        return ((run.result, run.aux) if has_aux else run.result), gradient
+        return ((result, run.aux) if has_aux else result), gradient
 
     return differentiating
 

@@ -200,10 +200,12 @@ class Library(Op):
     """A call that is a kernel of its own, through NumPy on the host and CuPy on a GPU.
 
     ``reference`` is the call.  ``attrs`` is whatever the call needs.  If ``outputs > 1`` the call
-    returns a tuple; `item` nodes with ``attrs = k`` pick from it.
+    returns a tuple; `item` nodes with ``attrs = k`` pick from it.  ``calls_back`` says that its
+    derivative is a function of the user's.
     """
 
     outputs: int = 1
+    calls_back: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

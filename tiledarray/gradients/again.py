@@ -1,0 +1,295 @@
+"""Gradients of a function that is differentiated again and again: one plan for both passes.
+
+A function that has been differentiated for a while is recorded as a whole, small arrays too, and
+the graph is looked up.  The same operations on arrays of the same shapes, with the same numbers in
+them, have the same gradient: it is worked out once, on placeholders, as a plan whose inputs are
+the arrays that the graph begins with.  So every call is recorded, since its control flow and its
+writes may differ; its backward pass is not.  Where a graph is no function of its inputs alone
+(parts are computed already, others want its history, a rule is the user's) or is another at every
+call, all goes on as without.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from tiledarray import config, core
+from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
+from tiledarray.core import BEGINS
+from tiledarray.devices.storage import Buffer
+from tiledarray.execution import evaluate
+from tiledarray.execution.executable import Executable
+from tiledarray.fusion.ir import Value
+from tiledarray.gradients.engine import backward
+from tiledarray.gradients.variables import filled, one_like
+from tiledarray.graph.node import Node, form_of
+from tiledarray.graph.program import Trace, trace
+from tiledarray.ops.movement import leaf
+from tiledarray.ops.op import Leaf
+from tiledarray.recording.history import end
+from tiledarray.recording.stretch import Recorder, local, look
+
+PATIENCE = 0.25  # seconds that go into a function's gradients before its graph is looked up
+MOST_MISSES = 4  # graphs of one function that had no plan, ...
+HITS_A_MISS = 16  # ... and one more for so many that had one
+MOST_FUNCTIONS = 256
+MOST_PLANS = 128
+
+
+class _Plan:
+    """The value and the gradients of a graph, from the arrays that it begins with."""
+
+    def __init__(self, graph: Trace, output: Node, began: Sequence[Node]) -> None:
+        with traced():
+            inputs, results = _transposed(graph, output, began)
+        self._targets = list(dict.fromkeys(
+            x for x in results if x is not None and x.buffer is None and x not in inputs.values()))
+        again = trace(self._targets)
+        self.executable, self._params = evaluate.bound_to(again, output.device)
+        self.executable.kept = True
+        numbers = {node: number for number, node in inputs.items()}
+        self._leaves: list[tuple[Value, int | Buffer]] = [
+            (value, numbers.get(again.nodes[value.attrs], again.nodes[value.attrs].buffer))
+            for value in self.executable.plan.values if isinstance(value.op, Leaf)]
+        self._results = [None if x is None else numbers.get(x, x) for x in results]
+
+    def __call__(self, graph: Trace) -> list[Any]:
+        """Return the value and the gradients; ``None`` for those that it does not depend on."""
+        nodes = graph.nodes
+        leaves = {value: nodes[at].buffer if isinstance(at, int) else at
+                  for value, at in self._leaves}
+        with evaluate.lock:
+            buffers = self.executable.run(leaves, self._params)
+        for buffer in buffers:
+            buffer.plan = self.executable
+        made = dict(zip(self._targets, buffers, strict=True))
+        return [None if x is None else self._array(x, made, nodes) for x in self._results]
+
+    def _array(self, result: Any, made: dict[Node, Buffer], nodes: list[Node]) -> Any:
+        if isinstance(result, int):
+            kind, buffer = nodes[result].form.kind, nodes[result].buffer.another()
+        else:
+            kind, buffer = result.form.kind, made.get(result) or result.buffer.another()
+        return wrap(Node(form_of(leaf, None, kind, 0), (), None, buffer))
+
+
+def _transposed(
+    graph: Trace, output: Node, began: Sequence[Node]
+) -> tuple[dict[int, Node], list[Node | None]]:
+    """Make a graph again on placeholders, with its gradients.
+
+    Returns the placeholders by the numbers of what they stand for, and the value and the gradients.
+    """
+    made: dict[Node, Node] = {}
+    inputs: dict[int, Node] = {}
+    starts = {*began}
+    for number, node in enumerate(graph.nodes):
+        if node.buffer is not None:
+            made[node] = inputs[number] = make_placeholder(node.form.kind)
+        else:
+            if getattr(node.op, "calls_back", False):
+                raise NotImplementedError("a rule of the user's may do something else every time")
+            parts = tuple(made[x] if type(x) is Node else x for x in node.inputs)
+            made[node] = Node(node.form, parts, node.site)
+            made[node].keep(node.keeps)
+        if node in starts:
+            made[node].keep(BEGINS)
+    value = made[output]
+    wanted = [made[node] for node in began if node in made]
+    slopes = iter(filled(backward([value], [one_like(value)], wanted), wanted))
+    results = [value, *(next(slopes).node if node in made else None for node in began)]
+    end(wanted)
+    return inputs, results
+
+
+_plans: OrderedDict[Any, _Plan | None] = OrderedDict()  # None: there can be none
+_lock = threading.Lock()
+
+
+def _remembered(table: OrderedDict[Any, Any], key: Any, make: Callable[[], Any], most: int) -> Any:
+    """Return the entry of a table, made if there is none; what was not used for long goes."""
+    with _lock:
+        if key in table:
+            table.move_to_end(key)
+            return table[key]
+    made = make()
+    with _lock:
+        table[key] = made
+        while len(table) > most:
+            table.popitem(last=False)
+    return made
+
+
+def _graph_of(output: Node, began: Sequence[Node]) -> Trace | None:
+    """Return what was recorded for a value; ``None`` if that is not all that it depends on."""
+    if output.buffer is not None or output.device.kind != "cpu":
+        return None
+    graph = trace([output])
+    for number in graph.leaves:
+        node = graph.nodes[number]
+        if (node.keeps and node not in began) or type(node.buffer) is tuple or (
+                node.buffer is None or not node.buffer.device.on_host):
+            return None
+    return graph
+
+
+def _key(graph: Trace, began: Sequence[Node]) -> Any:
+    places = {node: number for number, node in enumerate(graph.nodes)}
+    kept = bytes([node.keeps for node in graph.nodes])  # not what `stop_gradient` has returned
+    return (graph.key, kept, *map(repr, graph.params), *(places.get(node) for node in began),
+            config.contract, config.threads)
+
+
+# ---- functions ----------------------------------------------------------------------------------
+
+
+class _Function:
+    """What is known of a function that is differentiated.
+
+    Attributes
+    ----------
+    seconds : float
+        That have gone into its gradients.
+    hits, misses : int
+        Graphs that had a plan, and that had none.
+    whole : bool
+        Whether it is recorded as a whole.
+    waiting : Executable or None
+        What is being compiled for it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.hits = self.misses = 0
+        self.whole = False
+        self.waiting: Executable | None = None
+
+    def missed(self) -> None:
+        """Its graph had no plan."""
+        self.misses += 1
+        self.whole = False
+
+    def plan_for(self, graph: Trace, output: Node, began: Sequence[Node]) -> _Plan | None:
+        """Make the plan of a graph that was not met before; ``None`` if there can be none."""
+        self.missed()
+        try:
+            return _Plan(graph, output, began)
+        except Exception:  # whatever it is, the usual way will say it, at the user's line
+            return None
+
+    def is_due(self) -> bool:
+        """Whether the next call is recorded as a whole."""
+        if self.waiting is not None:
+            if self.waiting.trouble.standing() is not None:
+                self.misses = self.hits + MOST_MISSES  # no more
+            if not self.waiting.ready:
+                return False
+            self.waiting, self.whole = None, True
+        few = self.misses < MOST_MISSES + self.hits // HITS_A_MISS
+        return few and (self.whole or self.seconds >= PATIENCE)
+
+
+_functions: OrderedDict[Any, _Function] = OrderedDict()
+
+
+def _named(function: Any) -> Any:
+    """Return what is the same of a function that is defined anew at every turn of a loop."""
+    inner = function
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
+    return tuple(getattr(f, "__code__", None) or f"{type(f)}" for f in (function, inner))
+
+
+class Turn:
+    """One differentiation of a function.
+
+    Attributes
+    ----------
+    whole : bool
+        Whether the function is recorded as a whole.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._known = _remembered(_functions, _named(function), _Function, MOST_FUNCTIONS)
+        self.whole = not is_tracing() and config.compile != "never" and self._known.is_due()
+        self._started = perf_counter()
+        self._recorder: Recorder | None = None
+        self._output: Node | None = None
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Have this thread record all that has a history, small arrays too, as one piece."""
+        if not self.whole:
+            yield
+            return
+        outer = local.recorder
+        self._recorder = local.recorder = _Whole()
+        _count(1)
+        try:
+            yield
+        finally:
+            _count(-1)
+            local.recorder = outer
+
+    def results(self, output: Node, began: Sequence[Node]) -> list[Any] | None:
+        """Return value and gradients, if there is a plan for what was recorded."""
+        if not self.whole:
+            return None
+        known, self._output = self._known, output
+        graph = _graph_of(output, began)
+        if graph is None:
+            known.missed()
+            return None
+        plan = _remembered(
+            _plans, _key(graph, began), lambda: known.plan_for(graph, output, began), MOST_PLANS)
+        if plan is None:
+            known.missed()
+            return None
+        if not plan.executable.ready:
+            if config.compile != "wait":
+                plan.executable.compile_in_background()
+                known.waiting, known.whole = plan.executable, False
+                return None
+            plan.executable.compile()
+        known.whole = True
+        known.hits += 1
+        found: list[Any] = plan(graph)
+        return found
+
+    def end(self) -> None:
+        """Count the time, and evaluate what the function has put aside: nobody else would."""
+        if self._recorder is not None:
+            aside = [node for node in self._recorder.pending() if node is not self._output]
+            if aside:
+                look(aside)
+        self._known.seconds += perf_counter() - self._started
+
+
+class _Whole(Recorder):
+    """A recorder of all that a function does."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.cuts = False
+        self.reset()
+
+
+_recording = [0]
+
+
+_most = core.set_most_with_history(0)
+core.set_most_with_history(_most)
+
+
+def _count(change: int) -> None:
+    """Threads that record nothing as a whole meanwhile record more than they might, no less."""
+    with _lock:
+        _recording[0] += change
+        core.set_most_with_history(0 if _recording[0] else _most)
