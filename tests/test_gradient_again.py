@@ -82,6 +82,21 @@ def test_a_function_that_is_another_every_time_is_given_up(passes):
     assert len(again._plans) == again.MOST_MISSES and not known.hits // again.HITS_A_MISS
 
 
+def test_long_histories_go_on_as_without(passes, monkeypatch):
+    def long(x):
+        for _ in range(400):
+            x = x + 1e-3 * x
+        return x.sum()
+
+    monkeypatch.setattr(again, "PATIENCE", 1e-9)
+    for k in range(1, 6):
+        numpy.testing.assert_allclose(
+            np.grad(long)(np.array(X)), numpy.full(7, 1.001**400), rtol=1e-12)
+        assert len(passes) == k
+    (known,) = again._functions.values()
+    assert known.nodes > again.MOST_NODES and not known.misses and not again._plans
+
+
 def test_branches_and_what_is_closed_over_count():
     factor = np.array(2.0)
 

@@ -35,7 +35,10 @@ from tiledarray.ops.op import Leaf
 from tiledarray.recording.history import end
 from tiledarray.recording.stretch import Recorder, local, look
 
-PATIENCE = 0.25  # seconds that go into a function's gradients before its graph is looked up
+# Seconds that go into a function's gradients for each node of its graph before that is planned:
+# planning takes a tenth of it, compiling elsewhere as long again.
+PATIENCE = 0.01
+FEWEST, MOST_NODES = 16, 600  # a compiler takes minutes for kernels of thousands of operations
 MOST_MISSES = 4  # graphs of one function that had no plan, ...
 HITS_A_MISS = 16  # ... and one more for so many that had one
 MOST_FUNCTIONS = 256
@@ -156,6 +159,8 @@ class _Function:
     ----------
     seconds : float
         That have gone into its gradients.
+    nodes : int
+        Of the history of its value.
     hits, misses : int
         Graphs that had a plan, and that had none.
     whole : bool
@@ -168,6 +173,7 @@ class _Function:
         self.seconds = 0.0
         self.hits = self.misses = 0
         self.whole = False
+        self.nodes = FEWEST
         self.waiting: Executable | None = None
 
     def missed(self) -> None:
@@ -191,8 +197,9 @@ class _Function:
             if not self.waiting.ready:
                 return False
             self.waiting, self.whole = None, True
+        enough = self.nodes <= MOST_NODES and self.seconds >= PATIENCE * self.nodes
         few = self.misses < MOST_MISSES + self.hits // HITS_A_MISS
-        return few and (self.whole or self.seconds >= PATIENCE)
+        return few and (self.whole or enough)
 
 
 _functions: OrderedDict[Any, _Function] = OrderedDict()
@@ -239,9 +246,10 @@ class Turn:
 
     def results(self, output: Node, began: Sequence[Node]) -> list[Any] | None:
         """Return value and gradients, if there is a plan for what was recorded."""
-        if not self.whole:
-            return None
         known, self._output = self._known, output
+        if not self.whole:
+            known.nodes = max(FEWEST, len(core.history([output])))
+            return None
         graph = _graph_of(output, began)
         if graph is None:
             known.missed()
