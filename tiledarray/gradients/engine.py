@@ -8,7 +8,7 @@ from typing import Any
 from tiledarray.arrays.handle import wrap
 from tiledarray.core import BEGINS, history
 from tiledarray.gradients import rules
-from tiledarray.gradients.notation import zeros_of
+from tiledarray.gradients.notation import added, zeros_of
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Elementwise, Item
 from tiledarray.recording.history import end
@@ -86,7 +86,7 @@ def backward(
 
 def _add(sums: dict[Any, Any], key: Any, value: Any) -> None:
     before = sums.get(key)
-    sums[key] = value if before is None else before + value
+    sums[key] = value if before is None else added(before, value)
 
 
 def forward(

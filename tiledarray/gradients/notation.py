@@ -37,7 +37,9 @@ from tiledarray.api import (
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.ops import indexing as places
+from tiledarray.ops import movement
 from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.op import Update
 from tiledarray.recording import record
 
 _MODULES = (
@@ -147,6 +149,23 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
         return wrap(record.view(g.node, *inverse))
     new = record.cast(g.node, x.dtype)
     return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
+
+
+PART = 8  # of this many, a region is added where it is; larger ones are summed in pieces
+
+
+def added(before: Any, value: Any) -> Any:
+    """Return the sum of what belongs to an array, where one part of it may be of a small region."""
+    node = value.node
+    if type(node.op) is Update and node.buffer is None:
+        old, new, *starts = node.inputs
+        axes, steps, region = node.attrs
+        if PART * math.prod(region) <= node.form.kind.size and (
+                old.op is movement.full and old.inputs[0] == 0):
+            here = wrap(record.view(before.node, axes, steps, starts, region))
+            return wrap(
+                record.update(before.node, (here + wrap(new)).node, axes, steps, starts, region))
+    return before + value
 
 
 @functools.lru_cache(maxsize=4096)
