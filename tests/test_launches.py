@@ -227,6 +227,19 @@ def in_place(np, u):
     return u
 
 
+def in_place_reversed(np, u):
+    u = u * 1
+    u[::-1] = u + np.roll(u, 3, 0)
+    u[:, ::-1] -= np.concatenate([u[:5], u[:-5]])
+    return u
+
+
+def in_place_transposed(np, u):
+    u = u[:, :u.shape[0]] * 1
+    u.T[...] = u + np.roll(u, 3, 0)
+    return u
+
+
 def rolled_and_broadcast(np, u):
     return np.roll(u, 5, 1) * u[0] + u[:, :1] * np.roll(u, 7, (0, 1))
 
@@ -274,6 +287,15 @@ def test_a_joined_array_that_is_kept_is_stored_once():
     assert moved(plan) <= 4 * nbytes(x)
     numpy.testing.assert_array_equal(
         numpy.asarray(result), numpy.roll(numpy.asarray(x), 3, 0) * 2)
+
+
+@pytest.mark.parametrize("program", [in_place_reversed, in_place_transposed])
+@pytest.mark.compiler
+def test_what_is_written_in_another_order_is(program):
+    x = filled(*MATRIX)
+    result = program(np, x)
+    assert any(len(kernel.parts) > 1 for kernel in planned(result).kernels)
+    numpy.testing.assert_array_equal(numpy.asarray(result), program(numpy, numpy.asarray(x)))
 
 
 def test_a_roll_by_another_distance_is_right():

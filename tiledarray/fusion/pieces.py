@@ -82,8 +82,8 @@ class _Cutter:
         if not self.made:
             return self.outputs
         for value in values:
-            if isinstance(value.op, Update) and value.attrs[2] == value.shape == (
-                    value.args[1].shape) and value.args[1] in self.made:
+            if isinstance(value.op, Update) and _in_order(value) and value.attrs[2] == (
+                    value.shape) == value.args[1].shape and value.args[1] in self.made:
                 self.made[value] = self.made[value.args[1]]  # it overwrites the whole array
         for value in values:
             value.args = tuple(map(self._now, value.args))
@@ -106,10 +106,9 @@ class _Cutter:
         boxes = []
         value = top
         while isinstance(value.op, Update):
-            axes, steps, shape = value.attrs
-            whole = axes == tuple(range(len(value.shape))) and len(shape) == len(axes)
-            if not whole or any(step != 1 for step in steps):
+            if not _in_order(value):
                 return
+            shape = value.attrs[2]
             places = [add_terms((), 1, start) for start in value.args[2:]]
             starts = tuple(self.regions.value(terms) for terms in places)
             boxes.append(((starts, shape), value.args[1], places))
@@ -211,6 +210,13 @@ class _Cutter:
         made = self.builder.make(op, attrs, args, shape, like.dtype)
         self.builder.origin.setdefault(made, self.builder.origin[like])
         return made
+
+
+def _in_order(update: Value) -> bool:
+    """Whether an update writes a box of the array, its elements in the array's own order."""
+    axes, steps, shape = update.attrs
+    return axes == tuple(range(len(shape))) and len(shape) == len(update.shape) and all(
+        step == 1 for step in steps)
 
 
 def _overlap(one: Box, other: Box) -> bool:
