@@ -103,6 +103,8 @@ def length(self: Any) -> int:
 def elements(self: Any) -> Iterator[Any]:
     """Yield the views along the first axis; of an array with one axis, NumPy's scalars.
 
+    Where there are none, under `jit`, or they would lose their history, they are arrays of ours.
+
     Raises
     ------
     TypeError
@@ -110,7 +112,7 @@ def elements(self: Any) -> Iterator[Any]:
     """
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
-    if self.ndim == 1 and not self.node.keeps:
+    if self.ndim == 1 and not self.node.keeps and stretch.local.recorder.scope is None:
         return _scalars(self)
     return (self[place] for place in range(self.shape[0]))
 
