@@ -15,11 +15,16 @@ from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
 from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 # Filled by the public namespace: NumPy's function -> ours; ufuncs that are no elementwise op
 # (matmul), called with the inputs alone -> ours.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+
+# NumPy's functions that make its arrays of whatever they are given, as `asarray` does.  Libraries
+# call them on what a user's function returned, before they hand it to code in C (SciPy's L-BFGS-B).
+CONVERSIONS = frozenset((np.atleast_1d, np.atleast_2d, np.atleast_3d))
 
 # Options of a ufunc's call that are ours; order= and subok= change nothing here.
 _UNDERSTOOD = frozenset(("where", "dtype", "casting", "order", "subok"))
@@ -237,6 +242,8 @@ def array_function(
     self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function: ours where there is one, else NumPy's own on host copies."""
+    if func in CONVERSIONS and not by_places.any_keeps(*args) and local.recorder.scope is None:
+        return func(*(np.asarray(x) if isinstance(x, Handle) else x for x in args))
     ours = FUNCTIONS.get(func)
     if ours is not None:
         return ours(*args, **kwargs)
