@@ -38,6 +38,8 @@ class Example:
     default_size : int
     rtol, atol : float
         How far tiledarray's results may be from NumPy's.
+    tell : callable, optional
+        ``tell(outputs)`` returns what there is to say of them.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Example:
     default_size: int
     rtol: float = 1e-6
     atol: float = 1e-9
+    tell: Callable[[Arrays], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ def main(example: Example, arguments: Sequence[str] | None = None) -> None:
     for ours, theirs in zip(results, expected, strict=True):
         numpy.testing.assert_allclose(ours, theirs, rtol=example.rtol, atol=example.atol)
     print(f"results agree within rtol={example.rtol:g}, atol={example.atol:g}")
+    if example.tell is not None:
+        print(example.tell(results))
 
     print(f"{'':12}{'first run':>12}{'steady':>12}")
     print(f"{'NumPy':12}{plain.first:11.3f}s{plain.steady:11.3f}s")

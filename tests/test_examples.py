@@ -2,10 +2,13 @@
 
 import importlib
 
+import numpy
 import pytest
 
+import tiledarray
+
 harness = importlib.import_module("examples.harness")
-NAMES = ("terrain", "image_filter", "options", "kmeans", "density", "nbody", "digits")
+NAMES = ("terrain", "image_filter", "options", "kmeans", "density", "nbody", "digits", "plucked")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -14,3 +17,14 @@ def test_example(name, tmp_path, capsys):
     harness.main(example, ["--size", "1", "--repeats", "1", "--save", str(tmp_path)])
     assert "speed-up" in capsys.readouterr().out
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_the_plucked_string_is_found():
+    example = importlib.import_module("examples.plucked")
+    inputs = example.load(1)
+    laws, shape, seen = harness.force(
+        tiledarray, example.program(tiledarray, *map(tiledarray.asarray, inputs)))
+    numpy.testing.assert_allclose(laws, example.TRUE, rtol=0.2)
+    numpy.testing.assert_allclose(shape, example.shapes()[0], atol=0.06)
+    assert numpy.std(seen - inputs[0]) == pytest.approx(example.NOISE, rel=0.2)
+    assert "true: 21.000" in example.tell((laws, shape, seen))
