@@ -46,7 +46,7 @@ def test_a_program_has_its_gradient_or_is_refused(name, setting):
 # ---- random programs -----------------------------------------------------------------------------
 
 
-def written(seed, length):
+def written(seed, length, moves=MOVES):
     """A random program."""
     choose = random.Random(seed)
     x = numpy.random.default_rng(seed).normal(size=SIZE) * 0.8
@@ -61,7 +61,7 @@ def written(seed, length):
         if len(known) < 2:
             break
         a, b = choose.choice(known), choose.choice(known)
-        line = choose.choice(MOVES).format(
+        line = choose.choice(moves).format(
             a=a, b=b, k=choose.choice(SCALARS), n=f"n{new}", m=f"m{new}")
         if is_legal([*lines, line], x):
             lines.append(line)

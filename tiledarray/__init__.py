@@ -36,13 +36,14 @@ from tiledarray.gradients.functions import *
 from tiledarray.gradients.functions import __all__ as _gradients
 from tiledarray.gradients.variables import *
 from tiledarray.gradients.variables import __all__ as _variables
+from tiledarray.gradients.vmap import vmap
 from tiledarray.insight.explain import explain
 from tiledarray.transforms.jit import jit
 
 __all__ = [
     *_numpy.__all__,
-    "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit", *_gradients,
-    *_own_rules, *_variables,
+    "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit", "vmap",
+    *_gradients, *_own_rules, *_variables,
 ]  # fmt: skip
 __version__ = "0.1.0"
 __array_api_version__ = _numpy.__array_api_version__

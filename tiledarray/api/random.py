@@ -14,6 +14,7 @@ from tiledarray.api.registry import KINDS
 from tiledarray.arrays import by_numpy, by_places, immediate
 from tiledarray.arrays.handle import Handle
 from tiledarray.arrays.tracing import is_tracing
+from tiledarray.recording.stretch import local
 
 # What returns no values drawn, or returns something other than arrays.
 _AS_THEY_ARE = frozenset(("bit_generator", "spawn", "bytes", "get_state", "seed", "set_state"))
@@ -30,8 +31,9 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def ours(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
             raise TypeError(
-                "a function under tiledarray.jit draws random numbers, which would be the same at "
-                "every call; draw them outside, and make them an argument"
+                f"a function under tiledarray.{local.recorder.scope.name} draws random numbers, "
+                "which would be the same at every call; draw them outside, and make them an "
+                "argument"
             )
         found = by_numpy.first_handle((args, kwargs))
         if found is None:

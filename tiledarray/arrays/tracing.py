@@ -11,13 +11,14 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import Base, hold
 from tiledarray.graph.node import Kind, Node, form_of
+from tiledarray.graph.program import below
 from tiledarray.ops.movement import placeholder
 from tiledarray.recording.stretch import local, tracing
 
@@ -37,7 +38,11 @@ class Scope:
     ----------
     outside : list of (Handle, Node)
         The arrays from outside that were read or written, with their placeholders.
+    name : str
+        What traces.
     """
+
+    name = "jit"
 
     def __init__(self) -> None:
         self.outside: list[tuple[Handle, Node]] = []
@@ -84,6 +89,10 @@ class Scope:
             gc.collect()  # it may hang in a cycle that nobody sees
         return any(handle() is not None for handle in left)
 
+    def knows(self, nodes: list[Node]) -> bool:
+        """Whether the function may look at these values."""
+        return False
+
     def _take(self, handle: Handle, node: Node) -> Node:
         if node.keeps:
             raise HasHistory
@@ -91,6 +100,47 @@ class Scope:
         self._values[id(handle)] = stand_in
         self.outside.append((handle, stand_in))
         return stand_in
+
+
+class SampleScope(Scope):
+    """A tracing of a function of one sample: what is outside has its values, and keeps them."""
+
+    name = "vmap"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outer = local.recorder.scope
+
+    def read(self, handle: Handle) -> Node:
+        """Return the node of an array that owns its value."""
+        if self._outer is None or id(handle) in self._inside:
+            node: Node = _slot.__get__(handle)
+            return node
+        return self._outer.read(handle)
+
+    def write(self, handle: Handle, node: Node) -> None:
+        """Give an array of the function's own a new value.
+
+        Raises
+        ------
+        TypeError
+            If it is from outside.
+        """
+        if id(handle) not in self._inside:
+            try:
+                self.read(handle)
+            except AttributeError:  # it is being made
+                self._inside[id(handle)] = handle
+            else:
+                raise TypeError(
+                    "a function under tiledarray.vmap writes into an array from outside, which "
+                    "would happen for one sample after another; return what it writes")
+        _slot.__set__(handle, node)
+
+    def knows(self, nodes: list[Node]) -> bool:
+        """Whether the values are there: they are the same for all samples."""
+        return self._outer is None and all(
+            node.buffer is not None or node.op is not placeholder for node in below(nodes))
 
 
 class _Virtual:
@@ -117,11 +167,11 @@ def make_placeholder(kind: Kind) -> Node:
 
 
 @contextmanager
-def traced() -> Iterator[Scope]:
+def traced(make: Callable[[], Scope] = Scope) -> Iterator[Any]:
     """Trace what this thread does inside the block: nothing is computed."""
     _count(1)
     try:
-        scope = Scope()
+        scope = make()
         with tracing(scope):
             yield scope
     finally:
@@ -156,6 +206,6 @@ def check_own(handle: Handle) -> None:
     scope = local.recorder.scope
     if scope is not None and handle._base is None and not scope.is_inside(handle):
         raise TypeError(
-            "a function under tiledarray.jit cannot change the shape or the flags of an array from "
-            "outside; work on a view of it"
+            f"a function under tiledarray.{scope.name} cannot change the shape or the flags of an "
+            "array from outside; work on a view of it"
         )

@@ -18,6 +18,7 @@ from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.variables import stop_gradient
+from tiledarray.gradients.vmap import vmap
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
@@ -32,7 +33,8 @@ def _first(xp: Any, value: Any, *others: Any, attrs: Any, shape: Any, dtype: Any
 
 
 # The value of a function, its arguments, and what its rule keeps.  `attrs` is a `_Call`.
-_custom = Library("custom", _first, vjp=("", "own[k - 1]"), calls_back=True)
+_custom = Library("custom", _first, vjp=("", "own[k - 1]"),
+                  batch="call.again(attrs.of(call.mapped))", calls_back=True)
 
 
 class _UnderWay(threading.local):
@@ -58,6 +60,28 @@ class _Call:
         kept = unflatten(self.kept, inputs[1 + self.count:])
         found = leaves_like(self.arguments, self.rule(arguments, kept, g))
         return [*found, *(None for _ in inputs[1 + self.count:])]
+
+    def of(self, mapped: tuple[bool, ...]) -> _CallOfSamples:
+        """Return what it is for many samples."""
+        return _CallOfSamples(self, mapped)
+
+
+@dataclass(frozen=True)
+class _CallOfSamples:
+    """A use of a function with a rule for many samples: which inputs differ, and for one."""
+
+    one: Any
+    mapped: tuple[bool, ...]
+
+    def own(self, g: Any, inputs: Sequence[Any]) -> list[Any]:
+        """Return what `_Call.own` does; where an input is one for all, of each sample."""
+        axes = [0 if each else None for each in self.mapped]
+        found: list[Any] = vmap(self.one.own, (0, axes))(g, [*inputs])
+        return found
+
+    def of(self, mapped: tuple[bool, ...]) -> _CallOfSamples:
+        """Return what it is for many of those many."""
+        return _CallOfSamples(self, mapped)
 
 
 def _recorded(

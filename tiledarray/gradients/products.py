@@ -104,7 +104,7 @@ def einsum_term(g: Any, inputs: Sequence[Any], attrs: Any, k: int) -> Any:
     takes part.
     """
     x = inputs[k]
-    terms, result = _letters(dict(attrs)["subscripts"], [part.ndim for part in inputs], g.ndim)
+    terms, result = letters_of(dict(attrs)["subscripts"], [part.ndim for part in inputs], g.ndim)
     own = terms[k]
     sizes = _sizes([own], [x.shape])
     full = _sizes([*terms, result], [*(part.shape for part in inputs), g.shape])
@@ -135,7 +135,7 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str,
     return found
 
 
-def _letters(subscripts: str, ndims: Sequence[int], ndim: int) -> tuple[list[str], str]:
+def letters_of(subscripts: str, ndims: Sequence[int], ndim: int) -> tuple[list[str], str]:
     """Return a letter for each axis of the operands and of the result, also of the ellipsis."""
     text = subscripts.replace(" ", "")
     given, arrow, result = text.partition("->")

@@ -55,6 +55,30 @@ def unflatten(structure: Any, leaves: Any) -> Any:
     return optree.tree_unflatten(structure, leaves)
 
 
+def named_leaves(tree: Any, name: str) -> tuple[list[Any], list[str], Any]:
+    """Return the leaves of a nested structure, what to call each, and how they are nested."""
+    leaves, structure = flatten(tree)
+    names = [name + "".join(f"[{key!r}]" for key in path) for path in structure.paths()]
+    return leaves, names, structure
+
+
+def prefixes(prefix: Any, tree: Any) -> list[Any]:
+    """Return what a structure that may end earlier than another says of each of its leaves.
+
+    Raises
+    ------
+    ValueError
+        If it is nested otherwise.
+    """
+    import optree
+
+    flatten(tree)  # so that its dataclasses are known
+    said, structure = optree.tree_flatten(
+        prefix, is_leaf=lambda part: part is None, namespace=_NAMESPACE)
+    parts = structure.flatten_up_to(tree)
+    return [each for each, part in zip(said, parts, strict=True) for _ in flatten(part)[0]]
+
+
 def leaves_like(structure: Any, tree: Any) -> list[Any]:
     """Return the leaves of another structure.
 

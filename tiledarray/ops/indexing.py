@@ -56,14 +56,20 @@ def _add_at(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, d
     return result
 
 
-take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",))
+take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",),
+               batch="taken(call)")
 # Where a place is written twice, the last value counts.
 put = Library("put", _put, vjp=(
-    "put(g, 0, inputs[2:], attrs)", "taken_last(g, x, y, inputs[2:], attrs)"))
+    "put(g, 0, inputs[2:], attrs)", "taken_last(g, x, y, inputs[2:], attrs)"),
+    batch="written(call)")
 # `put` that adds, at repeated places too.
-add_at = Library("add_at", _add_at, vjp=("g", "take(g, inputs[2:], attrs)"))
-sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",))
-argsort = Library("argsort", _argsort)
-cumsum = Library("cumsum", _running("cumsum"), vjp=("sums_from(g, attrs)",))
-cumprod = Library("cumprod", _running("cumprod"), vjp=("products_from(g, x, attrs)",))
-reinterpret = Library("reinterpret", _reinterpret)
+add_at = Library("add_at", _add_at, vjp=("g", "take(g, inputs[2:], attrs)"),
+                 batch="written(call)")
+sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",),
+               batch="call.again((shifted(attrs[0]), attrs[1]))")
+argsort = Library("argsort", _argsort, batch="call.again((shifted(attrs[0]), attrs[1]))")
+cumsum = Library("cumsum", _running("cumsum"), vjp=("sums_from(g, attrs)",),
+                 batch="call.again(shifted(attrs))")
+cumprod = Library("cumprod", _running("cumprod"), vjp=("products_from(g, x, attrs)",),
+                  batch="call.again(shifted(attrs))")
+reinterpret = Library("reinterpret", _reinterpret, batch="call.again()")

@@ -91,9 +91,14 @@ def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
     return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
 
 
-def _library(path: str, *vjp: Any, outputs: int = 1) -> Library:
+def _library(path: str, *vjp: Any, outputs: int = 1, batch: str = "") -> Library:
     rules: Rules = vjp
-    return Library(path, _call(path), outputs=outputs, vjp=rules)
+    return Library(path, _call(path), outputs=outputs, vjp=rules, batch=batch)
+
+
+# Where there is one more axis in front: the call is of the last axes, or says of which.
+_LAST = "call.again()"
+_NAMED = "call.again(behind(attrs, x))"
 
 
 _FOURIER: dict[str, str] = {
@@ -117,43 +122,51 @@ BY_NAME: dict[str, Library] = {
     op.name: op
     for op in (
         # Products
-        _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)"),
-        _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)"),
-        _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)"),
-        _library("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)"),
-        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)"),
-        _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)"),
-        Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",)),
+        _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)",
+                 batch="multiplied(call)"),
+        _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)",
+                 batch="aligned(call, 1, 1)"),
+        _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)",
+                 batch="aligned(call, 2, 1)"),
+        _library("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)",
+                 batch="aligned(call, 1, 2)"),
+        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)", batch="dotted(call, -2)"),
+        _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)", batch="dotted(call, -1)"),
+        Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",), batch="summed(call)"),
         # Sorting and searching
-        _library("partition", "unpartitioned(g, x, out, attrs)"),
-        _library("argpartition"), _library("searchsorted"), _library("digitize"),
-        Library("lexsort", _lexsort),
-        *(_library(name, f"unranked(g, x, attrs, {name!r})") for name in _QUANTILES),
+        _library("partition", "unpartitioned(g, x, out, attrs)", batch=_NAMED),
+        _library("argpartition", batch=_NAMED), _library("digitize"),
+        _library("searchsorted", batch="call.of_one(0)"),
+        Library("lexsort", _lexsort, batch="call.again(behind(attrs, x), call.spread())"),
+        *(_library(name, f"unranked(g, x, attrs, {name!r})", batch="ranked(call)")
+          for name in _QUANTILES),
         # Of integers, where an exponent may be negative: a kernel could not raise NumPy's error
-        Library("power_of_integers", _power),
+        Library("power_of_integers", _power, batch="aligned(call, 0, 0)"),
         # Signals
-        _library("interp", "interpolated(g, inputs, attrs, k)"),
+        _library("interp", "interpolated(g, inputs, attrs, k)", batch="call.of_one(1, 2)"),
         _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
         _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
-        *(_library(f"fft.{name}", rule) for name, rule in _FOURIER.items()),
+        *(_library(f"fft.{name}", rule, batch=_NAMED) for name, rule in _FOURIER.items()),
         # Linear algebra
-        _library("linalg.inv", "uninverted(g, out)"),
-        _library("linalg.det", "g[..., None, None] * cofactors(x)"),
-        Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",)),
-        _library("linalg.cholesky", "uncholesky(g, out)"),
-        _library("linalg.solve", "equations_left(g, x, y, out)", "equations_right(g, x, y)"),
-        _library("linalg.pinv", "unpseudoinverted(g, x, out)"),
-        _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)"),
-        _library("linalg.svdvals", "unsvdvals(g, x)"),
+        _library("linalg.inv", "uninverted(g, out)", batch=_LAST),
+        _library("linalg.det", "g[..., None, None] * cofactors(x)", batch=_LAST),
+        Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",), batch=_LAST),
+        _library("linalg.cholesky", "uncholesky(g, out)", batch=_LAST),
+        _library("linalg.solve", "equations_left(g, x, y, out)", "equations_right(g, x, y)",
+                 batch="solved(call)"),
+        _library("linalg.pinv", "unpseudoinverted(g, x, out)", batch=_LAST),
+        _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)", batch=_LAST),
+        _library("linalg.svdvals", "unsvdvals(g, x)", batch=_LAST),
         _library("linalg.eigvals", "uneigvals(g, x)"),
         _library("linalg.matrix_power"), _library("linalg.matrix_rank"), _library("linalg.cond"),
-        _library("linalg.slogdet", "unslogdet(g, x, part)", outputs=2),
+        _library("linalg.slogdet", "unslogdet(g, x, part)", outputs=2, batch=_LAST),
         Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",)),
-        _library("linalg.eigh", "uneigh(g, x, part)", outputs=2),
-        _library("linalg.qr", "unqr(g, x, part, attrs)", outputs=2),
-        _library("linalg.svd", "unsvd(g, x, part, attrs)", outputs=3),
+        _library("linalg.eigh", "uneigh(g, x, part)", outputs=2, batch=_LAST),
+        _library("linalg.qr", "unqr(g, x, part, attrs)", outputs=2, batch=_LAST),
+        _library("linalg.svd", "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
         # Indices along an axis
-        _library("take_along_axis", "untaken(g, x, y, attrs)", ""),
+        _library("take_along_axis", "untaken(g, x, y, attrs)", "",
+                 batch="call.again(behind(attrs, x), call.spread())"),
         _library("take"),
     )
 }  # fmt: skip

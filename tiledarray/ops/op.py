@@ -202,10 +202,14 @@ class Library(Op):
     ``reference`` is the call.  ``attrs`` is whatever the call needs.  If ``outputs > 1`` the call
     returns a tuple; `item` nodes with ``attrs = k`` pick from it.  ``calls_back`` says that its
     derivative is a function of the user's.
+
+    ``batch`` says what the call is where its inputs have one more axis, of samples, in the notation
+    of `gradients/samples.py`; without it, it is made for each sample.
     """
 
     outputs: int = 1
     calls_back: bool = field(default=False, kw_only=True)
+    batch: str = field(default="", repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -19,6 +19,7 @@ from tiledarray.errors import HistoryLost
 from tiledarray.graph.node import Node, form_of
 from tiledarray.ops.movement import leaf, opaque, view
 from tiledarray.recording.site import user_site
+from tiledarray.recording.stretch import local
 
 
 class _Depth(threading.local):
@@ -73,7 +74,7 @@ def check_kept(node: Node, what: str) -> None:
     HistoryLost
         If the value has one.
     """
-    if node.keeps:
+    if node.keeps and (local.recorder.scope is None or is_inside(node)):  # else the look is refused
         raise HistoryLost(
             f"{what} loses the history of an array, which a gradient would need",
             remedy="say that it is a constant there: stop_gradient(x)",

@@ -17,7 +17,7 @@ from tiledarray import core
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
-from tiledarray.graph.node import Node, Site
+from tiledarray.graph.node import Node, Site, location
 from tiledarray.recording.site import user_site
 
 
@@ -109,9 +109,15 @@ def look(nodes: list[Node]) -> None:
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
     if isinstance(recorder, _Tracing) and wanted:
+        if recorder.scope.knows(wanted):
+            evaluate.evaluate(wanted)
+            return
+        place = location(user_site())
+        where = f" (line {place[1]} of {place[0]})" if place else ""
         raise TypeError(
-            "a function under tiledarray.jit looked at a value; what it does next would depend "
-            "on that value. Use where() instead of if, or take the look out of the function"
+            f"a function under tiledarray.{recorder.scope.name} looked at a value{where}; what it "
+            "does next would depend on that value. Use where() instead of if, or take the look out "
+            "of the function"
         )
     targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
     recorder.reset()
