@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiledarray.arrays.handle import wrap
-from tiledarray.core import BEGINS, history
+from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.gradients import rules
 from tiledarray.gradients.notation import added, zeros_of
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Elementwise, Item
-from tiledarray.recording.history import end
+from tiledarray.recording.history import alias, end
+from tiledarray.recording.stretch import local
 
 
 def _active(order: Sequence[Node], roots: Sequence[Node]) -> dict[Node, list[int]]:
@@ -33,8 +34,60 @@ def _results(order: Sequence[Node]) -> dict[Node, dict[int, Node]]:
     return found
 
 
+class _LettingGo:
+    """Lets go of the history of what a backward pass has recorded, once that is computed.
+
+    It would be kept as that of all that is computed from kept values; but only an outer gradient
+    asks for it, and where there is none nobody does.
+
+    Parameters
+    ----------
+    order : sequence of Node
+        What the pass goes through.
+    wanted : sequence of Node
+        With which its history begins.
+    """
+
+    EVERY = 256  # nodes; where nothing is evaluated meanwhile, for all is computed at once
+
+    def __init__(self, order: Sequence[Node], wanted: Sequence[Node]) -> None:
+        begun = {node for node in wanted if node.keeps == BEGINS}
+        self._passed = {*order}
+        self._since: Node | None = None
+        if order and local.recorder.scope is None and all(
+                node in begun for node in order if node.keeps and not _kept_inputs(node)):
+            self._since = alias(order[-1], KEEPS)  # the newest
+        self._count = local.recorder.count
+        self._steps = 0
+
+    def step(self) -> None:
+        """Look whether something was computed since."""
+        if self._since is None:
+            return
+        before, self._count = self._count, local.recorder.count
+        self._steps += 1
+        if self._count < before or self._steps % self.EVERY == 0:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        assert self._since is not None
+        own = {*self._passed}
+        for node in self._since.kept_since():
+            if node.keeps == KEEPS and own.issuperset(_kept_inputs(node)):
+                own.add(node)
+                if node.buffer is not None:
+                    node.keep(0)
+                    node.forget_inputs()
+
+
+def _kept_inputs(node: Node) -> list[Node]:
+    return [] if node.keeps == BEGINS else [
+        x for x in node.inputs if type(x) is Node and x.keeps]
+
+
 def backward(
-    outputs: Sequence[Node], cotangents: Sequence[Any], wanted: Sequence[Node]
+    outputs: Sequence[Node], cotangents: Sequence[Any], wanted: Sequence[Node],
+    *, last: bool = False,
 ) -> list[Any]:
     """Return the cotangents of nodes, given those of outputs that were computed from them.
 
@@ -44,6 +97,8 @@ def backward(
     cotangents : sequence of TiledArray
         Of the outputs' shapes and dtypes.
     wanted : sequence of Node
+    last : bool
+        Whether nobody asks for derivatives of what is found but an outer gradient.
 
     Returns
     -------
@@ -65,10 +120,12 @@ def backward(
         if output in active:
             _add(sums, output, given)
     found: dict[Node, Any] = {}
+    letting_go = _LettingGo(order if last else (), wanted)
     for node in reversed(order):
         places = active.get(node)
         if places is None:
             continue
+        letting_go.step()
         g: Any = parts.pop(node, None) or sums.pop(node, None)
         if g is None:
             continue

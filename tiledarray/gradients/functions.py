@@ -143,7 +143,7 @@ def value_and_grad(
             output, result = run.result.node, run.result
             found = turn.results(output, run.began)
             if found is None:
-                values = backward([output], [one_like(output)], run.began)
+                values = backward([output], [one_like(output)], run.began, last=True)
             else:
                 result, *values = found
             trees = run.tree(filled(values, run.began))
@@ -245,7 +245,7 @@ def vjp(function: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., An
     def pull(cotangent: Any) -> tuple[Any, ...]:
         leaves = leaves_like(structure, cotangent)
         given = [_shaped(leaf, node, "cotangent") for leaf, node in zip(leaves, nodes, strict=True)]
-        return run.tree(filled(backward(nodes, given, run.began), run.began))
+        return run.tree(filled(backward(nodes, given, run.began, last=True), run.began))
 
     hold(run.began, pull)
     return run.result, pull
@@ -375,8 +375,10 @@ def _unit(node: Node, place: int) -> Any:
 
 
 def _rows(output: Node, begun: Node) -> Any:
-    rows = [filled(backward([output], [_unit(output, k)], [begun]), [begun])[0].reshape(-1)
-            for k in range(wrap(output).size)]
+    rows = []
+    for k in range(wrap(output).size):
+        (row,) = filled(backward([output], [_unit(output, k)], [begun], last=True), [begun])
+        rows.append(row.reshape(-1))
     return np.stack(rows) if rows else np.zeros(
         (0, wrap(begun).size), begun.dtype, like=wrap(begun))
 
