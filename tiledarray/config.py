@@ -43,6 +43,7 @@ verify: bool
 at_once: int
 first_seconds: float
 cut: int
+grad_memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,12 @@ def _bytes(value: Any) -> int:
     return _whole(0)(value)
 
 
+def _bytes_or_none(value: Any) -> int | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("", "none")):
+        return None
+    return _bytes(value)
+
+
 def _flag(value: Any) -> bool:
     words = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}
@@ -192,6 +199,9 @@ SETTINGS: Mapping[str, Setting] = {
                 "0 plans it."),
         Setting("cut", _whole(1), lambda: 400,
                 "Operations recorded before a long recording is cut and evaluated."),
+        Setting("grad_memory", _bytes_or_none, lambda: None,
+                "Bytes that the values of histories may take, which gradients ask for; beyond it "
+                "they are let go and computed again. None: all are kept."),
     )
 }  # fmt: skip
 

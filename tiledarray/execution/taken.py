@@ -88,7 +88,7 @@ class Taken:
         if not self.apart:
             return
         made: list[Node] = []
-        for number, (form, inputs) in enumerate(_entries(self.traced)):
+        for number, (form, inputs) in enumerate(entries(self.traced)):
             node = self._leaves.get(number) or self._targets.get(number)
             if number in self._buffers:
                 node = Node(self._forms[number], (), None, self._buffers[number])
@@ -122,7 +122,7 @@ def _candidates(traced: Trace) -> list[int]:
     return found
 
 
-def _entries(traced: Trace) -> list[tuple[Form | None, list[tuple[bool, Any]]]]:
+def entries(traced: Trace) -> list[tuple[Form | None, list[tuple[bool, Any]]]]:
     """Return the form and the inputs of every node: numbers of nodes, or scalars themselves."""
     entries: list[tuple[Form | None, list[tuple[bool, Any]]]] = []
     parts = iter(traced.parts)

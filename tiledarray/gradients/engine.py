@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tiledarray.arrays.handle import wrap
@@ -11,6 +12,7 @@ from tiledarray.gradients import rules
 from tiledarray.gradients.notation import added, zeros_of
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Elementwise, Item
+from tiledarray.recording import segments
 from tiledarray.recording.history import alias, end
 from tiledarray.recording.stretch import local
 
@@ -52,26 +54,33 @@ class _LettingGo:
 
     def __init__(self, order: Sequence[Node], wanted: Sequence[Node]) -> None:
         begun = {node for node in wanted if node.keeps == BEGINS}
-        self._passed = {*order}
+        self._places = {node: place for place, node in enumerate(order)}
         self._since: Node | None = None
         if order and local.recorder.scope is None and all(
                 node in begun for node in order if node.keeps and not _kept_inputs(node)):
             self._since = alias(order[-1], KEEPS)  # the newest
         self._count = local.recorder.count
         self._steps = 0
+        self._place = len(order)  # of the node before: what it recorded may still be pending
 
-    def step(self) -> None:
-        """Look whether something was computed since."""
+    def passing(self) -> AbstractContextManager[None]:
+        """Say that the pass is under way."""
+        return nullcontext() if self._since is None else segments.passing()
+
+    def step(self, node: Node) -> None:
+        """Look whether something was computed since; the pass has come to a node."""
         if self._since is None:
             return
         before, self._count = self._count, local.recorder.count
         self._steps += 1
         if self._count < before or self._steps % self.EVERY == 0:
             self._let_go()
+            segments.passed(lambda other: self._places.get(other, 0) > self._place)
+        self._place = self._places[node]
 
     def _let_go(self) -> None:
         assert self._since is not None
-        own = {*self._passed}
+        own = {*self._places}
         for node in self._since.kept_since():
             if node.keeps == KEEPS and own.issuperset(_kept_inputs(node)):
                 own.add(node)
@@ -121,23 +130,24 @@ def backward(
             _add(sums, output, given)
     found: dict[Node, Any] = {}
     letting_go = _LettingGo(order if last else (), wanted)
-    for node in reversed(order):
-        places = active.get(node)
-        if places is None:
-            continue
-        letting_go.step()
-        g: Any = parts.pop(node, None) or sums.pop(node, None)
-        if g is None:
-            continue
-        if node in kept:
-            found[node] = g
-        if type(node.op) is Item:
-            _add(parts.setdefault(node.inputs[0], {}), node.attrs, g)
-            continue
-        values = rules.pull(node, g, places, results.get(node))
-        for place, value in zip(places, values, strict=True):
-            if value is not None:
-                _add(sums, node.inputs[place], value)
+    with letting_go.passing():
+        for node in reversed(order):
+            places = active.get(node)
+            if places is None:
+                continue
+            letting_go.step(node)
+            g: Any = parts.pop(node, None) or sums.pop(node, None)
+            if g is None:
+                continue
+            if node in kept:
+                found[node] = g
+            if type(node.op) is Item:
+                _add(parts.setdefault(node.inputs[0], {}), node.attrs, g)
+                continue
+            values = rules.pull(node, g, places, results.get(node))
+            for place, value in zip(places, values, strict=True):
+                if value is not None:
+                    _add(sums, node.inputs[place], value)
     return [found.get(node) for node in wanted]
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tiledarray import core
+from tiledarray import config, core
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
 from tiledarray.graph.node import Node, Site, location
+from tiledarray.recording import segments
 from tiledarray.recording.site import user_site
 
 
@@ -103,7 +104,7 @@ def live_pending() -> list[Node]:
 
 def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
-    if core.look(nodes):
+    if config.grad_memory is None and core.look(nodes):
         evaluate.verify()
         return
     recorder = local.recorder
@@ -124,13 +125,13 @@ def look(nodes: list[Node]) -> None:
     if not targets:
         return
     try:
-        evaluate.evaluate(targets, unknown=True)
+        _evaluate(targets, unknown=True)
         return
     except Exception as error:
         if len(targets) == len(wanted) or raised_outside(error):
             raise
     # What failed may be something else that is pending: that is told when it is looked at.
-    evaluate.evaluate(wanted)
+    _evaluate(wanted)
 
 
 def check(nodes: list[Node]) -> None:
@@ -142,6 +143,13 @@ def check(nodes: list[Node]) -> None:
         look(nodes)
 
 
+def _evaluate(targets: list[Node], small: bool = False, unknown: bool = False) -> None:
+    if config.grad_memory is None:
+        evaluate.evaluate(targets, small, unknown)
+    else:
+        segments.evaluate(targets, small)
+
+
 def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
 
@@ -150,7 +158,7 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     if not targets:
         return
     try:
-        evaluate.evaluate(targets, small)
+        _evaluate(targets, small)
         return
     except Exception as error:
         if len(targets) == 1 or raised_outside(error):
@@ -158,7 +166,7 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     failures = []
     for target in targets:
         try:
-            evaluate.evaluate([target])
+            _evaluate([target])
         except Exception as error:
             if raised_outside(error):
                 raise

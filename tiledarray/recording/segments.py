@@ -1,0 +1,308 @@
+"""Memory of long histories: values are let go, and computed again when they are asked for.
+
+A history is a graph of nodes that keep their inputs, so what an evaluation has computed of it (a
+`Segment`) can be computed again: from the same leaves, in one plan, by the same ways, so that it
+has the same bits.  Values never change, for a write makes a new one.  What has no inputs stays:
+where a history begins, random numbers, what NumPy has computed.
+
+With ``config.grad_memory`` only every so many-th segment is kept while a history grows (so many
+that half the memory is used).  Where a value is asked for that is not there, the segments since the
+last that is are computed again, and those on the way kept as far as there is room.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from tiledarray import config
+from tiledarray.core import KEEPS
+from tiledarray.execution import evaluate as plain
+from tiledarray.execution.executable import counters
+from tiledarray.execution.taken import entries
+from tiledarray.graph.node import Node
+from tiledarray.graph.program import Trace, trace
+
+FEWEST = 4  # segments that are kept whatever they take: with less, time grows with the square
+
+
+class Segment:
+    """What one evaluation has computed of a history, and from what.
+
+    Attributes
+    ----------
+    number : int
+        Those that are larger were computed later.
+    used : int
+        Which evaluation was the last to read it.
+    size : int
+        Bytes of what it has computed.
+    """
+
+    __slots__ = (
+        "number", "used", "size", "_trace", "_leaves", "_made", "_op_by_op", "_small",
+        "__weakref__")
+
+    def __init__(self, number: int, traced: Trace, made: Sequence[int], *, op_by_op: bool,
+                 small: bool) -> None:
+        self.number, self.used = number, 0
+        self.size = sum(_nbytes(traced.nodes[k]) for k in made)
+        self._trace = traced._replace(nodes=[None] * len(traced.nodes))  # type: ignore[list-item]
+        self._leaves = {k: ref(traced.nodes[k]) for k in traced.leaves}
+        self._made = {k: ref(traced.nodes[k]) for k in made}
+        self._op_by_op, self._small = op_by_op, small
+
+    def nodes(self) -> list[Node]:
+        """Return what it has computed, as far as anything can ask for it."""
+        return [node for node in (each() for each in self._made.values()) if node is not None]
+
+    def leaves(self) -> list[Node]:
+        """Return what it is computed from."""
+        return [node for node in (each() for each in self._leaves.values()) if node is not None]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values that are there, and that may be let go."""
+        return sum(map(_nbytes, self.nodes()))
+
+    def let_go(self) -> None:
+        """Let go of the values."""
+        for node in self.nodes():
+            if node.keeps == KEEPS:
+                node.buffer = None
+
+    def compute(self) -> None:
+        """Compute the values again."""
+        counters["computed again"] += 1
+        if len(self.leaves()) < len(self._leaves):  # nobody can ask for some of it any more
+            plain.evaluate([node for node in self.nodes() if node.buffer is None])
+            return
+        made: list[Any] = []
+        for number, (form, inputs) in enumerate(entries(self._trace)):
+            made.append(self._leaves[number]() if form is None else Node(
+                form, tuple([made[x] if known else x for known, x in inputs])))
+        targets = [made[k] for k in self._trace.outputs]
+        if self._op_by_op:
+            with plain.lock:
+                plain.run_reference(made, targets)
+        else:
+            plain.evaluate(targets, self._small)
+        for number, each in self._made.items():
+            node = each()
+            if node is not None and node.buffer is None:
+                node.buffer = made[number].buffer
+
+
+def _nbytes(node: Node) -> int:
+    buffer = node.buffer
+    if buffer is None or node.keeps != KEEPS:
+        return 0
+    return sum(x.nbytes for x in buffer) if type(buffer) is tuple else int(buffer.nbytes)
+
+
+_segments: WeakKeyDictionary[Node, Segment] = WeakKeyDictionary()
+
+
+class _Passing(threading.local):
+    """The backward passes of a thread of which nobody asks for derivatives.
+
+    Attributes
+    ----------
+    depth : int
+    computed : list of Node
+        What they have computed of the history that they go through, weakly.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.computed: list[ref[Node]] = []
+
+
+class _Kept:
+    """The segments whose values are there.
+
+    Attributes
+    ----------
+    evaluations, made : int
+        How many evaluations and segments there have been.
+    stride : int
+        Every so many-th segment is kept.
+    """
+
+    def __init__(self) -> None:
+        self.evaluations = self.made = 0
+        self.stride = 1
+        self._present: dict[int, ref[Segment]] = {}
+
+    def present(self) -> list[Segment]:
+        """Return them in order."""
+        found = [each() for _, each in sorted(self._present.items())]
+        segments = [segment for segment in found if segment is not None]
+        self._present = {segment.number: ref(segment) for segment in segments}
+        return segments
+
+    def nbytes(self) -> int:
+        """Return what they take, and what was computed of histories besides."""
+        besides = sum(_nbytes(node) for node in _computed_besides())
+        return besides + sum(segment.nbytes for segment in self.present())
+
+    def enter(self, segment: Segment) -> None:
+        """Keep a segment's values."""
+        self._present[segment.number] = ref(segment)
+
+    def has(self, segment: Segment) -> bool:
+        """Whether its values are there."""
+        return segment.number in self._present
+
+    def let_go(self, segment: Segment) -> None:
+        """Let go of its values."""
+        segment.let_go()
+        del self._present[segment.number]
+
+
+_passing = _Passing()
+_kept = _Kept()
+
+
+def evaluate(targets: Sequence[Node], small: bool = False) -> None:
+    """Compute the targets as `execution.evaluate` does, in the memory that histories may take."""
+    keeps = any(node.keeps for node in targets)
+    if not keeps and not _segments:
+        plain.evaluate(targets, small)
+        return
+    with plain.lock:
+        _kept.evaluations += 1
+        _restore([segment for segment in map(_segments.get, _leaves_below(targets))
+                  if segment is not None])
+        if keeps:
+            _compute(targets, small)
+        else:
+            plain.evaluate(targets, small)
+
+
+def _compute(targets: Sequence[Node], small: bool) -> None:
+    """Compute targets that have a history, and say how that is done again."""
+    traced = trace(targets)
+    pending = [k for k, node in enumerate(traced.nodes) if node.buffer is None]
+    before = counters["op by op"]
+    plain.evaluate(targets, small)
+    made = [k for k in pending if _nbytes(traced.nodes[k])]
+    if _passing.depth:
+        _passing.computed += [ref(traced.nodes[k]) for k in made]
+    elif made:
+        _kept.made += 1
+        _enter(Segment(_kept.made, traced, made, small=small,
+                       op_by_op=counters["op by op"] != before))
+
+
+def _leaves_below(targets: Sequence[Node]) -> list[Node]:
+    """Return what is or was there of what the targets are computed from."""
+    found, waiting, seen = [], [*targets], {*targets}
+    while waiting:
+        node = waiting.pop()
+        if node.buffer is not None or node in _segments:
+            found.append(node)
+            continue
+        above = [x for x in node.inputs if type(x) is Node and x not in seen]
+        seen.update(above)
+        waiting += above
+    return found
+
+
+def _limit() -> int:
+    limit = config.grad_memory
+    return sys.maxsize if limit is None else limit
+
+
+def _enter(segment: Segment) -> None:
+    """Keep what was computed, and let go of others where it has become too much."""
+    if not _kept.present():
+        _kept.stride = 1
+    for node in segment.nodes():
+        _segments[node] = segment
+    segment.used = _kept.evaluations
+    _kept.enter(segment)
+    while True:
+        for other in _kept.present():
+            if other.number % _kept.stride and other.used < _kept.evaluations - 1:
+                _kept.let_go(other)
+        if 2 * _kept.nbytes() <= _limit() or len(_kept.present()) <= FEWEST or (
+                _kept.stride > _kept.made):
+            return
+        _kept.stride *= 2
+
+
+def _restore(needed: Sequence[Segment]) -> None:
+    """Have the values of segments there."""
+    for segment in needed:
+        segment.used = _kept.evaluations
+    missing = {segment for segment in needed if not _kept.has(segment)}
+    if not missing:
+        return
+    order = _on_the_way(missing)
+    last, size = max(segment.number for segment in missing), max(each.size for each in order)
+    for other in reversed(_kept.present()):  # a backward pass has been there
+        if other.number > last and other.used < _kept.evaluations and (
+                2 * _kept.nbytes() > _limit()):
+            _kept.let_go(other)
+    room = max(FEWEST, (_limit() - _kept.nbytes()) // max(1, size) - len(missing))
+    every = -(-len(order) // room)
+    stays = {*missing, *order[every - 1::every]}
+    last_use = {_segments.get(leaf): segment for segment in order for leaf in segment.leaves()}
+    on_the_way = {*order}
+    for segment in order:
+        segment.compute()
+        _kept.enter(segment)
+        for read in on_the_way.intersection(map(_segments.get, segment.leaves())):
+            if read not in stays and last_use[read] is segment:
+                _kept.let_go(read)
+
+
+def _on_the_way(missing: Collection[Segment]) -> list[Segment]:
+    """Return what has to be computed to have some segments, in order."""
+    found, waiting = {*missing}, [*missing]
+    while waiting:
+        for leaf in waiting.pop().leaves():
+            segment = _segments.get(leaf)
+            if segment is not None and segment not in found and not _kept.has(segment):
+                found.add(segment)
+                waiting.append(segment)
+    return sorted(found, key=lambda segment: segment.number)
+
+
+# ---- backward passes -----------------------------------------------------------------------------
+
+
+@contextmanager
+def passing() -> Iterator[None]:
+    """Go backward through a history; nobody asks for derivatives of what is computed meanwhile."""
+    _passing.depth += 1
+    try:
+        yield
+    finally:
+        _passing.depth -= 1
+        if not _passing.depth:
+            _passing.computed.clear()
+
+
+def _computed_besides() -> list[Node]:
+    return [node for node in (each() for each in _passing.computed) if node is not None]
+
+
+def passed(is_behind: Callable[[Node], bool]) -> None:
+    """Let go of what was computed of a history that a backward pass has left behind."""
+    if not _passing.computed:
+        return
+    ahead = []
+    for node in _computed_besides():
+        if node.keeps != KEEPS or node.buffer is None:
+            continue
+        if is_behind(node) and 2 * _kept.nbytes() > _limit():
+            node.buffer = None
+        else:
+            ahead.append(ref(node))
+    _passing.computed[:] = ahead
