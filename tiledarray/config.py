@@ -288,6 +288,8 @@ def _apply(names: Mapping[str, Any]) -> None:
         core.set_limit(globals()["at_once"])
     if "cut" in names:
         core.set_cut(globals()["cut"])
+    if "grad_memory" in names:
+        core.set_lets_go(globals()["grad_memory"] is not None)
     if "device" in names:
         core.set_births(False)  # `devices.device.current` finds out
 

@@ -72,6 +72,6 @@ remember, remembers = _record.remember, _record.remembers
 install_running = _record.install_running
 forget_program, forget_programs = _record.forget_program, _record.forget_programs
 wrap, rebind, record = _record.wrap, _record.rebind, _record.record
-set_cut = _record.set_cut
+set_cut, set_lets_go = _record.set_cut, _record.set_lets_go
 EMPTY, GATHERING, DUE, CROWDED = _record.EMPTY, _record.GATHERING, _record.DUE, _record.CROWDED
 install_recording, install_slices = _record.install_recording, _record.install_slices

@@ -219,6 +219,9 @@ static inline Call *find_call(PyObject *op, PyObject *x, PyObject *y)
     return call;
 }
 
+/* Whether values of histories may be let go: Python computes them again. */
+static int lets_go = 0;
+
 /* Whether an operation has to be recorded, as `at_once.compute` says of the usual ones: it is
    large, or waits for something pending.  0 (perhaps with an error set): ask Python. */
 int must_record(const Form *form, const Node *left, const Node *right)
@@ -235,7 +238,8 @@ int must_record(const Form *form, const Node *left, const Node *right)
         if (!moves && inputs[k]->form->kind->size > limit)
             return 1;
         if (!inputs[k]->buffer)
-            return is_pending((PyObject *)inputs[k]) && !note_small();
+            return !(lets_go && inputs[k]->keeps) && is_pending((PyObject *)inputs[k]) &&
+                   !note_small();
     }
     return 0;
 }
@@ -448,7 +452,17 @@ static PyObject *record_install(PyObject *module, PyObject *found)
     Py_RETURN_NONE;
 }
 
+static PyObject *record_set_lets_go(PyObject *module, PyObject *value)
+{
+    int wanted = PyObject_IsTrue(value);
+    if (wanted < 0)
+        return NULL;
+    lets_go = wanted;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"set_lets_go", record_set_lets_go, METH_O, "Whether values of histories may be let go."},
     {"install_recording", record_install, METH_O, "Say what Python does of the recording."},
     {NULL}};
 

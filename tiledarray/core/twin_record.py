@@ -230,6 +230,10 @@ def install_recording(found: dict[str, Any]) -> None:
     compute = found["compute"]
 
 
+def set_lets_go(value: bool) -> None:
+    """Whether values of histories may be let go: that is asked for in Python anyhow."""
+
+
 def install_slices(found: dict[str, Any]) -> None:
     """Say what Python does of views: all of it."""
 

@@ -26,6 +26,7 @@ from tiledarray.execution.placement import bring_home
 from tiledarray.graph.node import Form, Node, form_of, kind_of
 from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import AxisView, Elementwise, Source
+from tiledarray.recording import segments
 from tiledarray.recording.stretch import local, look
 
 MANY_PARTS = 32
@@ -74,7 +75,7 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
             if x.form.kind.size > limit:
                 return None
             if buffer is None:
-                buffer = constant(x)
+                buffer = _found_again(x)
                 if buffer is None:
                     recorder.note_small()
                     return None
@@ -95,7 +96,21 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
         if raised_outside(error):
             raise
         return None  # once recorded, it is told where someone looks, as for every other size
+    if config.grad_memory is not None:
+        _note(form, inputs, array)
     return HostValue(array, form.kind.device)
+
+
+def _found_again(node: Node) -> Any:
+    """Return the value of a pending node that is a constant, or was let go; ``None`` of another."""
+    if node.keeps and config.grad_memory is not None:
+        return segments.value_again(node)
+    return constant(node)
+
+
+def _note(form: Form, inputs: tuple[Any, ...], array: np.ndarray[Any, Any]) -> None:
+    if any(type(x) is Node and x.keeps for x in inputs):
+        segments.note_small(form, array.nbytes, compute)
 
 
 def array_of(node: Node) -> np.ndarray[Any, Any] | None:

@@ -21,17 +21,22 @@ from weakref import WeakKeyDictionary, ref
 
 from tiledarray import config
 from tiledarray.core import KEEPS
+from tiledarray.core.twin_graph import MOST_WITH_HISTORY
 from tiledarray.execution import evaluate as plain
 from tiledarray.execution.executable import counters
 from tiledarray.execution.taken import entries
-from tiledarray.graph.node import Node
+from tiledarray.graph.node import Form, Node
 from tiledarray.graph.program import Trace, trace
+from tiledarray.ops.movement import opaque
 
 FEWEST = 4  # segments that are kept whatever they take: with less, time grows with the square
+LEAST_RUN = 1 << 16  # bytes of what is computed at once that make a segment
+
+Compute = Callable[[Form, tuple[Any, ...]], Any]
 
 
 class Segment:
-    """What one evaluation has computed of a history, and from what.
+    """What was computed of a history together, and from what.
 
     Attributes
     ----------
@@ -43,31 +48,22 @@ class Segment:
         Bytes of what it has computed.
     """
 
-    __slots__ = (
-        "number", "used", "size", "_trace", "_leaves", "_made", "_op_by_op", "_small",
-        "__weakref__")
+    __slots__ = ("number", "used", "size", "_made", "_leaves", "__weakref__")
 
-    def __init__(self, number: int, traced: Trace, made: Sequence[int], *, op_by_op: bool,
-                 small: bool) -> None:
-        self.number, self.used = number, 0
-        self.size = sum(_nbytes(traced.nodes[k]) for k in made)
-        self._trace = traced._replace(nodes=[None] * len(traced.nodes))  # type: ignore[list-item]
-        self._leaves = {k: ref(traced.nodes[k]) for k in traced.leaves}
-        self._made = {k: ref(traced.nodes[k]) for k in made}
-        self._op_by_op, self._small = op_by_op, small
+    def __init__(self, made: Sequence[Node], leaves: Sequence[Node]) -> None:
+        _kept.made += 1
+        self.number, self.used = _kept.made, _kept.evaluations
+        self.size = sum(map(_nbytes, made))
+        self._made = [ref(node) for node in made]
+        self._leaves = [ref(node) for node in leaves]
 
     def nodes(self) -> list[Node]:
         """Return what it has computed, as far as anything can ask for it."""
-        return [node for node in (each() for each in self._made.values()) if node is not None]
+        return [node for node in (each() for each in self._made) if node is not None]
 
     def leaves(self) -> list[Node]:
         """Return what it is computed from."""
-        return [node for node in (each() for each in self._leaves.values()) if node is not None]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values that are there, and that may be let go."""
-        return sum(map(_nbytes, self.nodes()))
+        return [node for node in (each() for each in self._leaves) if node is not None]
 
     def let_go(self) -> None:
         """Let go of the values."""
@@ -77,24 +73,62 @@ class Segment:
 
     def compute(self) -> None:
         """Compute the values again."""
-        counters["computed again"] += 1
-        if len(self.leaves()) < len(self._leaves):  # nobody can ask for some of it any more
+        raise NotImplementedError
+
+
+class _Stretch(Segment):
+    """What one evaluation has computed."""
+
+    __slots__ = ("_trace", "_numbers", "_op_by_op", "_small")
+
+    def __init__(self, traced: Trace, made: Sequence[int], *, op_by_op: bool, small: bool) -> None:
+        super().__init__([traced.nodes[k] for k in made], [traced.nodes[k] for k in traced.leaves])
+        self._trace = traced._replace(nodes=[None] * len(traced.nodes))  # type: ignore[list-item]
+        self._numbers = made
+        self._op_by_op, self._small = op_by_op, small
+
+    def compute(self) -> None:
+        leaves = dict(zip(self._trace.leaves, self.leaves(), strict=False))
+        if len(leaves) < len(self._leaves):  # nobody can ask for some of it any more
             plain.evaluate([node for node in self.nodes() if node.buffer is None])
             return
         made: list[Any] = []
         for number, (form, inputs) in enumerate(entries(self._trace)):
-            made.append(self._leaves[number]() if form is None else Node(
+            made.append(leaves[number] if form is None else Node(
                 form, tuple([made[x] if known else x for known, x in inputs])))
         targets = [made[k] for k in self._trace.outputs]
         if self._op_by_op:
-            with plain.lock:
-                plain.run_reference(made, targets)
+            plain.run_reference(made, targets)
         else:
             plain.evaluate(targets, self._small)
-        for number, each in self._made.items():
+        for number, each in zip(self._numbers, self._made, strict=True):
             node = each()
             if node is not None and node.buffer is None:
                 node.buffer = made[number].buffer
+
+
+class _Run(Segment):
+    """What was computed at once, one after another."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, made: Sequence[Node], compute: Compute) -> None:
+        own = {*made}
+        leaves = dict.fromkeys(
+            x for node in made for x in node.inputs if type(x) is Node and x not in own)
+        super().__init__(made, [*leaves])
+        self._compute = compute
+
+    def compute(self) -> None:
+        _small.paused = True
+        try:
+            for node in self.nodes():
+                if node.buffer is None:
+                    node.buffer = self._compute(node.form, node.inputs)
+                    if node.buffer is None:  # settings have changed: it is not small any more
+                        plain.evaluate([node])
+        finally:
+            _small.paused = False
 
 
 def _nbytes(node: Node) -> int:
@@ -148,7 +182,7 @@ class _Kept:
     def nbytes(self) -> int:
         """Return what they take, and what was computed of histories besides."""
         besides = sum(_nbytes(node) for node in _computed_besides())
-        return besides + sum(segment.nbytes for segment in self.present())
+        return besides + sum(segment.size for segment in self.present())
 
     def enter(self, segment: Segment) -> None:
         """Keep a segment's values."""
@@ -194,9 +228,7 @@ def _compute(targets: Sequence[Node], small: bool) -> None:
     if _passing.depth:
         _passing.computed += [ref(traced.nodes[k]) for k in made]
     elif made:
-        _kept.made += 1
-        _enter(Segment(_kept.made, traced, made, small=small,
-                       op_by_op=counters["op by op"] != before))
+        _enter(_Stretch(traced, made, small=small, op_by_op=counters["op by op"] != before))
 
 
 def _leaves_below(targets: Sequence[Node]) -> list[Node]:
@@ -224,7 +256,6 @@ def _enter(segment: Segment) -> None:
         _kept.stride = 1
     for node in segment.nodes():
         _segments[node] = segment
-    segment.used = _kept.evaluations
     _kept.enter(segment)
     while True:
         for other in _kept.present():
@@ -246,7 +277,7 @@ def _restore(needed: Sequence[Segment]) -> None:
     order = _on_the_way(missing)
     last, size = max(segment.number for segment in missing), max(each.size for each in order)
     for other in reversed(_kept.present()):  # a backward pass has been there
-        if other.number > last and other.used < _kept.evaluations and (
+        if other.number > last + 1 and other.used < _kept.evaluations and (
                 2 * _kept.nbytes() > _limit()):
             _kept.let_go(other)
     room = max(FEWEST, (_limit() - _kept.nbytes()) // max(1, size) - len(missing))
@@ -255,6 +286,7 @@ def _restore(needed: Sequence[Segment]) -> None:
     last_use = {_segments.get(leaf): segment for segment in order for leaf in segment.leaves()}
     on_the_way = {*order}
     for segment in order:
+        counters["computed again"] += 1
         segment.compute()
         _kept.enter(segment)
         for read in on_the_way.intersection(map(_segments.get, segment.leaves())):
@@ -272,6 +304,67 @@ def _on_the_way(missing: Collection[Segment]) -> list[Segment]:
                 found.add(segment)
                 waiting.append(segment)
     return sorted(found, key=lambda segment: segment.number)
+
+
+# ---- what is computed at once --------------------------------------------------------------------
+
+
+class _Small(threading.local):
+    """What was computed at once of histories since the last `_Run`.
+
+    Attributes
+    ----------
+    nbytes : int
+    since : Node or None
+        With which it began.
+    paused : bool
+        Whether a run is computed again.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.since: Node | None = None
+        self.paused = False
+
+
+_small = _Small()
+
+
+def note_small(form: Form, nbytes: int, compute: Compute) -> None:
+    """Take note that something is computed at once that has a history, by what can do it again."""
+    if _small.paused:
+        return
+    if _passing.depth or _small.since is None:
+        _small.since, _small.nbytes = None if _passing.depth else _mark(form), 0
+        return
+    _small.nbytes += nbytes
+    if _small.nbytes < max(LEAST_RUN, _limit() // 16):
+        return
+    with plain.lock:
+        made = [node for node in _small.since.kept_since()
+                if _nbytes(node) and node.inputs and node not in _segments
+                and node.form.kind.size <= MOST_WITH_HISTORY and node.op is not opaque]
+        _small.since, _small.nbytes = _mark(form), 0
+        if made:
+            _kept.evaluations += 1
+            _enter(_Run(made, compute))
+
+
+def _mark(form: Form) -> Node:
+    """Return a node from which on new ones are found."""
+    node = Node(form, ())
+    node.keep(KEEPS)
+    return node
+
+
+def value_again(node: Node) -> Any:
+    """Return the value of a pending node that was let go, computed again; ``None`` of others."""
+    segment = _segments.get(node)
+    if segment is not None:
+        with plain.lock:
+            _kept.evaluations += 1
+            _restore([segment])
+    return node.buffer
 
 
 # ---- backward passes -----------------------------------------------------------------------------
