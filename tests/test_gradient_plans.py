@@ -182,3 +182,38 @@ def test_history_beside_the_arguments_is_refused(wrapper):
 
     with pytest.raises(HistoryLost, match="no argument of it"):
         np.grad(loss)(np.array([1.0, 2.0]))
+
+
+def with_a_rule(wrapper, function):
+    wrapped = getattr(np, wrapper)(function)
+    if wrapper == "custom_vjp":
+        wrapped.defvjp(lambda x: (function(x), ()), lambda kept, g: (g,))
+    if wrapper == "custom_jvp":
+        wrapped.defjvp(lambda args, tangents: (function(*args), tangents[0]))
+    return wrapped
+
+
+@pytest.mark.parametrize("wrapper", ["custom_vjp", "custom_jvp", "checkpoint"])
+def test_an_argument_that_is_also_used_by_its_name_is_refused(wrapper):
+    def loss(w):
+        return with_a_rule(wrapper, lambda x: w * x)(w).sum()
+
+    for gradient in (np.grad(loss), lambda x: loss(w := np.variable(x)).grad(w)):
+        with pytest.raises(HistoryLost, match="no argument of it"):
+            gradient(np.array([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("wrapper", ["custom_vjp", "custom_jvp", "checkpoint"])
+def test_writing_into_an_argument_under_a_rule_is_refused(wrapper):
+    def double(x):
+        x *= 2
+        return x * 1.0
+
+    def loss(w):
+        s = w * 1.0
+        return (with_a_rule(wrapper, double)(s) * s).sum()
+
+    x = np.array([1.0, 2.0])
+    assert float(loss(x)) == 20.0
+    with pytest.raises(HistoryLost, match="writes into an argument"):
+        np.grad(loss)(x)

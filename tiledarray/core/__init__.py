@@ -48,6 +48,8 @@ else:
 
 install = _core.install
 set_limit, set_most_with_history = _core.set_limit, _core.set_most_with_history
+MOST_WITH_HISTORY = 1024  # elements; gradients of larger arrays fuse
+set_most_with_history(MOST_WITH_HISTORY)
 hold = _core.hold
 set_births = _core.set_births
 set_library_factor = _core.set_library_factor

@@ -26,15 +26,15 @@ static PyObject *module_set_limit(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
-Py_ssize_t most_with_history = 1024;
+Py_ssize_t most_with_history = 0;
 
 static PyObject *module_set_most_with_history(PyObject *module, PyObject *value)
 {
-    Py_ssize_t found = PyLong_AsSsize_t(value), before = most_with_history;
+    Py_ssize_t found = PyLong_AsSsize_t(value);
     if (found == -1 && PyErr_Occurred())
         return NULL;
     most_with_history = found;
-    return PyLong_FromSsize_t(before);
+    Py_RETURN_NONE;
 }
 
 static PyObject *module_hold(PyObject *module, PyObject *change)
@@ -70,7 +70,7 @@ static PyMethodDef module_methods[] = {
      "Say which class arrays have, and what does what cannot be done at once."},
     {"set_limit", module_set_limit, METH_O, "Elements up to which a settled array is small."},
     {"set_most_with_history", module_set_most_with_history, METH_O,
-     "Elements up to which what has a history is computed at once; returns what it was."},
+     "Elements up to which what has a history is computed at once."},
     {"hold", module_hold, METH_O, "Change the count of reasons to do nothing at once."},
     {"set_births", module_set_births, METH_O, "Whether new arrays are born on the host."},
     {"set_library_factor", module_set_library_factor, METH_O,

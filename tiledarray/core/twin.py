@@ -204,10 +204,9 @@ def set_limit(value: int) -> None:
     say_most()
 
 
-def set_most_with_history(value: int) -> int:
-    """Elements up to which what has a history is computed at once; return what it was."""
-    before, state.most_with_history = state.most_with_history, operator.index(value)
-    return before
+def set_most_with_history(value: int) -> None:
+    """Elements up to which what has a history is computed at once."""
+    state.most_with_history = operator.index(value)
 
 
 def hold(change: int) -> None:

@@ -27,7 +27,7 @@ LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by at most th
 MOST_READERS = 64  # views that have read their root, until the dead are left out
 
 limit = 0  # elements up to which a settled array is small
-most_with_history = 1024  # ... with a history: gradients of larger ones fuse
+most_with_history = 0  # ... of which what has a history is computed at once
 held = 0  # reasons (traced functions) for which nothing is done at once
 most = -1  # the limit; -1 while nothing is done at once
 births = False  # whether new arrays are born on the host

@@ -292,12 +292,8 @@ class _Whole(Recorder):
 _recording = [0]
 
 
-_most = core.set_most_with_history(0)
-core.set_most_with_history(_most)
-
-
 def _count(change: int) -> None:
     """Threads that record nothing as a whole meanwhile record more than they might, no less."""
     with _lock:
         _recording[0] += change
-        core.set_most_with_history(0 if _recording[0] else _most)
+        core.set_most_with_history(0 if _recording[0] else core.MOST_WITH_HISTORY)

@@ -11,18 +11,17 @@ from typing import Any
 from tiledarray.api.arguments import handle_of
 from tiledarray.arrays.handle import Handle, wrap
 from tiledarray.arrays.tracing import is_tracing
-from tiledarray.core import BEGINS
+from tiledarray.core import BEGINS, KEEPS
 from tiledarray.errors import HistoryLost
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.trees import flatten, leaves_like, unflatten
-from tiledarray.gradients.variables import stop_gradient
 from tiledarray.gradients.vmap import vmap
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
-from tiledarray.recording.history import end
+from tiledarray.recording.history import alias, end
 from tiledarray.recording.stretch import look
 
 __all__ = ["checkpoint", "custom_jvp", "custom_vjp"]
@@ -84,33 +83,48 @@ class _CallOfSamples:
         return _CallOfSamples(self, mapped)
 
 
-def _recorded(
-    rule: Callable[..., Any], arguments: tuple[Any, ...], value: Any, kept: Any, name: str
-) -> Any:
-    """Return a function's value as one that has the rule.
+class _Arguments:
+    """The arguments of a function with a rule, and the arrays that it is given in their places."""
 
-    Raises
-    ------
-    TypeError
-        If it is no array.
-    HistoryLost
-        If it was computed from something else with a history.
-    """
-    if not isinstance(value, Handle):
-        raise TypeError(f"{name} takes a function that returns one array, not "
-                        f"{type(value).__name__}")
-    leaves, structure = flatten(arguments)
-    others, nested = flatten(kept)
-    nodes = [handle_of(leaf).node for leaf in (*leaves, *others)]
-    if not any(node.keeps for node in nodes):
-        return value
-    node = value.node
-    if _reaches_beyond(node, {*nodes[:len(leaves)]}):
-        raise HistoryLost(
-            f"a function under {name} uses an array with a history that is no argument of it",
-            remedy="pass it as an argument, or say that it is a constant: stop_gradient(x)")
-    call = _Call(rule, structure, nested, len(leaves))
-    return wrap(record.library(_custom, (node, *nodes), call, node.shape, node.dtype))
+    def __init__(self, arguments: tuple[Any, ...], keeps: int) -> None:
+        leaves, self.structure = flatten(arguments)
+        self.nodes = [handle_of(leaf).node for leaf in leaves]
+        self._leaves = [wrap(alias(node, keeps)) if node.keeps else leaf
+                        for leaf, node in zip(leaves, self.nodes, strict=True)]
+        self._given = [handle_of(leaf).node for leaf in self._leaves]
+
+    @property
+    def given(self) -> Any:
+        """The arguments as the function gets them: it can be told whether it uses these."""
+        return unflatten(self.structure, self._leaves)
+
+    def recorded(self, rule: Callable[..., Any], value: Any, kept: Any, name: str) -> Any:
+        """Return the function's value as one that has the rule.
+
+        Raises
+        ------
+        TypeError
+            If it is no array.
+        HistoryLost
+            If it was computed from something else with a history, or the function has written
+            into an argument.
+        """
+        if not isinstance(value, Handle):
+            raise TypeError(f"{name} takes a function that returns one array, not "
+                            f"{type(value).__name__}")
+        node = value.node
+        if any(handle_of(leaf).node is not before
+               for leaf, before in zip(self._leaves, self._given, strict=True)):
+            raise HistoryLost(f"a function under {name} writes into an argument",
+                              remedy="write into a copy: x = x.copy()")
+        if _reaches_beyond(node, {*self._given}):
+            raise HistoryLost(
+                f"a function under {name} uses an array with a history that is no argument of it",
+                remedy="pass it as an argument, or say that it is a constant: stop_gradient(x)")
+        others, nested = flatten(kept)
+        nodes = [*self.nodes, *(handle_of(leaf).node for leaf in others)]
+        call = _Call(rule, self.structure, nested, len(self.nodes))
+        return wrap(record.library(_custom, (node, *nodes), call, node.shape, node.dtype))
 
 
 def _reaches_beyond(value: Node, arguments: set[Node]) -> bool:
@@ -127,12 +141,6 @@ def _reaches_beyond(value: Node, arguments: set[Node]) -> bool:
         waiting += [x for x in above if x not in seen]
         seen.update(above)
     return False
-
-
-def _stopped(tree: Any) -> Any:
-    leaves, structure = flatten(tree)
-    return unflatten(structure, [stop_gradient(leaf) if isinstance(leaf, Handle) else leaf
-                                 for leaf in leaves])
 
 
 class custom_vjp:  # noqa: N801  a decorator
@@ -182,12 +190,13 @@ class custom_vjp:  # noqa: N801  a decorator
         """Call the function; what a gradient asks of it is the rule."""
         if self._forward is None or self in _under_way.rules or not _has_history(args):
             return self._function(*args)
+        arguments = _Arguments(args, KEEPS)
         _under_way.rules.append(self)  # which may call the function itself
         try:
-            value, kept = self._forward(*args)
+            value, kept = self._forward(*arguments.given)
         finally:
             _under_way.rules.remove(self)
-        return _recorded(self._rule, args, value, kept, "custom_vjp")
+        return arguments.recorded(self._rule, value, kept, "custom_vjp")
 
     def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
         assert self._backward is not None
@@ -241,7 +250,9 @@ class custom_jvp:  # noqa: N801  a decorator
         """Call the function; what a gradient asks of it is the rule."""
         if self._derivative is None or not _has_history(args):
             return self._function(*args)
-        return _recorded(self._rule, args, self._function(*_stopped(args)), (), "custom_jvp")
+        arguments = _Arguments(args, 0)
+        value = self._function(*arguments.given)
+        return arguments.recorded(self._rule, value, (), "custom_jvp")
 
     def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
         assert self._derivative is not None
@@ -295,10 +306,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     def checkpointed(*args: Any) -> Any:
         if not _has_history(args):
             return function(*args)
-        value = function(*_stopped(args))
+        arguments = _Arguments(args, 0)
+        value = function(*arguments.given)
         if isinstance(value, Handle) and not is_tracing():
             look([value.node])  # or what it is computed from would be kept until it is asked for
-        return _recorded(rule, args, value, (), "checkpoint")
+        return arguments.recorded(rule, value, (), "checkpoint")
 
     def rule(arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
         return vjp(function, *arguments)[1](g)

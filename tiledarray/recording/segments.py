@@ -20,8 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from tiledarray import config
-from tiledarray.core import KEEPS
-from tiledarray.core.twin_graph import MOST_WITH_HISTORY
+from tiledarray.core import KEEPS, MOST_WITH_HISTORY
 from tiledarray.execution import evaluate as plain
 from tiledarray.execution.executable import counters
 from tiledarray.execution.taken import entries
