@@ -9,6 +9,7 @@ import typing
 
 import numpy
 import pytest
+import scipy.optimize
 
 import tiledarray as np
 from tiledarray.errors import HistoryLost, NoDerivative
@@ -241,3 +242,49 @@ def test_arguments_are_not_written():
 
     numpy.testing.assert_allclose(np.grad(function)(x), 18 * X)
     numpy.testing.assert_array_equal(x, X)
+
+
+# ---- optimizers ----------------------------------------------------------------------------------
+
+def valley(x):
+    return ((x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x) ** 2).sum()
+
+
+@pytest.mark.parametrize("method", ["BFGS", "L-BFGS-B", "SLSQP", "TNC", "trust-constr"])
+def test_optimizers_of_scipy_take_values_and_gradients(method):
+    found = scipy.optimize.minimize(np.value_and_grad(valley), numpy.zeros(4), jac=True,
+                                    method=method)
+    assert found.x == pytest.approx(numpy.ones(4), abs=1e-3)
+
+
+@pytest.mark.parametrize("method", ["trf", "dogbox", "lm"])
+def test_least_squares_of_scipy_takes_a_jacobian(method):
+    times = np.linspace(0, 1, 9)
+    seen = 2 * np.exp(-3 * times)
+
+    def misfit(q):
+        return q[0] * np.exp(-q[1] * times) - seen
+
+    found = scipy.optimize.least_squares(misfit, numpy.ones(2), np.jacobian(misfit), method=method)
+    assert found.x == pytest.approx([2, 3])
+
+
+def test_derivatives_by_arrays_of_numpys_are_numpys():
+    ours = np.array(X)
+    for derivative in (np.grad(total), np.hessian(total), np.jacobian(np.sin),
+                       lambda x: np.value_and_grad(total)(x)[1],
+                       lambda x: np.hvp(total, x, X)):
+        assert type(derivative(X)) is numpy.ndarray
+        assert type(derivative(ours)) is np.TiledArray
+        assert derivative(X).tolist() == derivative(ours).tolist()
+    mixed = np.grad(lambda p: total(p["x"]) * p["y"].sum())({"x": X, "y": ours})
+    assert [type(mixed[name]) for name in "xy"] == [numpy.ndarray, np.TiledArray]
+
+
+def test_derivatives_by_arrays_of_numpys_keep_a_history_that_is_wanted():
+    def outer(w):
+        return (np.grad(lambda x: (w * x * x).sum())(X) ** 2).sum()
+
+    w = np.array([1.0, 2.0, 3.0])
+    assert np.grad(outer)(w) == pytest.approx(8 * numpy.asarray(w) * X * X)
+    assert np.jit(outer)(w) == pytest.approx(float(outer(w)))

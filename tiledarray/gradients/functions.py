@@ -11,6 +11,7 @@ import numpy as np
 
 from tiledarray.api.arguments import handle_of
 from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.tracing import is_tracing
 from tiledarray.gradients.again import Turn
 from tiledarray.gradients.engine import backward, forward
 from tiledarray.gradients.notation import zeros_of
@@ -32,8 +33,8 @@ class _Run:
         argnums: Sequence[int], name: str, has_aux: bool, turn: Turn | None = None,
     ) -> None:
         trees = tuple(args[number] for number in argnums)
-        leaves, self.structure = flatten(trees)
-        self.began = [begin(inexact(leaf, name).node) for leaf in leaves]
+        self.leaves, self.structure = flatten(trees)
+        self.began = [begin(inexact(leaf, name).node) for leaf in self.leaves]
         given = list(args)
         for number, tree in zip(
                 argnums, unflatten(self.structure, map(wrap, self.began)),
@@ -66,6 +67,16 @@ class _Run:
 
     def __exit__(self, *_: object) -> None:
         end(self.began)
+
+
+def _as_given(values: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Return derivatives by NumPy's arrays as NumPy's: the C code of optimizers takes no other.
+
+    What has a history, or no values yet under `jit`, stays as it is.
+    """
+    return [value.numpy() if isinstance(leaf, np.ndarray) and not is_tracing()
+            and not value.node.keeps else value
+            for value, leaf in zip(values, leaves, strict=True)]
 
 
 def _numbers(argnums: Any, count: int, name: str) -> tuple[int, ...]:
@@ -107,7 +118,8 @@ def value_and_grad(
     -------
     callable
         Takes what ``function`` takes.  Returns ``(value, gradient)``, or ``((value, aux),
-        gradient)``; the gradient is as the argument is, or a tuple for several ``argnums``.
+        gradient)``; the gradient is as the argument is (NumPy's arrays for NumPy's, as optimizers
+        want it), or a tuple for several ``argnums``.
 
     Raises
     ------
@@ -146,8 +158,9 @@ def value_and_grad(
                 values = backward([output], [one_like(output)], run.began, last=True)
             else:
                 result, *values = found
-            trees = run.tree(filled(values, run.began))
+            values = filled(values, run.began)
         turn.end()
+        trees = run.tree(_as_given(values, run.leaves))
         gradient = trees[0] if isinstance(argnums, int) else trees
         return ((result, run.aux) if has_aux else result), gradient
 
@@ -362,7 +375,8 @@ def jacobian(
                 found = _rows(node, begun)
             else:
                 found = np.moveaxis(_columns(node, begun), 0, -1)
-            return found.reshape((*node.shape, *begun.shape))
+            found = found.reshape((*node.shape, *begun.shape))
+        return _as_given([found], run.leaves)[0]
 
     return differentiating
 
@@ -447,4 +461,6 @@ def hvp(function: Callable[..., Any], x: Any, v: Any) -> Any:
     >>> np.hvp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     array([6., 0.])
     """
-    return jvp(grad(function), (x,), (v,))[1]
+    leaves, structure = flatten(x)
+    found = leaves_like(structure, jvp(grad(function), (x,), (v,))[1])
+    return unflatten(structure, _as_given(found, leaves))
