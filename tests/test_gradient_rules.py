@@ -140,6 +140,8 @@ def test_a_branch_that_is_not_taken_gives_no_nan():
         lambda x: np.where(x > 0, 1 / x, 0.0).sum(),
         lambda x: np.linalg.norm(x * 0.0),
         lambda x: np.hypot(x * 0, x * 0).sum(),
+        lambda x: np.where(x > 2, x / 0.0, x).sum(),
+        lambda x: np.where(x > 2, x / np.float64(0), x).sum(),
     ):
         assert numpy.isfinite(np.grad(function)(np.array([0.0, 1.0, 0.0]))).all()
 
@@ -147,3 +149,12 @@ def test_a_branch_that_is_not_taken_gives_no_nan():
 def test_a_zero_factor_does_not_hide_a_second_derivative():
     found = np.hessian(lambda p: p[1] * np.sqrt(p[0]))(np.array([4.0, 0.0]))
     assert found.tolist() == [[0.0, 0.25], [0.25, 0.0]]
+
+
+def test_zeros_of_pythons_divide_as_numpys_do():
+    x = numpy.array([2.0, -1.0])
+    assert np.grad(lambda x: (x / 0.0).sum())(x).tolist() == [numpy.inf] * 2
+    assert np.grad(lambda x: (x / -0.0).sum())(x).tolist() == [-numpy.inf] * 2
+    assert numpy.isnan(np.grad(lambda x: (x / 0j).real.sum())(x)).all()
+    assert np.grad(lambda x: x[x > 9].mean() + x.sum())(x).tolist() == [1.0, 1.0]
+    assert np.grad(lambda x: x[:1].std(ddof=1) + x[1])(x).tolist() == [0.0, 1.0]

@@ -15,6 +15,7 @@ Cotangents follow JAX's convention: that of ``f`` at ``z = a + ib`` is, for a re
 
 from __future__ import annotations
 
+import cmath
 import functools
 import math
 from collections.abc import Sequence
@@ -59,13 +60,23 @@ def scaled(factor: Any, value: Any) -> Any:
     if not isinstance(factor, Handle):
         return factor * value if factor else zeros_of(value)
     if not isinstance(value, Handle):
-        return factor * value
+        if cmath.isfinite(value):
+            return factor * value
+        dtype = np.result_type(factor.dtype, value)
+        value = wrap(record.full((), dtype.type(value).item(), dtype, factor.node.device))
     left, right = factor.node, value.node
     dtype = left.dtype
     if dtype is right.dtype:
         return wrap(record.binary(_SCALED, left, right))
     dtype = np.result_type(dtype, right.dtype)
     return wrap(record.binary(_SCALED, record.cast(left, dtype), record.cast(right, dtype)))
+
+
+def inverse(x: Any) -> Any:
+    """Return ``1 / x`` as NumPy has it, also of a zero of Python's."""
+    if isinstance(x, Handle) or x:
+        return 1 / x
+    return complex(math.nan, math.nan) if isinstance(x, complex) else math.copysign(math.inf, x)
 
 
 def one(condition: Any) -> Any:

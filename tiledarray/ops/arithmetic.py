@@ -22,7 +22,7 @@ multiply = ufunc(
 )
 divide = ufunc(
     np.divide, "x / y", cost=4, quick="quick_divide(x, y, rare)",
-    derivatives=("1 / y", "-out / y"),
+    derivatives=("inverse(y)", "-out / y"),
 )
 floor_divide = ufunc(
     np.floor_divide, "m_floor_divide(x, y)", cost=20, nanoseconds=(15, 11), derivatives=("0", "0")
