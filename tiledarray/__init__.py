@@ -30,6 +30,7 @@ from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import device
+from tiledarray.gradients import in_python as _in_python
 from tiledarray.gradients.custom import *
 from tiledarray.gradients.custom import __all__ as _own_rules
 from tiledarray.gradients.functions import *

@@ -475,6 +475,7 @@ def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function whose few values NumPy computes."""
 
     def ours(*args: Any, device: Any = None, **kwargs: Any) -> TiledArray:
+        refuse(any_keeps([*by_numpy.handles_in((args, kwargs))]), "an argument has a history")
         target = _device(device, args)
         return _wrapped(original(*host(args), **host(kwargs)), target)
 

@@ -201,9 +201,12 @@ def _accumulate(
     self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]
 ) -> Any:
     function = reducing.RUNNING.get(ufunc)
-    if function is None or out is not None or not isinstance(inputs[0], Handle):
-        raise LeaveToNumPy("out= is given" if function is not None else "")
-    return function(inputs[0], axis=options.get("axis", 0), dtype=options.get("dtype"))
+    if function is None or not isinstance(inputs[0], Handle):
+        raise LeaveToNumPy
+    if out is not None and not by_places.any_keeps(inputs[0], *out):
+        raise LeaveToNumPy("out= is given")
+    return function(inputs[0], axis=options.get("axis", 0), dtype=options.get("dtype"),
+                    out=None if out is None else out[0])
 
 
 def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:

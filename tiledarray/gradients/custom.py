@@ -282,6 +282,8 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     ----------
     function : callable
         Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+        Called again it does the same: it draws no random numbers, reads nothing that changes, and
+        writes into nothing but arrays of its own.
 
     Returns
     -------

@@ -1,0 +1,77 @@
+"""Functions of NumPy's that are written in Python, and methods that no kernel knows."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests.gradients import check, real
+from tiledarray.errors import NoDerivative
+
+X, Y, M = real(9), real(9, seed=1), real(3, 4)
+FUNCTIONS = {
+    "apply_along_axis": (lambda m: np.apply_along_axis(lambda r: (r * r).cumsum(), 1, m), M),
+    "apply_along_axis of numbers": (lambda m: np.apply_along_axis(np.sum, 0, m * m), M),
+    "apply_over_axes": (lambda m: np.apply_over_axes(np.sum, m * m, [0, 1]), M),
+    "corrcoef": (lambda x, y: np.corrcoef(x, y)[0, 1], X, Y),
+    "cov": (lambda m: np.cov(m, aweights=[1.0, 2.0, 3.0, 4.0]), M),
+    "cov of two": (np.cov, X, Y),
+    "geomspace": (lambda x: np.geomspace(x[0], x[1], 4), X),
+    "logspace": (lambda x: np.logspace(0, x[0], 3), X),
+    "histogram": (lambda x: np.histogram(Y, weights=x * x)[0], X),
+    "insert": (lambda x, y: np.insert(x, [1, 3], y[:2] * 2), X, Y),
+    "poly": (lambda x: np.poly(x[:3]), X),
+    "polyadd": (lambda x, y: np.polyadd(x[:2] * 2, y), X, Y),
+    "polysub": (lambda x, y: np.polysub(x[:2] * 2, y), X, Y),
+    "polyder": (lambda x: np.polyder(x[:4] ** 2, 2), X),
+    "polyint": (lambda x: np.polyint(x[:4] ** 2, 2, k=[x[0], 1]), X),
+    "polyfit": (lambda x, y: np.polyfit(x, y, 2), X, Y),
+    "polyfit with weights": (lambda x, y: np.polyfit(x, y * y, 1, w=x), X, Y),
+    "roots": (lambda x: np.roots(np.stack([x[0], -2 - x[1], x[2]])).real, X),
+    "vander": (lambda x: np.vander(x[:3], increasing=True), X),
+    "tensorsolve": (lambda x: np.linalg.tensorsolve(
+        x.reshape(3, 3) + 2 * np.eye(3), x[:3] * x[3:6]), X),
+    "maximum.accumulate": (lambda m: np.maximum.accumulate(m * m, axis=1), M),
+    "minimum.accumulate": (lambda x: np.minimum.accumulate(x * x), X),
+    "multiply.accumulate": (lambda x: np.multiply.accumulate(x, out=np.empty(9)), X),
+    "add.reduceat": (lambda m: np.add.reduceat(m * m, [0, 2], axis=1), M),
+    "multiply.reduceat": (lambda x: np.multiply.reduceat(x, [0, 4, 2]), X),
+    "maximum.reduceat": (lambda x: np.maximum.reduceat(x * x, [0, 4]), X),
+    "bincount": (lambda x: np.bincount([0, 1, 1, 2], weights=x[:4] ** 2, minlength=5), X),
+    "unique": (lambda x: np.unique(x * x), X),
+    "sliding_window_view": (
+        lambda x: np.lib.stride_tricks.sliding_window_view(x * x, 3).prod(axis=1), X),
+    "qr in the mode r": (lambda m: np.linalg.qr(m.T, mode="r"), M),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_keep_the_history(name):
+    function, *arrays = FUNCTIONS[name]
+    wanted = numpy.asarray(function(*map(np.array, arrays)))
+    value, _ = np.vjp(function, *arrays)
+    assert numpy.asarray(value) == pytest.approx(wanted, rel=1e-13)
+    check(function, *arrays)
+    begun = [*map(np.variable, arrays)]
+    assert numpy.isfinite(function(*begun).sum().grad(begun[-1])).all()
+
+
+def test_running_extrema_of_equal_elements_and_nan():
+    def loss(x):
+        return (np.maximum.accumulate(x) * np.arange(1.0, 6.0)).sum()
+
+    assert np.grad(loss)(np.array([1.0, 3.0, 2.0, 3.0, 4.0])).tolist() == [1, 5, 0, 4, 5]
+    value, slope = np.value_and_grad(loss)(np.array([1.0, numpy.nan, 2.0, 3.0, numpy.nan]))
+    assert numpy.isnan(value) and slope.tolist() == [1, 9, 0, 0, 5]
+
+
+def test_what_looks_at_values_is_refused_by_name():
+    x = np.array(M)
+    with pytest.raises(NoDerivative, match=r"^apply_along_axis has no derivative here"):
+        np.grad(lambda m: np.apply_along_axis(lambda r: float(r[0]), 1, m).sum())(x)
+    with pytest.raises(NoDerivative, match=r"^unique has no derivative here"):
+        np.grad(lambda m: np.unique(m, axis=0).sum())(x)
+    y = np.variable(M)
+    total = np.apply_along_axis(lambda r: float(r[0]), 1, y).sum()
+    assert float(total) == pytest.approx(M[:, 0].sum())
+    with pytest.raises(NoDerivative, match="has no derivative here"):
+        total.grad(y)

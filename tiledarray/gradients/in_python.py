@@ -1,0 +1,200 @@
+"""Functions that NumPy has written in Python: run with ours in NumPy's place, they keep history.
+
+They are NumPy's own code, whose names are looked up here.  What their parts are made of has
+derivatives; where a part has none, or looks at a value, the gradient says so as anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tiledarray.api import linalg, types, ufuncs
+from tiledarray.api.arguments import handle_of, refuse
+from tiledarray.arrays import by_numpy, by_places
+from tiledarray.arrays.protocols import FUNCTIONS
+from tiledarray.gradients.notation import xp
+from tiledarray.gradients.variables import stop_gradient
+from tiledarray.recording.history import differentiated
+
+Function = Callable[..., Any]
+_FUNCTIONS: tuple[Function, ...] = (
+    np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
+    np.histogram, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polyfit, np.polyint,
+    np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
+)
+
+
+class _Module:
+    """A module of NumPy's whose functions are ours."""
+
+    def __init__(self, original: ModuleType) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        found = _ours(getattr(self._original, name))
+        setattr(self, name, found)
+        return found
+
+
+_module = functools.cache(_Module)
+
+
+def _ours(value: Any) -> Any:
+    """Return what stands for something that NumPy's code names."""
+    if isinstance(value, ModuleType):
+        return _module(value) if value.__name__.partition(".")[0] == "numpy" else value
+    if isinstance(value, np.ufunc):
+        return ufuncs.BY_NAME.get(value.__name__, value)
+    found = _STAND_INS.get(getattr(value, "__name__", ""))
+    if found is not None:
+        return found
+    if isinstance(value, type) or not callable(value):
+        return value
+    found = FUNCTIONS.get(value)
+    name = getattr(value, "__name__", "")
+    if found is None and getattr(np, name, None) is value:
+        found = getattr(xp, name, None)
+    return _translated(value) if found is None else found
+
+
+_made: dict[Function, Function] = {}
+
+
+def _translated(function: Function) -> Function:
+    """Return a function of NumPy's with ours for what it calls; itself if it is not in Python."""
+    code = getattr(function, "_implementation", function)
+    if not isinstance(code, FunctionType) or code.__module__.partition(".")[0] != "numpy":
+        return function
+    if code in _made:
+        return _made[code]
+    made = FunctionType(code.__code__, {}, code.__name__, code.__defaults__, code.__closure__)
+    made.__kwdefaults__ = code.__kwdefaults__
+    _made[code] = made  # which may call itself
+    for name in _names_in(code.__code__):
+        if name in code.__globals__:
+            made.__globals__[name] = _ours(code.__globals__[name])
+    return made
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _names_in(part)
+
+
+# What their code names that is neither a function nor an array of ours.
+
+
+class _Converter:
+    """NumPy's private ``_array_converter``: arguments as arrays, and results as they were."""
+
+    def __init__(self, *values: Any) -> None:
+        self._arrays = tuple(map(handle_of, values))
+
+    def __getitem__(self, place: int) -> Any:
+        return self._arrays[place]
+
+    def as_arrays(self, **_: Any) -> tuple[Any, ...]:
+        """Return the arguments."""
+        return self._arrays
+
+    def wrap(self, result: Any, **_: Any) -> Any:
+        """Return a result as it is."""
+        return result
+
+
+class _Broadcast:
+    """`numpy.broadcast` of arrays of ours."""
+
+    def __init__(self, *arrays: Any) -> None:
+        self.shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        self.ndim = len(self.shape)
+
+
+_STAND_INS: dict[str, Any] = {
+    "_array_converter": _Converter, "broadcast": _Broadcast, "ndarray": types.ndarray}
+
+
+# Functions and methods that are in C --------------------------------------------------------------
+
+
+def _running_extremum(ufunc: Any) -> Function:
+    """Return the running maximum or minimum; of equal elements it is the last."""
+
+    def accumulate(array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        refuse(dtype is not None or out is not None, "dtype= or out= is given")
+        constant = stop_gradient(array)
+        found = ufunc.accumulate(constant, axis)
+        along = [1] * array.ndim
+        along[axis] = -1
+        places = xp.arange(array.shape[axis]).reshape(along)
+        new = (constant == found) | (constant != constant)
+        return xp.take_along_axis(
+            array, np.maximum.accumulate(xp.where(new, places, 0), axis), axis)
+
+    return accumulate
+
+
+def _by_stretches(ufunc: Any) -> Function:
+    """Return what ``ufunc.reduceat`` does."""
+
+    def reduceat(
+        array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+    ) -> Any:
+        refuse(dtype is not None or out is not None, "dtype= or out= is given")
+        rows = xp.moveaxis(array, axis, 0)
+        starts = [*map(int, np.asarray(indices))]
+        ends = [*starts[1:], len(rows)]
+        ufunc.reduceat(np.empty(len(rows)), starts)  # NumPy's errors
+        parts = [ufunc.reduce(rows[start:max(end, start + 1)], axis=0)
+                 for start, end in zip(starts, ends, strict=True)]
+        return xp.moveaxis(xp.stack(parts), 0, axis)
+
+    return reduceat
+
+
+def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    counts = np.bincount(np.asarray(x), minlength=minlength)
+    found = xp.zeros(counts.shape, np.float64)
+    xp.add.at(found, x, weights)
+    return found
+
+
+def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
+    refuse(bool(args or kwargs), "more than the values is wanted")
+    _, first = np.unique(np.asarray(stop_gradient(ar)), return_index=True)
+    return ar.reshape(-1)[first]
+
+
+def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
+    return by_places.move(
+        lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
+
+
+def _qr(a: Any, mode: str = "reduced") -> Any:
+    refuse(mode != "r", "this mode")
+    return linalg.qr(a)[1]
+
+
+def _keeping(function: Function) -> Function:
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        with differentiated(()):  # a value that it looked at would be a constant
+            return _translated(function)(*args, **kwargs)
+
+    return ours
+
+
+by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
+by_numpy.KEEPING.update({
+    np.bincount: _bincount, np.unique: _unique, np.linalg.qr: _qr,
+    np.lib.stride_tricks.sliding_window_view: _windows})
+for _extremum in (np.maximum, np.minimum):
+    by_numpy.KEEPING[_extremum.accumulate] = _running_extremum(_extremum)
+for _ufunc in (np.add, np.multiply, np.maximum, np.minimum):
+    by_numpy.KEEPING[_ufunc.reduceat] = _by_stretches(_ufunc)
