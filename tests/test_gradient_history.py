@@ -40,6 +40,35 @@ def test_diagonals():
     check(written)
 
 
+def test_complex_numbers_read_as_pairs_of_real_ones():
+    def written(np, x):
+        y = np.concatenate([x, x[:1] * 2])
+        z = y.view(complex)
+        z *= 1 + 2j
+        z[1:] = z[2] * z[:2]
+        z.view(float)[::2] += y[0]
+        return (y * y * np.arange(6.0)).sum() + (y.view(float) * y).sum()
+
+    check(written)
+    z = np.variable([1 + 2j, 3.0])
+    assert (z.view(float) * np.arange(4.0)).sum().grad(z).tolist() == [-1j, 2 - 3j]
+    with pytest.raises(NoDerivative, match="float64 read as float32 has no derivative"):
+        np.grad(lambda x: (x.view(numpy.float32) ** 2).sum())(np.array(X))
+
+
+def test_indices_with_numbers_that_are_bools():
+    def written(np, x):
+        y = x * 1
+        y[True] = y * 2
+        y[False] = 7.0
+        y[np.sum(x) > -9] *= x
+        y[1:][True] *= x[0]
+        y[True, 1] = y[0] * 2
+        return (y * y).sum() + y[True].sum() ** 2 + y[False].sum() + y[None, True, [0, 1]].sum()
+
+    check(written)
+
+
 # ---- jit ---------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from tiledarray.ops.library import BY_NAME
 # Those ops of the library that give real or complex numbers and have no derivative, and why.
 WITHOUT = {
     "power_of_integers": "of integers",
-    "reinterpret": "of bits",
     "take": "never recorded: it is an index",
     "linalg.matrix_power": "never recorded: it is a chain of products",
     "linalg.cond": "never recorded: it is a quotient of singular values, or a product of norms",

@@ -38,7 +38,7 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     arguments : sequence
     """
     *between, values = arguments
-    between = [_seen(x) for x in between]
+    between = [seen(x) for x in between]
     root = target.origin()
     if isinstance(values, Handle) and values.origin() is root:  # what is written may be read again
         whole = root.node
@@ -75,8 +75,10 @@ def rearrange(function: Callable[..., Any], array: Handle) -> None:
     array.store(wrap(_taken(_flat(node), places)))
 
 
-def _seen(value: Any) -> Any:
-    """Return places or a mask as NumPy's."""
+def seen(value: Any) -> Any:
+    """Return places or a mask as NumPy's, or a tuple of them."""
+    if isinstance(value, tuple):
+        return tuple(seen(part) for part in value)
     return np.array(shown(value)) if isinstance(value, Handle) else value
 
 
@@ -107,7 +109,7 @@ def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
         return False
     if any(isinstance(x, Handle) and x.dtype.kind not in "biu" for x in key):
         return False
-    given = tuple(_seen(x) for x in key)
+    given = tuple(seen(x) for x in key)
     numbers = np.arange(wrap(node).size).reshape(node.shape)[given]
     if not isinstance(numbers, np.ndarray):
         numbers = np.asarray(numbers)

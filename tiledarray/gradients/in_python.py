@@ -182,6 +182,18 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
     return linalg.qr(a)[1]
 
 
+def _getitem(array: Any, key: Any) -> Any:
+    seen = by_places.seen(key)
+    return by_places.move(lambda places: places[seen], array)
+
+
+def _setitem(array: Any, key: Any, value: Any) -> None:
+    def store(places: Any, seen: Any, others: Any) -> None:
+        places[seen] = others
+
+    by_places.change(store, array, (key, value))
+
+
 def _keeping(function: Function) -> Function:
     def ours(*args: Any, **kwargs: Any) -> Any:
         with differentiated(()):  # a value that it looked at would be a constant
@@ -193,7 +205,8 @@ def _keeping(function: Function) -> Function:
 by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
 by_numpy.KEEPING.update({
     np.bincount: _bincount, np.unique: _unique, np.linalg.qr: _qr,
-    np.lib.stride_tricks.sliding_window_view: _windows})
+    np.lib.stride_tricks.sliding_window_view: _windows,
+    np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
 for _extremum in (np.maximum, np.minimum):
     by_numpy.KEEPING[_extremum.accumulate] = _running_extremum(_extremum)
 for _ufunc in (np.add, np.multiply, np.maximum, np.minimum):

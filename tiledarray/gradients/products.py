@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays.handle import wrap
+from tiledarray.errors import NoDerivative
 from tiledarray.gradients.notation import unview, xp
+from tiledarray.ops.indexing import reinterpret
 from tiledarray.recording import record
 
 
@@ -28,6 +30,24 @@ def real_dtype(x: Any) -> np.dtype[Any]:
     """Return the dtype of the real parts."""
     found: np.dtype[Any] = np.empty(0, x.dtype).real.dtype
     return found
+
+
+def reinterpreted(g: Any, x: Any) -> Any:
+    """Return what belongs to complex numbers read as pairs of real ones, or to such pairs.
+
+    Raises
+    ------
+    NoDerivative
+        If the memory was read as anything else.
+    """
+    if g.dtype == x.dtype:
+        return g.reshape(x.shape)
+    if g.dtype.kind + x.dtype.kind not in ("fc", "cf") or real_dtype(g) != real_dtype(x):
+        raise NoDerivative(
+            f"{x.dtype} read as {g.dtype} has no derivative",
+            remedy="say that it is a constant: stop_gradient(x)")
+    node = conjugated(g).node
+    return conjugated(wrap(record.library(reinterpret, (node,), None, x.shape, x.dtype)))
 
 
 def column(x: Any) -> Any:

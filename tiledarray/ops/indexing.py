@@ -72,4 +72,5 @@ cumsum = Library("cumsum", _running("cumsum"), vjp=("sums_from(g, attrs)",),
                  batch="call.again(shifted(attrs))")
 cumprod = Library("cumprod", _running("cumprod"), vjp=("products_from(g, x, attrs)",),
                   batch="call.again(shifted(attrs))")
-reinterpret = Library("reinterpret", _reinterpret, batch="call.again()")
+reinterpret = Library("reinterpret", _reinterpret, vjp=("reinterpreted(g, x)",),
+                      batch="call.again()")
