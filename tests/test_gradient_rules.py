@@ -158,3 +158,14 @@ def test_zeros_of_pythons_divide_as_numpys_do():
     assert numpy.isnan(np.grad(lambda x: (x / 0j).real.sum())(x)).all()
     assert np.grad(lambda x: x[x > 9].mean() + x.sum())(x).tolist() == [1.0, 1.0]
     assert np.grad(lambda x: x[:1].std(ddof=1) + x[1])(x).tolist() == [0.0, 1.0]
+
+
+def test_sinc_near_zero():
+    for x in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 0.03, 0.04):
+        slope = np.grad(lambda x: np.sinc(x).sum())(np.array([x]))
+        curvature = np.hessian(lambda x: np.sinc(x).sum())(np.array([x]))
+        y = np.pi * x
+        wanted = np.pi * y * (-1 / 3 + y**2 / 30 - y**4 / 840 + y**6 / 45360)
+        assert float(slope[0]) == pytest.approx(wanted, rel=1e-12)
+        wanted = np.pi**2 * (-1 / 3 + y**2 / 10 - y**4 / 168 + y**6 / 6480)
+        assert float(curvature[0, 0]) == pytest.approx(wanted, rel=1e-11)

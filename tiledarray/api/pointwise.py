@@ -21,7 +21,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import copying
-from tiledarray.arrays.handle import SCALARS, as_operand, wrap
+from tiledarray.arrays.handle import SCALARS, any_keeps, as_operand, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import broadcast
 from tiledarray.ops.elementwise import BY_NAME
@@ -221,11 +221,23 @@ isneginf = _infinite(np.isneginf, -np.inf)
 def sinc(x: Any) -> TiledArray:
     array = handle_of(x)
     y = np.pi * array
+    if any_keeps([array]):
+        return _sinc_by_series(y)
     # As NumPy: zero is replaced by something so small that sin(y) / y is one.
     tiny = np.finfo(y.dtype).eps if y.dtype.kind in "fc" else 1e-20
     y = wrap(record.elementwise(BY_NAME["where"], y.node, y.node, as_operand(
         y.dtype.type(tiny), y.device)))
     return _U["sin"](y) / y
+
+
+def _sinc_by_series(y: Any) -> TiledArray:
+    """Return ``sin(y) / y`` with derivatives near 0, where those of the quotient cancel."""
+    near = abs(y) < 0.1
+    square = y * y
+    series = 1 - square / 6 * (1 - square / 20 * (1 - square / 42 * (1 - square / 72)))
+    far = np.where(near, 1.0, y)
+    result: TiledArray = np.where(near, series, np.sin(far) / far)
+    return result
 
 
 @implements(np.polyval)
