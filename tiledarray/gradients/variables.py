@@ -14,7 +14,7 @@ from tiledarray.core import history as history_of
 from tiledarray.errors import HistoryLost
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.notation import zeros_of
-from tiledarray.graph.dtypes import shape_text
+from tiledarray.graph.dtypes import UnsupportedDtypeError, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
 from tiledarray.recording.history import alias, begin, is_inside
@@ -98,7 +98,12 @@ def inexact(x: Any, name: str) -> Any:
     TypeError
         If it is none.
     """
-    array = handle_of(x)
+    try:
+        array = handle_of(x)
+    except UnsupportedDtypeError as error:
+        raise TypeError(
+            f"{name} takes arrays of real or complex numbers, not {type(x).__name__}; what is no "
+            "array is an argument of its own, or a field of a dataclass that is fixed") from error
     if array.dtype.kind not in "fc" and array.dtype.name != "bfloat16":
         raise TypeError(
             f"{name} takes arrays of real or complex numbers, not of {array.dtype}, which have no "
@@ -191,7 +196,6 @@ def check_number(y: Any, name: str) -> None:
 
 
 def one_like(node: Node) -> Any:
-    """Return ones of the shape and dtype of a value: the cotangent of what is differentiated."""
     """Return ones of the shape and dtype of a value: the cotangent of what is differentiated."""
     return wrap(record.full(node.shape, node.dtype.type(1).item(), node.dtype, node.device))
 
