@@ -25,9 +25,10 @@ class Kept:
 
 
 def growth(step, warm, steps):
-    """The least number of bytes by which a loop grows in one of three stretches.
+    """The least number of bytes by which a loop grows in one of twelve stretches.
 
-    Caches of the process fill in one of them, whenever that is; a leak grows in all.
+    Caches of the process fill in one of them, and what nobody looks at is recorded until it is cut
+    (after up to 1,600 operations); a leak grows in all.
     """
     for _ in range(warm):
         step()
@@ -36,7 +37,7 @@ def growth(step, warm, steps):
         for _ in range(20):
             step()
         used = [tracemalloc.get_traced_memory()[0]]
-        for _ in range(3):
+        for _ in range(12):
             for _ in range(steps):
                 step()
             used.append(tracemalloc.get_traced_memory()[0])
@@ -62,7 +63,7 @@ def test_an_optimizer_does_not_grow(monkeypatch, at_once):
         w = w - 0.1 * np.grad(loss)(w)
         float(w[0])
 
-    assert growth(step, 1700, 300) < 100_000
+    assert growth(step, 1700, 150) < 50_000
     assert kept() == 0
     numpy.testing.assert_allclose(w, numpy.ones(50))
 
@@ -77,7 +78,7 @@ def test_an_optimizer_with_variables_does_not_grow():
         w = np.variable(w - 0.1 * loss.grad(w))
         float(w[0])
 
-    assert growth(step, 300, 300) < 100_000
+    assert growth(step, 300, 150) < 50_000
     assert kept() < 10
 
 
