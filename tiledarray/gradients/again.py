@@ -25,6 +25,7 @@ from tiledarray.core import BEGINS
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable
+from tiledarray.fork import hold_at_fork
 from tiledarray.fusion.ir import Value
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
@@ -112,7 +113,8 @@ def _transposed(
 
 
 _plans: OrderedDict[Any, _Plan | None] = OrderedDict()  # None: there can be none
-_lock = threading.Lock()
+_lock = threading.RLock()
+hold_at_fork(_lock)
 
 
 def _remembered(table: OrderedDict[Any, Any], key: Any, make: Callable[[], Any], most: int) -> Any:
