@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -88,7 +89,7 @@ class _Stretch(Segment):
 
     def compute(self) -> None:
         leaves = dict(zip(self._trace.leaves, self.leaves(), strict=False))
-        if len(leaves) < len(self._leaves):  # nobody can ask for some of it any more
+        if len(leaves) < len(self._leaves) or any(x.buffer is None for x in leaves.values()):
             plain.evaluate([node for node in self.nodes() if node.buffer is None])
             return
         made: list[Any] = []
@@ -209,12 +210,14 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
         return
     with plain.lock:
         _kept.evaluations += 1
+        _end_run()  # what is computed from a run comes after it
         _restore([segment for segment in map(_segments.get, _leaves_below(targets))
                   if segment is not None])
         if keeps:
             _compute(targets, small)
         else:
             plain.evaluate(targets, small)
+        _begin_run()
 
 
 def _compute(targets: Sequence[Node], small: bool) -> None:
@@ -294,15 +297,20 @@ def _restore(needed: Sequence[Segment]) -> None:
 
 
 def _on_the_way(missing: Collection[Segment]) -> list[Segment]:
-    """Return what has to be computed to have some segments, in order."""
-    found, waiting = {*missing}, [*missing]
+    """Return what has to be computed to have some segments, in an order in which it can be."""
+    above: dict[Segment, list[Segment]] = {}
+    waiting = [*missing]
     while waiting:
-        for leaf in waiting.pop().leaves():
-            segment = _segments.get(leaf)
-            if segment is not None and segment not in found and not _kept.has(segment):
-                found.add(segment)
-                waiting.append(segment)
-    return sorted(found, key=lambda segment: segment.number)
+        segment = waiting.pop()
+        if segment not in above:
+            above[segment] = [
+                other for other in {_segments.get(leaf) for leaf in segment.leaves()}
+                if other is not None and other is not segment and not _kept.has(other)]
+            waiting += above[segment]
+    try:
+        return [*TopologicalSorter(above).static_order()]
+    except CycleError:  # of runs of several threads that read one another's values
+        return sorted(above, key=lambda segment: segment.number)
 
 
 # ---- what is computed at once --------------------------------------------------------------------
@@ -323,6 +331,7 @@ class _Small(threading.local):
     def __init__(self) -> None:
         self.nbytes = 0
         self.since: Node | None = None
+        self.compute: Compute
         self.paused = False
 
 
@@ -331,22 +340,33 @@ _small = _Small()
 
 def note_small(form: Form, nbytes: int, compute: Compute) -> None:
     """Take note that something is computed at once that has a history, by what can do it again."""
-    if _small.paused:
+    if _small.paused or _passing.depth:
         return
-    if _passing.depth or _small.since is None:
-        _small.since, _small.nbytes = None if _passing.depth else _mark(form), 0
-        return
+    if _small.since is None:
+        _small.since = _mark(form)
     _small.nbytes += nbytes
-    if _small.nbytes < max(LEAST_RUN, _limit() // 16):
-        return
-    with plain.lock:
-        made = [node for node in _small.since.kept_since()
-                if _nbytes(node) and node.inputs and node not in _segments
-                and node.form.kind.size <= MOST_WITH_HISTORY and node.op is not opaque]
-        _small.since, _small.nbytes = _mark(form), 0
-        if made:
+    _small.compute = compute
+    if _small.nbytes >= max(LEAST_RUN, _limit() // 16):
+        with plain.lock:
             _kept.evaluations += 1
-            _enter(_Run(made, compute))
+            _end_run()
+            _small.since = _mark(form)
+
+
+def _begin_run() -> None:
+    """Leave what is there now out of the next run: it has been computed otherwise."""
+    _small.since, _small.nbytes = None, 0
+
+
+def _end_run() -> None:
+    """Make a segment of what was computed at once."""
+    made = [] if _small.since is None else [
+        node for node in _small.since.kept_since()
+        if _nbytes(node) and node.inputs and node not in _segments
+        and node.form.kind.size <= MOST_WITH_HISTORY and node.op is not opaque]
+    _begin_run()
+    if made:
+        _enter(_Run(made, _small.compute))
 
 
 def _mark(form: Form) -> Node:
@@ -362,6 +382,8 @@ def value_again(node: Node) -> Any:
     if segment is not None:
         with plain.lock:
             _kept.evaluations += 1
+            if not _kept.has(segment) and not _small.paused:
+                _end_run()
             _restore([segment])
     return node.buffer
 
@@ -373,6 +395,7 @@ def value_again(node: Node) -> Any:
 def passing() -> Iterator[None]:
     """Go backward through a history; nobody asks for derivatives of what is computed meanwhile."""
     _passing.depth += 1
+    _begin_run()
     try:
         yield
     finally:
