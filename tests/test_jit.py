@@ -343,6 +343,64 @@ def test_arrays_of_the_module():
     table = ta.ones(4)
 
 
+factor = 2
+
+
+def test_numbers_behind_names_may_change():
+    global factor
+    offset, options = 1.0, {"power": 2}
+    holder = type("Holder", (), {})()
+    holder.rate, runs = 0.5, []
+
+    @ta.jit
+    def work(x, by):
+        runs.append(1)
+        return (x * factor + offset) ** options["power"] * by.rate + holder.rate
+
+    def agrees():
+        expected = (np.arange(3.0) * factor + offset) ** options["power"] * (holder.rate * 2)
+        found = work(ta.arange(3.0), holder)
+        np.testing.assert_array_equal(np.asarray(found), expected / 2 + holder.rate)
+
+    agrees()
+    for value in (3, 3.0, True, np.float32(0.5), -0.0, 0.0, float("nan"), 3):
+        factor = value
+        agrees()
+    count = len(runs)
+    factor = 1 + 2
+    agrees()
+    assert len(runs) == count  # what was recorded for that number
+    factor = 2
+    offset = -1.0
+    agrees()
+    options["power"] = 3
+    agrees()
+    holder.rate = 4.0
+    agrees()
+    holder.rate = 0.5
+    agrees()
+
+
+def test_numbers_bound_anew_are_refused_and_put_back():
+    global factor
+    holder = type("Holder", (), {})()
+    holder.time = 0.0
+
+    def by_name(x):
+        global factor
+        factor += 1
+        return x * factor
+
+    def by_attribute(x):
+        holder.time += 0.5
+        return x + holder.time
+
+    for function, name in ((by_name, "factor"), (by_attribute, "holder.time")):
+        with pytest.raises(TypeError, match=rf"binds {name} to another array or number"):
+            ta.jit(function)(ta.ones(4))
+    assert factor == 2 and holder.time == 0
+
+
 def test_arrays_of_objects_and_containers():
     class Model:
         def __init__(self):

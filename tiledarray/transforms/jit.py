@@ -28,7 +28,7 @@ from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.ops.op import Leaf
 from tiledarray.recording import record
-from tiledarray.transforms.variables import Arguments, Variable, Way, variables_of
+from tiledarray.transforms.variables import Arguments, Number, Variable, Way, variables_of
 
 
 def _flatten(tree: Any, arrays: list[Any]) -> Any:
@@ -174,17 +174,17 @@ class _Trace:
         parts = iter(given)
         args = [_unflatten(part, parts) for part in shape[0]]
         kwargs = _unflatten(shape[1], parts)
-        variables = variables_of(function, tuple(args))
+        variables, self.numbers = variables_of(function, tuple(args))
         results: list[Any] = []
         try:
             self.result_shape = _flatten(function(*args, **kwargs), results)
         finally:
-            changed = _put_back(variables, tuple(args))
+            changed = _put_back(variables, self.numbers, tuple(args))
         if changed:
             raise TypeError(
-                f"a function under tiledarray.jit binds {', '.join(changed)} to another array; "
-                "that would happen once, not at every call. Write into the array with x[...] =, "
-                "or return the new one"
+                f"a function under tiledarray.jit binds {', '.join(changed)} to another array or "
+                "number; that would happen once, not at every call. Write into an array with "
+                "x[...] =, or return the new one"
             )
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
                               origins, variables)
@@ -259,11 +259,14 @@ class _Trace:
     def found(self, arrays: list[Any], relation: Any, args: Arguments) -> list[Any] | None:
         """Return the arrays that are the inputs of a call; ``None`` if they are related otherwise.
 
-        Names must lead to arrays of the same kinds by the same steps, and if the function writes,
-        the same ones of all must be one array.
+        Names must lead to arrays of the same kinds by the same steps, and to the same numbers; and
+        if the function writes, the same ones of all must be one array.
         """
         if relation != self.relation and not (self.reads_only and self.steps is None):
             return None
+        for number in self.numbers:
+            if not number.is_there(args):
+                return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
@@ -368,9 +371,13 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     return found
 
 
-def _put_back(variables: list[Variable], args: Arguments) -> list[str]:
-    """Bind names to the arrays that they were bound to; return the names of those that were not."""
+def _put_back(variables: list[Variable], numbers: list[Number], args: Arguments) -> list[str]:
+    """Bind names to what they were bound to; return the names of those that were not."""
     changed = []
+    for number in numbers:
+        if number.place.put is not None and not number.is_there(args):
+            number.place.put(number.value)
+            changed.append(number.place.name)
     for handle, place in variables:
         try:
             now = place.way(args)
@@ -432,7 +439,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     callable
         With the same arguments and results.  Arrays that the function writes into are written
         into, and those that it finds by a name of its own, its module's or an object's are read
-        and written anew at every call.  What is one array to the function, the same argument twice
+        and written anew at every call; where such a name has another number, the function is run
+        again.  What is one array to the function, the same argument twice
         or overlapping views, is one; what it returns of its arguments are those, and views of
         them views.  NumPy arrays among the arguments are copied to the current device.
 

@@ -1,7 +1,8 @@
-"""Where a function finds the arrays that are not its arguments.
+"""Where a function finds the arrays and numbers that are not its arguments.
 
 A name can be bound to another array at any time, so what `jit` remembers of such an array is the
-way to it: a variable of the enclosing function or of the module, an attribute, an item.
+way to it: a variable of the enclosing function or of the module, an attribute, an item.  What it
+has recorded holds as long as the numbers (and texts) behind names are the same.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tiledarray.arrays.handle import Handle
 
 DEPTH = 4  # functions that call one another, attributes of attributes
 MOST = 10_000  # values looked at
 _LIBRARIES = frozenset(("tiledarray", "numpy", "scipy", "cupy", "jax", "torch", "builtins"))
+
+_NUMBERS = (bool, int, float, complex, str, np.generic)
 
 Arguments = tuple[Any, ...]
 Way = Callable[[Arguments], Any]
@@ -48,8 +53,24 @@ class Variable(NamedTuple):
     place: Place
 
 
-def variables_of(function: Any, arguments: Arguments) -> list[Variable]:
-    """Return the arrays that the function can reach by names of its own, not as arguments.
+class Number(NamedTuple):
+    """A number, or a text, and the place where it was found."""
+
+    value: Any
+    place: Place
+
+    def is_there(self, arguments: Arguments) -> bool:
+        """Whether the place holds the same, of the same type and sign."""
+        try:
+            now = self.place.way(arguments)
+        except (AttributeError, LookupError, ValueError):
+            return False
+        return now is self.value or (
+            type(now) is type(self.value) and repr(now) == repr(self.value))
+
+
+def variables_of(function: Any, arguments: Arguments) -> tuple[list[Variable], list[Number]]:
+    """Return the arrays, and the numbers, that the function can reach by names of its own.
 
     Parameters
     ----------
@@ -57,13 +78,15 @@ def variables_of(function: Any, arguments: Arguments) -> list[Variable]:
     arguments : tuple
         Those given by position; attributes of objects among them are looked at.
     """
-    return list(_Search().run(function, arguments))
+    search = _Search()
+    return list(search.run(function, arguments)), search.numbers
 
 
 class _Search:
     def __init__(self) -> None:
         self.seen: set[int] = set()
         self.kept: list[Any] = []  # so that no id comes twice
+        self.numbers: list[Number] = []
 
     def run(self, function: Any, arguments: Arguments) -> Iterator[Variable]:
         names: set[str] = set()
@@ -71,7 +94,7 @@ class _Search:
                                   DEPTH)
         given = Place("arguments", lambda given: given)
         for k, value in enumerate(arguments):
-            if not isinstance(value, (Handle, list, tuple, dict)):
+            if not isinstance(value, (Handle, list, tuple, dict, *_NUMBERS)):
                 yield from self._value(value, given.item(arguments, k), names, DEPTH)
 
     def _function(self, function: Any, place: Place, names: set[str], depth: int,
@@ -89,22 +112,29 @@ class _Search:
             return
         own = _names(function.__code__)
         names |= own
+        before = len(self.numbers)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (),
                               strict=True):
             yield from self._value(_content(cell), _cell(name, cell), names, depth)
         for name in own & function.__globals__.keys():
             yield from self._value(
                 function.__globals__[name], _global(name, function.__globals__), names, depth)
+        if function.__globals__.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            before = len(self.numbers)  # a library's decorator has none of the user's
         for attribute in ("__defaults__", "__kwdefaults__"):
             yield from self._value(
                 getattr(function, attribute), place.attribute(function, attribute), names, depth)
+        del self.numbers[before:]  # nor is a default a name that is bound anew
 
     def _value(self, value: Any, place: Place, names: set[str], depth: int) -> Iterator[Variable]:
         if isinstance(value, Handle):
             yield Variable(value, place)
-            return
-        if depth < 0 or value is None or not self._new(value):
-            return
+        elif isinstance(value, _NUMBERS):
+            self.numbers.append(Number(value, place))
+        elif depth >= 0 and value is not None and self._new(value):
+            yield from self._inside(value, place, names, depth)
+
+    def _inside(self, value: Any, place: Place, names: set[str], depth: int) -> Iterator[Variable]:
         if isinstance(value, (FunctionType, MethodType)):
             if (value.__module__ or "").partition(".")[0] not in _LIBRARIES:
                 yield from self._function(value, place, names, depth - 1)
