@@ -568,7 +568,7 @@ identity_like:
 # What has no derivative yet, looks at values, or has its values in Python's or NumPy's hands.
 REFUSED = frozenset("""
 partition hstack_etc tolist math_exp float_ complex_ vectorize vectorize_two apply_along
-apply_over interp interp_fp ndenumerate resize_method take_ops random_normal generator_normal
+apply_over interp interp_fp ndenumerate resize_method take_ops
 pad median ufunc_reduce ufunc_max_accumulate ufunc_reduceat bincount histogram poly_class
 frompyfunc arange_hist logspace_hist vander view_dtype as_strided sliding
 einsum_sum matmul_ convolve correlate unwrap unique unique_inv array_of_objects setfield

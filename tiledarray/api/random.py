@@ -23,9 +23,35 @@ _MOVING = {"shuffle": by_places.rearrange, "permutation": by_places.move, "choic
            "permuted": by_places.move}
 _numpy = np.random
 
+# Laws that are one law, stretched and moved: their parameters, with those of that one.
+_MOVED = {"loc": 0.0, "scale": 1.0}
+_STRETCHED = {
+    "normal": _MOVED, "laplace": _MOVED, "gumbel": _MOVED, "logistic": _MOVED,
+    "exponential": {"scale": 1.0}, "rayleigh": {"scale": 1.0}, "uniform": {"low": 0.0, "high": 1.0},
+}
 
-def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function whose arrays are ours."""
+
+def _stretched(draw: Callable[..., Any], name: str, args: Any, options: dict[str, Any]) -> Any:
+    """Draw by the one law, and stretch and move that: the parameters keep their history.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the function does.
+    """
+    one = _STRETCHED[name]
+    given = {**one, **dict(zip((*one, "size"), args, strict=False)), **options}
+    plain = {key: np.full(np.shape(given[key]), value) for key, value in one.items()}
+    drawn = by_numpy.wrapped(np.asarray(draw(**{**given, **plain})), default_device())
+    if name == "uniform":
+        return given["low"] + (given["high"] - given["low"]) * drawn
+    if np.less(given["scale"], 0).any():
+        raise ValueError("scale < 0")
+    return given.get("loc", 0.0) + given["scale"] * drawn
+
+
+def _drawing(name: str, function: Callable[..., Any], bound: bool) -> Callable[..., Any]:
+    """Make a function whose arrays are ours; `bound` says that it is a method."""
 
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
@@ -45,6 +71,10 @@ def _drawing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             (k,) = places
             return moving(
                 lambda places: function(*args[:k], places, *args[k + 1:], **kwargs), args[k])
+        own, given = args[:bound], args[bound:]
+        if name in _STRETCHED and len(given) <= len(_STRETCHED[name]) + 1 and by_places.any_keeps(
+                *given, *kwargs.values()):
+            return _stretched(functools.partial(function, *own), name, given, kwargs)
         return by_numpy.call(f"random.{name}", function, args, kwargs)
 
     return ours
@@ -57,7 +87,7 @@ def _with_arrays_of_ours(base: type) -> Callable[[type], type]:
         for name in dir(base):
             if not name.startswith("_") and name not in _AS_THEY_ARE:
                 original = getattr(base, name)
-                ours = _drawing(name, original)
+                ours = _drawing(name, original, bound=True)
                 setattr(made, name, immediate.drawing(name, original, ours, bound=True))
         return made
 
@@ -98,7 +128,7 @@ def _legacy() -> dict[str, Callable[..., Any]]:
             "bit_generator"
         ):
             found[name] = immediate.drawing(
-                name, function, _drawing(name, function), bound=False)
+                name, function, _drawing(name, function, bound=False), bound=False)
     return found
 
 

@@ -11,11 +11,11 @@ from tiledarray.arrays import by_numpy, by_places, reducing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.operators import fitted, store_result
+from tiledarray.arrays.tracing import is_tracing
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
 from tiledarray.recording import record
-from tiledarray.recording.stretch import local
 
 # Filled by the public namespace: NumPy's function -> ours; ufuncs that are no elementwise op
 # (matmul), called with the inputs alone -> ours.
@@ -245,7 +245,7 @@ def array_function(
     self: Handle, func: Any, types: Any, args: Any, kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function: ours where there is one, else NumPy's own on host copies."""
-    if func in CONVERSIONS and not by_places.any_keeps(*args) and local.recorder.scope is None:
+    if func in CONVERSIONS and not by_places.any_keeps(*args) and not is_tracing():
         return func(*(np.asarray(x) if isinstance(x, Handle) else x for x in args))
     ours = FUNCTIONS.get(func)
     if ours is not None:
