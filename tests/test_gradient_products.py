@@ -9,6 +9,7 @@ from tiledarray.errors import NoDerivative
 from tiledarray.gradients import rules
 from tiledarray.ops import indexing
 from tiledarray.ops.library import BY_NAME
+from tiledarray.recording import record
 
 # Those ops of the library that give real or complex numbers and have no derivative, and why.
 WITHOUT = {
@@ -221,6 +222,26 @@ def test_interp_at_knots():
 def test_sliding_products(name, mode, sizes, values):
     left, right = sizes
     check(lambda a, v: getattr(np, name)(a, v, mode), values(left), values(right, seed=3))
+
+
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_sliding_products_do_not_multiply_zeros(name, mode, monkeypatch):
+    multiplications = []
+    library = record.library
+
+    def counted(op, inputs, attrs, shape, dtype):
+        if op.name in ("convolve", "correlate"):
+            multiplications.append(shape[0] * min(x.shape[0] for x in inputs))
+        return library(op, inputs, attrs, shape, dtype)
+
+    monkeypatch.setattr(record, "library", counted)
+    a, v = real(1000), real(5, seed=1)
+    for x, function in ((a, lambda a: getattr(np, name)(a, v, mode)),
+                        (v, lambda v: getattr(np, name)(a, v, mode))):
+        assert numpy.isfinite(np.jvp(function, (x,), (x,))[1]).all()
+        assert numpy.isfinite(np.hvp(lambda x, f=function: (f(x) ** 2).sum(), x, x)).all()
+    assert len(multiplications) >= 6 and max(multiplications) <= 1008 * 5
 
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])

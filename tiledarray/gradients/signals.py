@@ -61,42 +61,53 @@ def cut(g: Any, x: Any) -> Any:
 
 def slid_left(g: Any, x: Any, y: Any, attrs: Any) -> Any:
     """Return what belongs to the first operand of `numpy.convolve`."""
-    return _against(_whole(g, x, y, attrs, turned=False), y)
+    return _against(g, y, x, _first(g, x, y, attrs, turned=False))
 
 
 def slid_right(g: Any, x: Any, y: Any, attrs: Any) -> Any:
     """Return what belongs to the second operand of `numpy.convolve`."""
-    return _against(_whole(g, x, y, attrs, turned=False), x)
+    return _against(g, x, y, _first(g, x, y, attrs, turned=False))
 
 
 def matched_left(g: Any, x: Any, y: Any, attrs: Any) -> Any:
     """Return what belongs to the first operand of `numpy.correlate`."""
-    return _against(_whole(g, x, y, attrs, turned=True), conjugated(y[::-1]))
+    return _against(g, conjugated(y[::-1]), x, _first(g, x, y, attrs, turned=True))
 
 
 def matched_right(g: Any, x: Any, y: Any, attrs: Any) -> Any:
     """Return what belongs to the second operand of `numpy.correlate`."""
-    return conjugated(_against(_whole(g, x, y, attrs, turned=True), x)[::-1])
+    return conjugated(_against(g, x, y, _first(g, x, y, attrs, turned=True))[::-1])
 
 
-def _against(g: Any, other: Any) -> Any:
-    return xp.correlate(g, conjugated(other), "valid")
+def _against(g: Any, other: Any, like: Any, first: int) -> Any:
+    """Return the sums over ``k`` of ``whole[i + k] * other[k]``: as many as ``like`` is long.
+
+    ``whole`` is the cotangent of the full product: ``g`` from its place ``first`` on, else 0; where
+    that is mostly zeros, they are not multiplied.
+    """
+    count, length = like.shape[0], other.shape[0]
+    if g.shape[0] < count:
+        begin = length - 1 - first
+        return xp.convolve(g, other[::-1])[begin:begin + count]
+    size = count + length - 1
+    whole = g
+    if g.shape[0] < size:
+        whole = xp.zeros((size,), g.dtype, device=g.device)
+        whole[first:first + g.shape[0]] = g
+    return xp.correlate(whole, conjugated(other), "valid")
 
 
-def _whole(g: Any, x: Any, y: Any, attrs: Any, *, turned: bool) -> Any:
-    """Return the cotangent of the full product, of which a middle part was the result.
+def _first(g: Any, x: Any, y: Any, attrs: Any, *, turned: bool) -> int:
+    """Return with which element of the full product the result begins.
 
     NumPy slides the shorter operand along the longer one; ``correlate`` turns the result round if
     that is the first one.
     """
-    size = x.shape[0] + y.shape[0] - 1
-    if dict(attrs)["mode"] == "full":
-        return g
+    mode = dict(attrs)["mode"]
+    if mode == "full":
+        return 0
     short = min(x.shape[0], y.shape[0])
-    same = dict(attrs)["mode"] == "same"
-    first = short - 1 - short // 2 if same else short - 1
+    first = short - 1 - short // 2 if mode == "same" else short - 1
     if turned and x.shape[0] < y.shape[0]:
-        first = size - g.shape[0] - first
-    whole = xp.zeros((size,), g.dtype, device=g.device)
-    whole[first:first + g.shape[0]] = g
-    return whole
+        first = x.shape[0] + y.shape[0] - 1 - g.shape[0] - first
+    return first
