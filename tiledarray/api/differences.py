@@ -19,7 +19,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.joining import concatenate, moved_to
 from tiledarray.api.registry import implements
 from tiledarray.arrays import reducing
-from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.handle import any_keeps, wrap
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
@@ -127,6 +127,7 @@ def _spacings(array: TiledArray, axes: tuple[int, ...], given: tuple[Any, ...]) 
             raise ValueError("when 1d, distances must match the length of the corresponding "
                              "dimension")
         # Evenly spaced places take the shorter formula, as in NumPy; that needs their values.
+        refuse(any_keeps([spacing]), "the places have a history")
         positions = np.asarray(host(spacing))
         if positions.dtype.kind in "iu":
             positions = positions.astype(np.float64)  # their differences could wrap around

@@ -24,8 +24,8 @@ from tiledarray.recording.history import differentiated
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
     np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.histogram, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polyfit, np.polyint,
-    np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
+    np.gradient, np.histogram, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.polyfit, np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
 
@@ -177,6 +177,17 @@ def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
         lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
 
 
+def _polymul(a1: Any, a2: Any) -> Any:
+    refuse(isinstance(a1, np.poly1d) or isinstance(a2, np.poly1d), "a poly1d")
+    return xp.convolve(_without_zeros_ahead(a1), _without_zeros_ahead(a2))
+
+
+def _without_zeros_ahead(coefficients: Any) -> Any:
+    array = xp.atleast_1d(handle_of(coefficients))
+    (places,) = np.nonzero(np.asarray(stop_gradient(array)))
+    return array[places[0] if places.size else -1:]
+
+
 def _qr(a: Any, mode: str = "reduced") -> Any:
     refuse(mode != "r", "this mode")
     return linalg.qr(a)[1]
@@ -204,7 +215,7 @@ def _keeping(function: Function) -> Function:
 
 by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
 by_numpy.KEEPING.update({
-    np.bincount: _bincount, np.unique: _unique, np.linalg.qr: _qr,
+    np.bincount: _bincount, np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
     np.lib.stride_tricks.sliding_window_view: _windows,
     np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
 for _extremum in (np.maximum, np.minimum):
