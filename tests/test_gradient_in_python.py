@@ -7,6 +7,13 @@ import tiledarray as np
 from tests.gradients import check, real
 from tiledarray.errors import NoDerivative
 
+
+def at(ufunc, array, places, *values):
+    array = np.array(array)
+    ufunc.at(array, places, *values)
+    return array
+
+
 X, Y, M = real(9), real(9, seed=1), real(3, 4)
 FUNCTIONS = {
     "apply_along_axis": (lambda m: np.apply_along_axis(lambda r: (r * r).cumsum(), 1, m), M),
@@ -40,6 +47,10 @@ FUNCTIONS = {
     "add.reduceat": (lambda m: np.add.reduceat(m * m, [0, 2], axis=1), M),
     "multiply.reduceat": (lambda x: np.multiply.reduceat(x, [0, 4, 2]), X),
     "maximum.reduceat": (lambda x: np.maximum.reduceat(x * x, [0, 4]), X),
+    "multiply.at": (lambda x, y: at(np.multiply, x, [0, 1, 1, 0, 1], y[:5]), X, Y),
+    "divide.at": (lambda m, y: at(np.divide, m, ([0, 0, 1], [1, 1, 2]), y[0]), M, Y),
+    "maximum.at": (lambda x, y: at(np.maximum, x, [0, 1, 1], y[3:6]), X, Y),
+    "square.at": (lambda x: at(np.square, x, [0, 1, 1]), X),
     "bincount": (lambda x: np.bincount([0, 1, 1, 2], weights=x[:4] ** 2, minlength=5), X),
     "unique": (lambda x: np.unique(x * x), X),
     "sliding_window_view": (

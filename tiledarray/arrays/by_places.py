@@ -98,10 +98,7 @@ def _found(key: tuple[Any, ...], node: Node) -> Any:
 
 
 def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
-    """Record ``ufunc.at``; return whether that was possible.
-
-    It is for sums, and where no place comes twice.
-    """
+    """Record ``ufunc.at``; return whether that was possible."""
     key = key if isinstance(key, tuple) else (key,)
     node = array.node
     op = BY_NAME.get(ufunc.__name__)
@@ -128,11 +125,27 @@ def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
         inputs = (flat, value, *found.inputs)
         changed = record.library(
             add_at, inputs, found.template, flat.shape, flat.dtype)
-    elif len(np.unique(numbers)) == numbers.size:
-        before = take(flat, found)
-        operands = (before,) if value is None else (before, value)
-        changed = put(flat, found, record.cast(record.elementwise(op, *operands), node.dtype))
     else:
-        return False
+        changed = flat
+        for turn in _turns(numbers.reshape(-1)):
+            changed = _changed(op, changed, numbers.reshape(-1)[turn], (
+                () if value is None else (_taken(_flat(value), turn),)))
     array.store(wrap(record.reshape(changed, node.shape)))
     return True
+
+
+def _turns(numbers: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Return which places have their first turn, which their second, and so on."""
+    order = np.argsort(numbers, kind="stable")
+    among = numbers[order]
+    first = np.searchsorted(among, among)
+    turn = np.empty_like(order)
+    turn[order] = np.arange(numbers.size) - first
+    return [np.flatnonzero(turn == k) for k in range(turn.max(initial=-1) + 1)]
+
+
+def _changed(op: Any, flat: Node, places: np.ndarray[Any, Any], others: Sequence[Node]) -> Node:
+    """Return elements with an operation done at places of which none comes twice."""
+    found = _found((places,), flat)
+    result = record.elementwise(op, take(flat, found), *others)
+    return put(flat, found, record.cast(result, flat.dtype))

@@ -228,7 +228,7 @@ def _at(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str,
     if not (isinstance(array, Handle) and by_places.any_keeps(array, *values)):
         raise LeaveToNumPy
     if not by_places.at(ufunc, array, key, values):
-        raise LeaveToNumPy("places that come twice, or a ufunc that no kernel knows")
+        raise LeaveToNumPy("a ufunc that no kernel knows")
 
 
 def _left(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
