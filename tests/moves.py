@@ -385,6 +385,8 @@ np.config.cut = 5
 np.config.cut = 9
 np.config.cut = 400
 np.config.cut = 400
+step = {k}
+step = {k}
 """)
 TOGETHER = (1, """
 def work(): {w} [...] = {w} + 1
@@ -436,6 +438,8 @@ def {f}(x): {o}[...] = 2; return x + 1
 def {f}(x): {o}[1:] += 1; return x * 2
 def {f}(x): global {o}; {o} += 1; return 2 * x
 def {f}(x): return {o}[1:], x + {o}[0]
+def {f}(x): return x + step
+def {f}(x): x[1:] *= step; return x
 """
 CALLS = """
 {f}({x})

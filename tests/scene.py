@@ -65,7 +65,8 @@ def in_thread(work: Callable[[], None]) -> None:
 def namespace(np: Any) -> dict[str, Any]:
     """What a program that makes moves finds when it begins, in NumPy or in ours."""
     return {"np": NP if np is numpy else np, "numpy": NUMPY if np is numpy else numpy,
-            "copy": copy, "pickle": pickle, "in_thread": in_thread, "__name__": "program"}
+            "copy": copy, "pickle": pickle, "in_thread": in_thread, "__name__": "program",
+            "step": 1}
 
 
 class NotNow(Exception):
