@@ -203,6 +203,21 @@ def test_an_argument_that_is_also_used_by_its_name_is_refused(wrapper):
             gradient(np.array([1.0, 2.0]))
 
 
+@pytest.mark.parametrize("other", [3.0, numpy.full(2, 3.0), numpy.float64(3), np.full(2, 3.0)])
+def test_other_arguments_under_a_rule_are_what_they_are(other):
+    def product(x, k):
+        return x * k
+
+    with_jvp, with_vjp = np.custom_jvp(product), np.custom_vjp(product)
+    with_jvp.defjvp(lambda args, tangents: (
+        product(*args), tangents[0] * args[1] + args[0] * tangents[1]))
+    with_vjp.defvjp(lambda x, k: (product(x, k), (x, k)), lambda kept, g: (
+        g * kept[1], (g * kept[0]).sum() if np.ndim(kept[1]) == 0 else g * kept[0]))
+    for function in (np.checkpoint(product), with_jvp, with_vjp):
+        gradient = np.grad(lambda x, f=function: f(x, other).sum())(np.array([1.0, 2.0]))
+        assert gradient.tolist() == [3.0, 3.0]
+
+
 @pytest.mark.parametrize("wrapper", ["custom_vjp", "custom_jvp", "checkpoint"])
 def test_writing_into_an_argument_under_a_rule_is_refused(wrapper):
     def double(x):

@@ -91,7 +91,7 @@ class _Arguments:
         self.nodes = [handle_of(leaf).node for leaf in leaves]
         self._leaves = [wrap(alias(node, keeps)) if node.keeps else leaf
                         for leaf, node in zip(leaves, self.nodes, strict=True)]
-        self._given = [handle_of(leaf).node for leaf in self._leaves]
+        self._given = [(leaf, leaf.node) for leaf in self._leaves if isinstance(leaf, Handle)]
 
     @property
     def given(self) -> Any:
@@ -113,11 +113,10 @@ class _Arguments:
             raise TypeError(f"{name} takes a function that returns one array, not "
                             f"{type(value).__name__}")
         node = value.node
-        if any(handle_of(leaf).node is not before
-               for leaf, before in zip(self._leaves, self._given, strict=True)):
+        if any(leaf.node is not before for leaf, before in self._given):
             raise HistoryLost(f"a function under {name} writes into an argument",
                               remedy="write into a copy: x = x.copy()")
-        if _reaches_beyond(node, {*self._given}):
+        if _reaches_beyond(node, {given for _, given in self._given}):
             raise HistoryLost(
                 f"a function under {name} uses an array with a history that is no argument of it",
                 remedy="pass it as an argument, or say that it is a constant: stop_gradient(x)")
