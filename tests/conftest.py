@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 import tiledarray
+from tiledarray.gradients import again
 from tiledarray.kernels.compile import host
 from tiledarray.recording.stretch import local
 
@@ -30,6 +31,12 @@ def pytest_configure(config):
         settings.load_profile("ci")
     if config.getoption("--update-golden"):
         os.environ["UPDATE_GOLDEN"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def _differentiated_once(monkeypatch):
+    """Have no function planned as a whole that took long on this machine; see the tests of that."""
+    monkeypatch.setattr(again, "PATIENCE", float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -286,12 +286,10 @@ def test_a_failure_after_a_write_in_place_keeps_what_was_made_of_the_old_value(m
         table = before[:, None] * x[0]  # stored, for a library's product
         x[1:] += 1
         product = table @ x
-        call = execution.Executable._call
         with monkeypatch.context() as patch:
-            patch.setattr(execution.Executable, "_call", failing(MemoryError("no room")))
+            patch.setattr(numpy, "matmul", failing(MemoryError("no room")))
             with pytest.raises(MemoryError):
                 np.evaluate(product, before, x)
-        assert execution.Executable._call is call
         changed = start + (numpy.arange(70) > 0)[:, None]
         numpy.testing.assert_array_equal(x.numpy(), changed)
         numpy.testing.assert_array_equal(before.numpy(), start.sum(axis=0))

@@ -191,8 +191,8 @@ def test_what_is_computed_at_once(function, kernels, monkeypatch):
     monkeypatch.setattr(segments, "LEAST_RUN", 1 << 14)
     if kernels:  # what is recorded instead has other bits
         monkeypatch.setattr(np.config, "compile", "wait")
-    again = same(lambda: np.grad(function)(np.array(SMALL)), (0, 60 * SMALL.nbytes, 2**40))
-    assert again[0] > 0 and again[2] == 0
+    found = same(lambda: np.grad(function)(np.array(SMALL)), (0, 60 * SMALL.nbytes, 2**40))
+    assert found[0] > 0 and found[2] == 0
 
 
 def test_memory_of_small_steps(monkeypatch):

@@ -226,7 +226,8 @@ class Turn:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._known = _remembered(_functions, _named(function), _Function, MOST_FUNCTIONS)
-        self.whole = not is_tracing() and config.compile != "never" and self._known.is_due()
+        self.whole = self._known.is_due() and not is_tracing() and (
+            config.compile != "never" and config.grad_memory is None)
         self._started = perf_counter()
         self._recorder: Recorder | None = None
         self._output: Node | None = None
