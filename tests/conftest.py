@@ -26,17 +26,12 @@ def pytest_configure(config):
     for name, value in RECORDED.items():
         os.environ.setdefault(f"TILEDARRAY_{name.upper()}", str(value))
         setattr(tiledarray.config, name, type(value)(os.environ[f"TILEDARRAY_{name.upper()}"]))
+    again.PATIENCE = float("inf")  # `test_gradient_again` is of what is differentiated often
     settings.register_profile("ci", derandomize=True)
     if os.environ.get("CI"):  # the same examples every time; elsewhere new ones
         settings.load_profile("ci")
     if config.getoption("--update-golden"):
         os.environ["UPDATE_GOLDEN"] = "1"
-
-
-@pytest.fixture(autouse=True)
-def _differentiated_once(monkeypatch):
-    """Have no function planned as a whole that took long on this machine; see the tests of that."""
-    monkeypatch.setattr(again, "PATIENCE", float("inf"))
 
 
 @pytest.fixture(autouse=True)
