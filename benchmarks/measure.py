@@ -18,6 +18,7 @@ SEED = 1
 CACHE_TO_DEFEAT = 256 << 20  # inputs smaller than this rotate on CUDA, out of the L2 cache
 MOST_COPIES = 8
 MOST_RUNS = 2000
+WARM = 20  # batches' time that goes into runs that are not timed
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,9 @@ def enter(
             row.failure = f"wrong: relative error {row.error:.1e}"
             return None
         del outputs
+        warm = time.perf_counter() + WARM * limits.batch
+        while time.perf_counter() < warm:  # some find out what is run again and again
+            contestant.once(1)
         start = time.perf_counter()
         contestant.once(1)
         seconds = time.perf_counter() - start
