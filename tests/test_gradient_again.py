@@ -4,8 +4,9 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray.errors import HistoryLost
+from tiledarray.errors import CompilerError, HistoryLost, TiledArrayWarning
 from tiledarray.gradients import again, functions
+from tiledarray.recording.stretch import local
 
 T = numpy.linspace(0.0, 1.0, 7)
 X = numpy.array([0.3, -1.2, 2.0, 0.7, 1.1, -0.4, 0.9])
@@ -223,3 +224,28 @@ def test_it_waits_for_its_kernels_elsewhere(monkeypatch):
             if known.whole:
                 break
     assert known.whole or known.waiting is not None
+
+
+def test_what_does_not_compile_goes_on_as_without(monkeypatch):
+    def refuses(self):
+        raise CompilerError("no compiler today", remedy="install one")
+
+    monkeypatch.setattr(again.Executable, "_prepare", refuses)
+    with pytest.warns(TiledArrayWarning, match="no compiler today"):
+        monkeypatch.setattr(again.evaluate, "_warned", set())
+        for size in (23, 23, 24):  # that have no plan yet
+            slope = np.grad(misfit)(np.ones(size), np.zeros(size))
+            numpy.testing.assert_array_equal(slope, numpy.zeros(size))
+    with np.config.override(compile="never"):
+        check(misfit, X, np.array(T))
+
+
+def test_an_interrupted_function_leaves_nothing_behind():
+    def interrupted(x):
+        (x * 2).sum()
+        raise KeyboardInterrupt
+
+    before = local.recorder
+    with pytest.raises(KeyboardInterrupt):
+        np.grad(interrupted)(np.array(X))
+    assert local.recorder is before and not again._wholes

@@ -23,6 +23,7 @@ from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
 from tiledarray.core import BEGINS
 from tiledarray.devices.storage import Buffer
+from tiledarray.errors import CompilerError
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable
 from tiledarray.fork import hold_at_fork
@@ -32,7 +33,7 @@ from tiledarray.gradients.variables import filled, one_like
 from tiledarray.graph.node import Node, form_of
 from tiledarray.graph.program import Trace, trace
 from tiledarray.ops.movement import leaf
-from tiledarray.ops.op import Leaf
+from tiledarray.ops.op import Leaf, Library
 from tiledarray.recording.history import end
 from tiledarray.recording.stretch import Recorder, local, look
 
@@ -97,8 +98,6 @@ def _transposed(
         if node.buffer is not None:
             made[node] = inputs[number] = make_placeholder(node.form.kind)
         else:
-            if getattr(node.op, "calls_back", False):
-                raise NotImplementedError("a rule of the user's may do something else every time")
             parts = tuple(made[x] if type(x) is Node else x for x in node.inputs)
             made[node] = Node(node.form, parts, node.site)
             made[node].keep(node.keeps)
@@ -186,6 +185,8 @@ class _Function:
     def plan_for(self, graph: Trace, output: Node, began: Sequence[Node]) -> _Plan | None:
         """Make the plan of a graph that was not met before; ``None`` if there can be none."""
         self.missed()
+        if any(isinstance(node.op, Library) and node.op.calls_back for node in graph.nodes):
+            return None  # a rule of the user's may do something else every time
         try:
             return _Plan(graph, output, began)
         except Exception:  # whatever it is, the usual way will say it, at the user's line
@@ -238,14 +239,15 @@ class Turn:
         if not self.whole:
             yield
             return
-        outer = local.recorder
-        self._recorder = local.recorder = _Whole()
-        _count(1)
+        outer, whole = local.recorder, _Whole()
+        self._recorder = whole
         try:
+            local.recorder = whole
+            _set_whole(_wholes.add, whole)
             yield
         finally:
-            _count(-1)
             local.recorder = outer
+            _set_whole(_wholes.discard, whole)
 
     def results(self, output: Node, began: Sequence[Node]) -> list[Any] | None:
         """Return value and gradients, if there is a plan for what was recorded."""
@@ -267,7 +269,12 @@ class Turn:
                 plan.executable.compile_in_background()
                 known.waiting, known.whole = plan.executable, False
                 return None
-            plan.executable.compile()
+            try:
+                plan.executable.compile()
+            except (CompilerError, OSError) as error:
+                evaluate.do_without(error)
+                known.missed()
+                return None
         known.whole = True
         known.hits += 1
         found: list[Any] = plan(graph)
@@ -292,11 +299,11 @@ class _Whole(Recorder):
         self.reset()
 
 
-_recording = [0]
+_wholes: set[_Whole] = set()
 
 
-def _count(change: int) -> None:
+def _set_whole(change: Callable[[_Whole], None], recorder: _Whole) -> None:
     """Threads that record nothing as a whole meanwhile record more than they might, no less."""
     with _lock:
-        _recording[0] += change
-        core.set_most_with_history(0 if _recording[0] else core.MOST_WITH_HISTORY)
+        change(recorder)
+        core.set_most_with_history(0 if _wholes else core.MOST_WITH_HISTORY)
