@@ -12,12 +12,13 @@ EMPTY = 'extern "C" long k() { return 1; }'
 VERSION = 'case "$*" in *--version*) echo fake 1; exit 0;; esac\n'
 
 
-def begin(code, folder, **environment):
-    """Start a Python program with a cache of its own."""
+def begin(code, folder, first="", **environment):
+    """Start a Python program with a cache of its own; ``first`` is what it does before all else."""
     names = {"PYTHONPATH": str(ROOT), "TILEDARRAY_CACHE_DIR": str(folder),
              "TILEDARRAY_DEVICE": "cpu", **environment}
     return subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)], cwd=folder.parent, text=True,
+        [sys.executable, "-c", first + PRELUDE + textwrap.dedent(code)],
+        cwd=folder.parent, text=True,
         env={**os.environ, **names}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 

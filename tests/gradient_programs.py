@@ -155,9 +155,15 @@ def result(module, x, lines):
 
 
 def writes_what_it_may_not(line, variables):
-    """Whether ``ufunc.at`` is given an array that is read-only: NumPy (2.4) writes all the same."""
-    found = re.match(r"np\.\w+\.at\((\w+)", line)
-    return found is not None and not variables[found[1]].flags.writeable
+    """Whether NumPy (2.4) lets a line pass that it should refuse.
+
+    ``ufunc.at`` writes an array that is read-only; a running sum of one axis goes into an array of
+    two where their memory overlaps (and writes past the end of one of none).
+    """
+    at = re.match(r"np\.\w+\.at\((\w+)", line)
+    running = re.match(r"np\.cumsum\((\w+), out=(\w+)\)", line)
+    return (at is not None and not variables[at[1]].flags.writeable) or (
+        running is not None and variables[running[2]].shape != (variables[running[1]].size,))
 
 
 def is_legal(lines, x):

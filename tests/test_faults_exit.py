@@ -51,6 +51,34 @@ def test_the_interpreter_exits_while_kernels_compile(end, status, hangs, tmp_pat
     assert not list((folder / "work").iterdir())
 
 
+LATE = """
+    from tiledarray.kernels.compile import cache
+
+    def late(size, drawn=cache.secrets.token_hex):
+        if threading.current_thread() is not threading.main_thread():
+            open("begun_late", "w").close()
+            time.sleep(0.3)
+        return drawn(size)
+
+    x = np.array(numpy.arange(500_000.0))
+    float(np.sqrt(x).sum())
+    cache.secrets = type("Late", (), {"token_hex": staticmethod(late)})
+    for _ in range(3):
+        float((np.cos(x) + 1).sum())
+    while not os.path.exists("begun_late"):
+        time.sleep(0.01)
+"""
+
+
+def test_the_interpreter_exits_as_a_compiler_is_about_to_start(tmp_path, folder, script):
+    slow = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 0.3; exec REAL \"$@\"")
+    lingering = "import atexit, time; atexit.register(time.sleep, 0.6)"  # its handlers end last
+    child = begin(LATE, folder, first=lingering, CXX=str(slow))
+    assert ended(child)[0::2] == (0, "")
+    wait_until(lambda: all(map(gone, begun(tmp_path))))
+    assert not list((folder / "work").iterdir())
+
+
 def test_sigterm_while_a_kernel_compiles(script, tmp_path, folder):
     slow = script(f"{VERSION}echo $$ >> {tmp_path}/begun; sleep 0.3; exec REAL \"$@\"")
     child = begin("check()", folder, CXX=str(slow), TILEDARRAY_COMPILE="wait")

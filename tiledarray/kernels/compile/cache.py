@@ -49,6 +49,7 @@ KEPT_AFTER_EVICTION = 0.9
 SECRET_BYTES = 32
 ROOM = 1 << 20  # bytes that a usable folder has room for
 LOOKED_EVERY = 1 << 19  # bytes of small entries between two looks at how full the folder is
+LEAVING_SECONDS = 1.0  # for which the end of the process waits for folders to be empty
 FORGOTTEN = 3600.0  # seconds after which a compiler's folder is taken for left behind
 _FOLDERS = ("failed", "locks", "work")
 _NOT_ITS_FAULT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
@@ -184,14 +185,23 @@ def keep_failed(name: str, source: str) -> Path | None:
 
 
 @contextmanager
-def workplace() -> Iterator[Folder]:
-    """An empty folder for a compiler to run in; it goes with all that it then holds."""
+def workplace(check: Callable[[], None] = lambda: None) -> Iterator[Folder]:
+    """An empty folder for a compiler to run in; it goes with all that it then holds.
+
+    Parameters
+    ----------
+    check : callable, optional
+        Raises where none is wanted any more; what it looks at, an exit changes before it removes
+        the folders of those that work in the background.
+    """
     def make(root: Folder) -> Folder:
         with root.folder("work") as work:
             return work.folder(f"{os.getpid()}-{secrets.token_hex(6)}")
 
-    place = _in_root(make)
-    _workplaces[place.path] = os.getpid()
+    with _lock:
+        check()
+        place = _in_root(make)
+        _workplaces[place.path] = os.getpid()
     try:
         yield place
     finally:
@@ -312,9 +322,18 @@ def _take_temporary(wanted: Path, error: OSError) -> Path:
 
 
 def _remove_workplaces() -> None:
-    """At exit: what was being compiled in the background is left lying otherwise."""
-    for path, owner in list(_workplaces.items()):
+    """At exit: what was being compiled in the background is left lying otherwise.
+
+    The thread that works there may still write a file.
+    """
+    with _lock:
+        places = list(_workplaces.items())
+    deadline = time.monotonic() + LEAVING_SECONDS
+    for path, owner in places:
         _remove_temporary(path, owner)
+        while owner == os.getpid() and path.exists() and time.monotonic() < deadline:
+            time.sleep(LOCK_POLL)
+            _remove_temporary(path, owner)
 
 
 atexit.register(_remove_workplaces)

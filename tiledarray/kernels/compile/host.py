@@ -255,7 +255,7 @@ def _compile_once(source: str, name: str, options: tuple[str, ...], compilers: C
         *found.command, *options, "-iquote", str(HEADERS), "-x", "c++", f"{name}.cpp",
         "-o", _OUTPUT, "-x", "none", *libraries,
     ]  # fmt: skip
-    with cache.workplace() as place:
+    with cache.workplace(compilers.check) as place:
         place.write(f"{name}.cpp", f'#line 1 "{name}.cpp"\n{source}'.encode())
         try:
             result = compilers.run(command, place, config.compile_seconds)
@@ -337,8 +337,9 @@ def _probe(command: tuple[str, ...]) -> Compiler:
     binary = f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
 
     def ask() -> bytes:
-        with cache.workplace() as place:
-            answer = Compilers().run([*command, "--version"], place, config.compile_seconds)
+        compilers = Compilers()
+        with cache.workplace(compilers.check) as place:
+            answer = compilers.run([*command, "--version"], place, config.compile_seconds)
         if answer.status < 0:
             raise CompilerError(f"{command[0]} was killed when asked for its version", passing=True)
         return answer.output.encode()

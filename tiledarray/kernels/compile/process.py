@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _NOT_PASSED_ON = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES
 _lock = threading.Lock()
 hold_at_fork(_lock)
 _running: dict[subprocess.Popen[bytes], Compilers] = {}
+_known: weakref.WeakSet[Compilers] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,17 @@ class Finished:
 class Compilers:
     """Compilers that work for one caller, who may stop them all."""
 
+    __slots__ = ("stopped", "__weakref__")
+
     def __init__(self) -> None:
         self.stopped = False
+        with _lock:
+            _known.add(self)
+
+    def check(self) -> None:
+        """Raise a `CompilerError` that may pass where they were stopped."""
+        if self.stopped:
+            raise CompilerError("the compiler was stopped", passing=True)
 
     def run(self, command: Sequence[str], place: Folder, seconds: float) -> Finished:
         """Run a compiler in a folder of its own, and wait for it.
@@ -66,8 +77,7 @@ class Compilers:
             It takes too long, or was stopped.
         """
         with _lock:
-            if self.stopped:
-                raise CompilerError("the compiler was stopped", passing=True)
+            self.check()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -87,8 +97,7 @@ class Compilers:
             with _lock:
                 _running.pop(process, None)
             _end(process)
-        if self.stopped:
-            raise CompilerError("the compiler was stopped", passing=True)
+        self.check()
         return Finished(process.returncode, output.decode(errors="replace"))
 
     def stop(self) -> None:
@@ -139,10 +148,11 @@ def _environment() -> dict[str, str]:
 
 
 def _kill_all() -> None:
-    """At exit: kill every compiler of this process."""
+    """At exit: kill every compiler of this process, and let whoever has begun start no other."""
     with _lock:
-        for process, owner in _running.items():
+        for owner in list(_known):
             owner.stopped = True
+        for process in _running:
             _kill(process)
 
 
