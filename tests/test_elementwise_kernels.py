@@ -330,7 +330,7 @@ def complex_mismatch(loop: Loop, arrays, actual, expected, exact, *, strict: boo
     for a, e in ((actual.real, expected.real), (actual.imag, expected.imag)):
         same &= (np.isnan(a) == np.isnan(e)) & (np.isinf(a) == np.isinf(e))
         same &= ~np.isinf(e) | (np.sign(a) == np.sign(e)) | (not strict)
-    if loop.op.name in {"square", "multiply"}:
+    if loop.op.name in {"square", "multiply", "scaled"}:
         # inf - inf or not: with fused multiply-adds, as in NumPy's vector loops, it differs.
         odd &= np.max([np.abs(array) for array in arrays], axis=0) < np.sqrt(np.finfo(part).max)
     return mismatch | (odd & ~same)

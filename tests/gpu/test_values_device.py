@@ -304,3 +304,34 @@ def test_casts_and_loops_that_cupy_does_otherwise_or_not(compile):
     with np.config.override(compile=compile), np.device("cuda"):
         for found, expected in zip(program(np), program(numpy), strict=True):
             numpy.testing.assert_array_equal(numpy.asarray(found), expected)
+
+
+def test_an_index_array_beyond_its_axis():
+    x, places = filled(5), np.array([0, 7], device="cuda")
+    there = x.to("cuda")
+    for write in (False, True):
+        with pytest.raises(IndexError, match="index 7 is out of bounds for axis 0 with size 5"):
+            if write:
+                there[places] = 1.0
+            else:
+                there[places]
+    same(there, numpy.asarray(x))
+    late = there[np.argsort(there)[:2] + 4]  # computed first
+    with pytest.raises(IndexError, match="is out of bounds for axis 0 with size 5"):
+        np.evaluate(late)
+
+
+def test_what_is_written_last_to_a_place_counts():
+    places = numpy.random.default_rng(0).integers(-700, 700, (3, 50_000))
+    values = numpy.arange(150_000.0).reshape(3, 50_000)
+    expected, found = numpy.zeros(700), np.zeros(700, device="cuda")
+    expected[places] = values
+    found[np.array(places, device="cuda")] = np.array(values, device="cuda")
+    same(found, expected)
+    expected, found = numpy.zeros((4, 700, 3)), np.zeros((4, 700, 3), device="cuda")
+    expected[:, places[0]] = values[:, :3][0]
+    found[:, np.array(places[0], device="cuda")] = np.array(values[:, :3][0], device="cuda")
+    same(found, expected)
+    expected[places[0] % 4, :, places[1] % 3] = values[0, :, None]
+    found[places[0] % 4, :, places[1] % 3] = np.array(values[0, :, None], device="cuda")
+    same(found, expected)

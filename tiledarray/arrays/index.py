@@ -18,6 +18,7 @@ from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import Shape, shape_text
 from tiledarray.graph.node import Kind, Node
 from tiledarray.ops import indexing as ops
+from tiledarray.ops.indexing import beyond, fault_of
 from tiledarray.recording import record
 
 _BAD = (
@@ -219,9 +220,7 @@ def _integer(item: Any) -> int:
 
 
 def _beyond(position: int, axis: int, size: int) -> IndexError | None:
-    if -size <= position < size:
-        return None
-    return IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
+    return None if -size <= position < size else beyond(position, axis, size)
 
 
 def is_mask(item: Any) -> bool:
@@ -382,7 +381,8 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             raise LeaveToNumPy("a boolean index without axes")
         template.append("at")
         if getattr(item, "ndim", 0):
-            fault = fault or _fault_of(item, axis, shape[axis])
+            known = _known(item) if fault is None else None
+            fault = fault if known is None else fault_of(known, axis, shape[axis])
             node = as_node(item)
             shapes.append(node.shape)
             inputs.append(node)
@@ -405,21 +405,12 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
     return Places(before, tuple(template), tuple(inputs), full, fault)
 
 
-def _fault_of(item: Any, axis: int, size: int) -> IndexError | None:
-    """Return the error of an index array, whose bounds are checked if it is on the host."""
-    found = _known(item)
-    if found is not None and found.size:
-        low, high = int(found.min()), int(found.max())
-        if low < -size or high >= size:
-            return _beyond(int(found[(found < -size) | (found >= size)][0]), axis, size)
-    return None
-
-
-def _known(item: Any) -> np.ndarray[Any, Any] | None:
+def _known(item: Any) -> Any:
     """Return the values of an index array, ``None`` if they would have to be computed first."""
     buffer = getattr(getattr(item, "node", None), "buffer", None)
-    array = item if buffer is None else buffer.array
-    return array if isinstance(array, np.ndarray) else None
+    if buffer is not None:
+        return buffer.array
+    return item if isinstance(item, np.ndarray) else None
 
 
 def take(node: Node, found: Places) -> Node:

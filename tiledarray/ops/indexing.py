@@ -6,27 +6,108 @@ new axis, ``"at"`` for the next of the index inputs (an array, or an int).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tiledarray.ops.op import Library
 
 
-def _index(template: Sequence[str], places: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the index tuple of a template and its index inputs."""
+def beyond(position: int, axis: int, size: int) -> IndexError:
+    """Return NumPy's error of an index that is beyond its axis."""
+    return IndexError(f"index {position} is out of bounds for axis {axis} with size {size}")
+
+
+def fault_of(places: Any, axis: int, size: int) -> IndexError | None:
+    """Return the error of an index array, if one of its elements is beyond the axis."""
+    if places.size:
+        low, high = int(places.min()), int(places.max())
+        if low < -size or high >= size:
+            return beyond(int(places[(places < -size) | (places >= size)][0]), axis, size)
+    return None
+
+
+def _index(
+    xp: Any, shape: Sequence[int], template: Sequence[str], places: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Return the index tuple of a template and its index inputs.
+
+    NumPy looks for what is beyond its axis; CuPy takes it from the axis' other end.
+    """
     remaining = iter(places)
     parts: dict[str, Any] = {":": slice(None), "new": None}
-    return tuple(next(remaining) if part == "at" else parts[part] for part in template)
+    index = tuple(next(remaining) if part == "at" else parts[part] for part in template)
+    if xp is not np and 0 not in _index_shape(places):
+        for axis, part in enumerate(part for part in index if part is not None):
+            fault = fault_of(part, axis, shape[axis]) if hasattr(part, "min") else None
+            if fault is not None:
+                raise fault
+    return index
+
+
+def _index_shape(places: Sequence[Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(getattr(part, "shape", ()) for part in places))
 
 
 def _take(xp: Any, array: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
-    return array[_index(attrs, places)]
+    return array[_index(xp, array.shape, attrs, places)]
 
 
 def _put(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
     result = xp.array(old, copy=True)
-    result[_index(attrs, places)] = new
+    index = _index(xp, shape, attrs, places)
+    if xp is not np and getattr(new, "size", 1) > 1:
+        new = _last_of_each(xp, shape, index, new)
+    result[index] = new
     return result
+
+
+def _last_of_each(xp: Any, shape: Sequence[int], index: tuple[Any, ...], values: Any) -> Any:
+    """Return the values with the last one wherever a place comes again.
+
+    A GPU writes what goes to one place in any order, so it is given one value for each place.
+    """
+    axes = [axis for axis, part in enumerate(part for part in index if part is not None)
+            if type(part) is not slice]
+    arrays = [part for part in index if part is not None and type(part) is not slice]
+    among = _index_shape(arrays)
+    flat = xp.zeros(among, np.int64)
+    for axis, part in zip(axes, arrays, strict=True):
+        flat = flat * shape[axis] + part % shape[axis]
+    flat = flat.reshape(-1)
+    order = xp.arange(flat.size, dtype=np.uint64)
+    last = xp.zeros(math.prod(shape[axis] for axis in axes), np.uint64)
+    xp.maximum.at(last, flat, order)
+    winners = last[flat]
+    if bool((winners == order).all()):
+        return values
+    before, after = _around(shape, index)
+    whole = xp.broadcast_to(values, (*before, *among, *after))
+    whole = whole.reshape(*before, flat.size, *after)
+    return xp.take(whole, winners.astype(np.int64), axis=len(before)).reshape(
+        *before, *among, *after)
+
+
+def _around(
+    shape: Sequence[int], index: tuple[Any, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the result's axes before and after those of the index arrays, as NumPy lays it out."""
+    sizes = iter(shape)
+    kept: list[int] = []
+    runs: list[int] = []  # how many axes were kept before each of the arrays
+    for part in index:
+        if part is None:
+            kept.append(1)
+            continue
+        size = next(sizes)
+        if type(part) is slice:
+            kept.append(size)
+        else:
+            runs.append(len(kept))
+    place = runs[0] if len(set(runs)) == 1 else 0
+    return tuple(kept[:place]), tuple(kept[place:])
 
 
 def _sort(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
@@ -52,7 +133,7 @@ def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> 
 
 def _add_at(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
     result = xp.array(old, copy=True)
-    xp.add.at(result, _index(attrs, places), new)
+    xp.add.at(result, _index(xp, shape, attrs, places), new)
     return result
 
 
