@@ -172,3 +172,14 @@ def test_a_pass_over_many_long_rows_reads_them_again():
     few = planned(softmax(np, x[:8]), target=DEVICE)
     assert len(few.kernels) > 1
     assert any("at most 16384 where there are 8 rows" in refusal for refusal in few.refusals)
+
+
+@pytest.mark.parametrize("staged_first", [False, True])
+def test_parts_of_a_launch_have_the_room_of_the_largest(staged_first):
+    x, y = filled(6, 40), filled(8)
+    outputs = [y.sum(), x - x.max(axis=-1, keepdims=True)]
+    plan = planned(*outputs[::-1 if staged_first else 1], target=DEVICE)
+    (kernel,) = plan.kernels
+    sizes = [part.schedule.shared_bytes for part in kernel.parts]
+    assert len(sizes) == 2 and min(sizes) == 0 < max(sizes)
+    assert print_kernel(kernel, device=True).shared_bytes == max(sizes)

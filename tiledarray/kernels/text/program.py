@@ -49,7 +49,8 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     tx, ty = kernel.schedule.threads
     return Program("\n".join([*head, *lines]), slots, sum(part.blocks for part in parts),
                    tx * ty, max(part.schedule.scratch_bytes for part in kernel.parts),
-                   kernel.schedule.shared_bytes, kernel.schedule.shared_limit)
+                   max(part.schedule.shared_bytes for part in kernel.parts),
+                   max(part.schedule.shared_limit for part in kernel.parts))
 
 
 def _part(kernel: Kernel, *, device: bool) -> Part:
