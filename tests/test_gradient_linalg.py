@@ -92,7 +92,8 @@ def test_eigenvalues_of_any_matrix(kind, real_ones, shape, values):
     x = values(*shape) + numpy.eye(3)
     there = np.linalg.eig(np.array(numpy.asarray(kind(x))))
     here = np.linalg.eig(kind(np.variable(x)))
-    assert (there[0].dtype.kind == "f") == (real_ones and values is real)
+    gives_real = numpy.linalg.eigvals(numpy.eye(1)).dtype.kind == "f"  # NumPy until 2.5
+    assert (there[0].dtype.kind == "f") == (real_ones and values is real and gives_real)
     for ours, theirs in zip(here, there, strict=True):
         assert ours.dtype == theirs.dtype and (ours == theirs).all()
     check(lambda x: np.linalg.eigvals(kind(x)), x, tolerance=1e-6)

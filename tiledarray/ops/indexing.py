@@ -128,13 +128,33 @@ def _running(name: str) -> Any:
 
 
 def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
-    return xp.ascontiguousarray(array).view(dtype).reshape(shape)
+    dense = array if array.flags.c_contiguous else array.copy(order="C")
+    return dense.view(dtype).reshape(shape)
 
 
 def _add_at(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+    index = _index(xp, shape, attrs, places)
+    if xp is not np:
+        return _added_at(xp, old, new, index)
     result = xp.array(old, copy=True)
-    xp.add.at(result, _index(xp, shape, attrs, places), new)
+    xp.add.at(result, index, new)
     return result
+
+
+def _added_at(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> Any:
+    """Add where CuPy knows no complex numbers, and of integers only wide ones."""
+    dtype = old.dtype
+    if dtype.kind == "c":
+        new = xp.asarray(new)
+        re, im = (_added_at(xp, before, added, index)
+                  for before, added in ((old.real, new.real), (old.imag, new.imag)))
+        result = xp.empty(old.shape, dtype)
+        result.real, result.imag = re, im
+        return result
+    wide = np.int32 if dtype.kind in "biu" and dtype.itemsize < 4 else dtype
+    result = xp.array(old, dtype=wide, copy=True)
+    xp.add.at(result, index, xp.asarray(new).astype(wide))
+    return result.astype(dtype, copy=False)
 
 
 take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",),

@@ -1,13 +1,15 @@
 """Calls that NumPy (on the host) or CuPy (on a GPU) makes as a kernel of its own.
 
-``attrs`` of a node: the call's keyword arguments, as sorted pairs.  What CuPy lacks is done on the
-host and copied back.
+``attrs`` of a node: the call's keyword arguments, as sorted pairs.  What CuPy lacks, or refuses, is
+done on the host and copied back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,22 +33,55 @@ def _find(xp: Any, path: str) -> Callable[..., Any] | None:
 
 
 def _on_host(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    function = _find(np, path)
-    assert function is not None, path
+    function: Any = _find(np, path)
     result = function(*(xp.asnumpy(x) if hasattr(x, "get") else x for x in inputs), **keywords)
     if isinstance(result, tuple):
         return tuple(xp.asarray(part) for part in result)
     return xp.asarray(result)
 
 
+# NumPy's words where LAPACK says that it failed.
+_FAILURES = {
+    **dict.fromkeys(("linalg.inv", "linalg.solve"), "Singular matrix"),
+    "linalg.cholesky": "Matrix is not positive definite",
+    **dict.fromkeys(("linalg.eigh", "linalg.eigvalsh", "linalg.eig", "linalg.eigvals"),
+                    "Eigenvalues did not converge"),
+    **dict.fromkeys(("linalg.svd", "linalg.svdvals"), "SVD did not converge"),
+}
+
+
+def _on_device(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Call CuPy's function; NumPy's on the host where CuPy has none or refuses what it is given."""
+    function = _find(xp, path)
+    if function is None:
+        return _on_host(xp, path, inputs, keywords)
+    try:
+        with _failures_raised(xp):
+            return function(*inputs, **keywords)
+    except np.linalg.LinAlgError as error:
+        raise np.linalg.LinAlgError(_FAILURES.get(path, str(error))) from error
+    except (TypeError, ValueError, NotImplementedError):
+        return _on_host(xp, path, inputs, keywords)
+
+
+def _failures_raised(xp: Any) -> AbstractContextManager[Any]:
+    """Let CuPy look at what cuSOLVER says of its success; else it returns what there is."""
+    if xp.__name__ != "cupy":
+        return nullcontext()
+    found: AbstractContextManager[Any] = import_module("cupyx").errstate(linalg="raise")
+    return found
+
+
 def _call(path: str) -> Callable[..., Any]:
+    numpys = _find(np, path)
+    assert numpys is not None, path
+
     def reference(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
-        function = _find(xp, path)
         keywords = dict(attrs)
-        if function is None:
-            result = _on_host(xp, path, inputs, keywords)
+        if xp is np:
+            result = numpys(*inputs, **keywords)
         else:
-            result = function(*inputs, **keywords)
+            result = _on_device(xp, path, inputs, keywords)
         if isinstance(result, tuple):
             return tuple(xp.asarray(part) for part in result)
         return xp.asarray(result).astype(dtype, copy=False)
@@ -83,6 +118,22 @@ def _cofactors(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> 
     sign = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
     result = sign * ((u.conj() * (before * behind)[..., None, :]) @ vh.conj())
     return result.astype(dtype, copy=False)
+
+
+def _solve(xp: Any, left: Any, right: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    """Solve equations; CuPy does not broadcast the matrices' leading axes."""
+    if xp is not np and (left.ndim > 2 or right.ndim > 2):
+        vector = right.ndim == 1
+        right = right[:, None] if vector else right
+        leading = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        left, right = (xp.ascontiguousarray(xp.broadcast_to(x, (*leading, *x.shape[-2:])))
+                       for x in (left, right))
+        found = _SOLVE(xp, left, right, attrs=attrs, shape=shape, dtype=dtype)
+        return found[..., 0] if vector else found
+    return _SOLVE(xp, left, right, attrs=attrs, shape=shape, dtype=dtype)
+
+
+_SOLVE = _call("linalg.solve")
 
 
 def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
@@ -152,8 +203,8 @@ BY_NAME: dict[str, Library] = {
         _library("linalg.det", "g[..., None, None] * cofactors(x)", batch=_LAST),
         Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",), batch=_LAST),
         _library("linalg.cholesky", "uncholesky(g, out)", batch=_LAST),
-        _library("linalg.solve", "equations_left(g, x, y, out)", "equations_right(g, x, y)",
-                 batch="solved(call)"),
+        Library("linalg.solve", _solve, batch="solved(call)",
+                vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)")),
         _library("linalg.pinv", "unpseudoinverted(g, x, out)", batch=_LAST),
         _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)", batch=_LAST),
         _library("linalg.svdvals", "unsvdvals(g, x)", batch=_LAST),
