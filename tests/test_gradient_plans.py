@@ -10,6 +10,7 @@ from tests.plans import planned
 from tiledarray import config
 from tiledarray.core import history
 from tiledarray.errors import HistoryLost
+from tiledarray.fusion.plan import Call
 
 
 def real(*shape, seed=0):
@@ -29,6 +30,12 @@ def cross_entropy(z, t):
     shifted = z - z.max(axis=1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return -(t * logs).sum() / len(z)
+
+
+def of_labels(z, labels):
+    top = z.max(axis=1, keepdims=True)
+    total = np.log(np.exp(z - top).sum(axis=1)) + top[:, 0]
+    return (total - z[np.arange(len(labels)), labels]).mean()
 
 
 def layer_norm(x):
@@ -232,3 +239,13 @@ def test_writing_into_an_argument_under_a_rule_is_refused(wrapper):
     assert float(loss(x)) == 20.0
     with pytest.raises(HistoryLost, match="writes into an argument"):
         np.grad(loss)(x)
+
+
+def test_what_belongs_to_places_is_added_last_to_what_is_dense():
+    z = real(2_000, 40)
+    labels = np.array(numpy.arange(2_000) * 7 % 40)
+    plan = plan_of_gradient(of_labels, z, labels)
+    calls = [step.value.op.name for step in plan.steps if isinstance(step, Call)]
+    assert calls.count("add_at") == 1 and calls[-1] == "add_at"
+    dense = [kernel for kernel in plan.kernels if kernel.bytes_moved > z.nbytes]
+    assert len(dense) == 1 and dense[0].bytes_moved < 2.2 * z.nbytes

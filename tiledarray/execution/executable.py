@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -107,7 +107,8 @@ class Executable:
         ]
         self._parts = _parts(plan)
         self.releases = _releases(plan)
-        self._steps = list(zip(map(self._action, plan.steps), self.releases, strict=True))
+        self._steps = [(self._action(step, free), free)
+                       for step, free in zip(plan.steps, self.releases, strict=True)]
         self.places = _places(plan)
         self.for_core = True
         self.told: set[Any] = set()
@@ -290,12 +291,15 @@ class Executable:
             found.append(buffer if alone else buffer.another(shape))
         return found
 
-    def _action(self, step: Step) -> Action:
-        """What running the step means: a function of the buffers, the scalars and ``done``."""
+    def _action(self, step: Step, free: Collection[Value]) -> Action:
+        """What running the step means: a function of the buffers, the scalars and ``done``.
+
+        After it nobody needs what is in the memory of ``free``.
+        """
         if isinstance(step, Kernel):
             return self._kernel_action(step)
         if isinstance(step, Call):
-            return self._call_action(step)
+            return self._call_action(step, free)
         if isinstance(step, Copy):
             return lambda buffers, params, overwritten: self._copy(step, buffers)
         return lambda buffers, params, overwritten: self._allocate(step.value, buffers)
@@ -344,9 +348,9 @@ class Executable:
         source = buffers[self.plan.memory[step.source]]
         target.array.reshape(-1)[...] = source.array.reshape(-1)
 
-    def _call_action(self, step: Call) -> Action:
+    def _call_action(self, step: Call, free: Collection[Value]) -> Action:
         value, parts = step.value, self._parts.get(step.value, ())
-        call = library_call(value, self.plan.memory, self.device)
+        call = library_call(value, self.plan.memory, self.device, free)
 
         def action(buffers: dict[Value, Any], params: Sequence[Any],
                    overwritten: list[Kernel]) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, address_of, memory_of
-from tiledarray.fusion.ir import Affine, Index, Param, Value, evaluated_terms, through_view
+from tiledarray.fusion.ir import (
+    Affine,
+    Index,
+    Param,
+    Value,
+    evaluated_terms,
+    library_operand,
+    storage,
+    through_view,
+)
 from tiledarray.ops.movement import strided_view
-from tiledarray.ops.op import AxisView, Item
+from tiledarray.ops.op import AxisView, Item, Library
 
 Operand = Callable[[dict[Value, Any], Sequence[Any]], Any]
 
 
 def library_call(
-    value: Value, memory: Mapping[Value, Value], device: Device
+    value: Value, memory: Mapping[Value, Value], device: Device, free: Collection[Value] = ()
 ) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
     """Return what computes a value from buffers and scalars, as a buffer or a tuple of them.
 
@@ -27,10 +36,16 @@ def library_call(
     memory : mapping
         The value in whose memory each lies.
     device : Device
+    free : collection of Value
+        The values in whose memory nobody looks any more once it has been called.
     """
     operands = [_operand(arg, memory) for arg in value.args]
     reference, xp = value.op.reference, device.xp
     own = _own_on_host if device.on_host and xp is np else _own
+    base = _overwritten(value, memory, free)
+    if base is not None:
+        assert isinstance(value.op, Library) and value.op.into is not None
+        return _in_place(value, value.op.into, operands, base, device)
 
     def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         inputs = [operand(buffers, params) for operand in operands]
@@ -41,6 +56,37 @@ def library_call(
         if isinstance(result, tuple):
             return tuple(own(part, inputs, device) for part in result)
         return own(result, inputs, device)
+
+    return call
+
+
+def _overwritten(
+    value: Value, memory: Mapping[Value, Value], free: Collection[Value]
+) -> Value | None:
+    """Return the value whose memory takes the result; ``None`` if another is needed."""
+    if not isinstance(value.op, Library) or value.op.into is None:
+        return None
+    first, *others = value.args
+    if not isinstance(first, Value) or first not in memory:
+        return None
+    base = memory[first]
+    read = [memory.get(storage(library_operand(arg))) for arg in others if isinstance(arg, Value)]
+    alone = base in free and base not in read and not isinstance(storage(first).op, Item)
+    return base if alone and base.shape == value.shape else None
+
+
+def _in_place(
+    value: Value, into: Callable[..., None], operands: Sequence[Operand], base: Value,
+    device: Device,
+) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
+    """Return what leaves the result in the memory of the first operand."""
+    attrs, xp = value.attrs, device.xp
+
+    def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
+        inputs = [operand(buffers, params) for operand in operands]
+        with np.errstate(all="ignore"):
+            into(xp, *inputs, attrs=attrs)
+        return buffers[base].another(value.shape)
 
     return call
 

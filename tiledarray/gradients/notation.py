@@ -37,6 +37,7 @@ from tiledarray.api import (
 )
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as places
 from tiledarray.ops import movement
 from tiledarray.ops.elementwise import BY_NAME
@@ -168,15 +169,39 @@ PART = 8  # of this many, a region is added where it is; larger ones are summed 
 def added(before: Any, value: Any) -> Any:
     """Return the sum of what belongs to an array, where one part of it may be of a small region."""
     node = value.node
+    if before.dtype == value.dtype:
+        if _is_of_places(node) and _is_zero(node.inputs[0]):
+            return _added_at_places(before, node)
+        old = before.node.inputs[0] if _is_of_places(before.node) else None
+        if old is not None and not _is_of_places(old) and not _is_of_places(node):
+            # Where it is of places, every addition would go through all of them again.
+            return _added_at_places(value if _is_zero(old) else wrap(old) + value, before.node)
     if type(node.op) is Update and node.buffer is None:
         old, new, *starts = node.inputs
         axes, steps, region = node.attrs
-        if PART * math.prod(region) <= node.form.kind.size and (
-                old.op is movement.full and old.inputs[0] == 0):
+        if PART * math.prod(region) <= node.form.kind.size and _is_zero(old):
             here = wrap(record.view(before.node, axes, steps, starts, region))
             return wrap(
                 record.update(before.node, (here + wrap(new)).node, axes, steps, starts, region))
     return before + value
+
+
+def _is_of_places(node: Node) -> bool:
+    """Whether values were added at places, and neither is computed yet."""
+    return node.op is places.add_at and node.buffer is None
+
+
+def _is_zero(node: Node) -> bool:
+    return node.op is movement.full and node.inputs[0] == 0
+
+
+def _added_at_places(whole: Any, part: Node) -> Any:
+    """Return an array with what another has at its places added there, after all else.
+
+    So zeros are never made for it, and what is dense is computed in one go.
+    """
+    return wrap(record.library(
+        places.add_at, (whole.node, *part.inputs[1:]), part.attrs, part.shape, part.dtype))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ new axis, ``"at"`` for the next of the index inputs (an array, or an int).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,13 +55,21 @@ def _take(xp: Any, array: Any, *places: Any, attrs: Any, shape: Any, dtype: Any)
     return array[_index(xp, array.shape, attrs, places)]
 
 
-def _put(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
-    result = xp.array(old, copy=True)
-    index = _index(xp, shape, attrs, places)
+def _put_into(xp: Any, old: Any, new: Any, *places: Any, attrs: Any) -> None:
+    index = _index(xp, old.shape, attrs, places)
     if xp is not np and getattr(new, "size", 1) > 1:
-        new = _last_of_each(xp, shape, index, new)
-    result[index] = new
-    return result
+        new = _last_of_each(xp, old.shape, index, new)
+    old[index] = new
+
+
+def _copied(into: Callable[..., None]) -> Callable[..., Any]:
+    """Return what does the same in a copy of its first input."""
+    def reference(xp: Any, old: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
+        result = xp.array(old, copy=True)
+        into(xp, result, *inputs, attrs=attrs)
+        return result
+
+    return reference
 
 
 def _last_of_each(xp: Any, shape: Sequence[int], index: tuple[Any, ...], values: Any) -> Any:
@@ -132,40 +140,40 @@ def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> 
     return dense.view(dtype).reshape(shape)
 
 
-def _add_at(xp: Any, old: Any, new: Any, *places: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
-    index = _index(xp, shape, attrs, places)
-    if xp is not np:
-        return _added_at(xp, old, new, index)
-    result = xp.array(old, copy=True)
-    xp.add.at(result, index, new)
-    return result
+def _add_at_into(xp: Any, old: Any, new: Any, *places: Any, attrs: Any) -> None:
+    index = _index(xp, old.shape, attrs, places)
+    if xp is np:
+        np.add.at(old, index, new)
+    else:
+        _add_at_far(xp, old, new, index)
 
 
-def _added_at(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> Any:
+def _add_at_far(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> None:
     """Add where CuPy knows no complex numbers, and of integers only wide ones."""
     dtype = old.dtype
     if dtype.kind == "c":
         new = xp.asarray(new)
-        re, im = (_added_at(xp, before, added, index)
-                  for before, added in ((old.real, new.real), (old.imag, new.imag)))
-        result = xp.empty(old.shape, dtype)
-        result.real, result.imag = re, im
-        return result
-    wide = np.int32 if dtype.kind in "biu" and dtype.itemsize < 4 else dtype
-    result = xp.array(old, dtype=wide, copy=True)
-    xp.add.at(result, index, xp.asarray(new).astype(wide))
-    return result.astype(dtype, copy=False)
+        re, im = xp.array(old.real, copy=True), xp.array(old.imag, copy=True)
+        _add_at_far(xp, re, new.real, index)
+        _add_at_far(xp, im, new.imag, index)
+        old.real, old.imag = re, im
+    elif dtype.kind in "biu" and dtype.itemsize < 4:
+        wide = old.astype(np.int32)
+        xp.add.at(wide, index, xp.asarray(new).astype(np.int32))
+        old[...] = wide.astype(dtype)
+    else:
+        xp.add.at(old, index, new)
 
 
 take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",),
                batch="taken(call)")
 # Where a place is written twice, the last value counts.
-put = Library("put", _put, vjp=(
+put = Library("put", _copied(_put_into), into=_put_into, vjp=(
     "put(g, 0, inputs[2:], attrs)", "taken_last(g, x, y, inputs[2:], attrs)"),
     batch="written(call)")
 # `put` that adds, at repeated places too.
-add_at = Library("add_at", _add_at, vjp=("g", "take(g, inputs[2:], attrs)"),
-                 batch="written(call)")
+add_at = Library("add_at", _copied(_add_at_into), into=_add_at_into,
+                 vjp=("g", "take(g, inputs[2:], attrs)"), batch="written(call)")
 sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",),
                batch="call.again((shifted(attrs[0]), attrs[1]))")
 argsort = Library("argsort", _argsort, batch="call.again((shifted(attrs[0]), attrs[1]))")

@@ -205,9 +205,12 @@ class Library(Op):
 
     ``batch`` says what the call is where its inputs have one more axis, of samples, in the notation
     of `gradients/samples.py`; without it, it is made for each sample.
+
+    ``into``, if there is one, leaves the result in its first input, where nobody else needs that.
     """
 
     outputs: int = 1
+    into: Callable[..., None] | None = field(default=None, repr=False, kw_only=True)
     calls_back: bool = field(default=False, kw_only=True)
     batch: str = field(default="", repr=False, kw_only=True)
 
