@@ -335,3 +335,63 @@ def test_what_is_written_last_to_a_place_counts():
     expected[places[0] % 4, :, places[1] % 3] = values[0, :, None]
     found[places[0] % 4, :, places[1] % 3] = np.array(values[0, :, None], device="cuda")
     same(found, expected)
+
+
+@pytest.mark.parametrize("left, right", [
+    ((70_000, 64), (64,)), ((5, 300_000), (300_000,)), ((70_000,), (70_000, 64)),
+    ((3000,), (3000, 5)), ((300_000,), (300_000,)), ((1, 7), (7,)), ((40,), (40, 3001)),
+], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_products_with_a_vector(left, right, dtype):
+    random = numpy.random.default_rng(0)
+    x, y = random.normal(size=left).astype(dtype), random.normal(size=right).astype(dtype)
+    with np.device("cuda"), np.config.override(compile="wait"):
+        found = numpy.asarray(np.array(x) @ np.array(y) * 2)
+    wanted = x.astype("f8") @ y.astype("f8") * 2
+    assert found.dtype == dtype
+    scale = numpy.sqrt(x.shape[-1]) * numpy.abs(x).max() * numpy.abs(y).max()
+    numpy.testing.assert_allclose(found, wanted, atol=scale * (1e-5 if dtype == "f4" else 1e-13))
+
+
+def test_what_lapack_refuses():
+    singular = np.zeros((2, 3, 3), device="cuda")
+    indefinite = np.array([[1.0, 2], [2, 1]], device="cuda")
+    for function, array, message in [
+        (np.linalg.inv, singular, "Singular matrix"),
+        (np.linalg.inv, singular[0], "Singular matrix"),
+        (lambda x: np.linalg.solve(x, x), singular, "Singular matrix"),
+        (lambda x: np.linalg.solve(x, x[0]), singular[0], "Singular matrix"),
+        (np.linalg.cholesky, indefinite, "Matrix is not positive definite"),
+    ]:
+        with pytest.raises(numpy.linalg.LinAlgError, match=f"^{message}"):
+            np.evaluate(function(array))
+    same(np.linalg.inv(indefinite), numpy.linalg.inv(numpy.asarray(indefinite)), scale=10)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16", "i1", "i2", "u2", "i8", "?", "f2"])
+def test_adding_at_places_in_every_dtype(dtype):
+    random = numpy.random.default_rng(2)
+    x, new = ((random.normal(size=n) * 90 * (1 + (2j if dtype[0] == "c" else 0))).astype(dtype)
+              for n in (50, 400))
+    places = random.integers(-50, 50, 400)
+    expected = x.copy()
+    numpy.add.at(expected, places, new)
+    found = np.array(x, device="cuda")
+    np.add.at(found, np.array(places, device="cuda"), np.array(new, device="cuda"))
+    error = {"c8": 1e-3, "f2": 2}.get(dtype, 1e-9)
+    numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=0, atol=error)
+
+
+def test_an_array_seen_as_another_dtype():
+    x = numpy.arange(12.0).reshape(3, 4)
+    there = np.array(x, device="cuda")
+    for dtype in ("f4", "c16", "u1", "i8"):
+        same(there.view(dtype), x.view(dtype))
+        same(there[1:].view(dtype) * 1, x[1:].view(dtype) * 1)
+
+
+def test_a_method_that_cupy_lacks():
+    x = numpy.arange(20.0) ** 2
+    for method in ("weibull", "linear", "inverted_cdf"):
+        found = np.quantile(np.array(x, device="cuda"), 0.3, method=method)
+        same(found, numpy.quantile(x, 0.3, method=method))
