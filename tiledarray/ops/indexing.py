@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -40,10 +42,12 @@ def _index(
     parts: dict[str, Any] = {":": slice(None), "new": None}
     index = tuple(next(remaining) if part == "at" else parts[part] for part in template)
     if xp is not np and 0 not in _index_shape(places):
-        for axis, part in enumerate(part for part in index if part is not None):
-            fault = fault_of(part, axis, shape[axis]) if hasattr(part, "min") else None
-            if fault is not None:
-                raise fault
+        sizes = zip((part for part in index if part is not None), shape, strict=False)
+        arrays = [(axis, part, size) for axis, (part, size) in enumerate(sizes)
+                  if hasattr(part, "min")]
+        wrong = [((part < -size) | (part >= size)).any() for _, part, size in arrays]
+        if bool(reduce(or_, wrong)):  # the only wait for the device
+            raise next(filter(None, (fault_of(part, axis, size) for axis, part, size in arrays)))
     return index
 
 
