@@ -113,8 +113,7 @@ def _scaled(xp: Any, x: Any, y: Any, *, dtype: Any) -> Any:
 scaled = plain(
     "scaled", _scaled, {
         "b": "m_and(x, y)", "iu": "m_multiply(x, y)",
-        # Of floats no `m_where`: g++ 12 does not vectorise that by what it computes itself.
-        "f": "(x == (T)0) | (y == (T)0) ? (T)0 : x * y",
+        "f": "m_scaled(x, y)",
         "c": "m_where(m_or(m_equal(x, cast<T>(0)), m_equal(y, cast<T>(0))), cast<T>(0), x * y)",
     },
     _common_rule, cost=2, derivatives=("y", "x"),

@@ -449,6 +449,14 @@ template <class T> TA_FN T m_where(bool condition, T x, T y) {
     else return bool_byte(condition) != 0 ? x : y;
 }
 
+// A product that is 0 where a factor is.  By its bits: g++ 12 makes branches of a choice between
+// floats that were computed, and does not vectorise the loop.
+template <class R> TA_FN R m_scaled(R x, R y) {
+    using Bits = decltype(bits_of(x));
+    const Bits kept = (Bits)0 - (Bits)((x != (R)0) & (y != (R)0));
+    return from_bits((Bits)(bits_of(x * y) & kept));
+}
+
 // ---- logic: on bytes, because g++ 12 does not vectorise it on bools that were loaded ----
 
 TA_FN bool m_not(bool x) { return bool_byte(x) == 0; }
