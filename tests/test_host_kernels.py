@@ -1,5 +1,6 @@
 """The host's own texts: streamed stores, vectorised complex loops and divisions, extreme places."""
 
+import platform
 import re
 import subprocess
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from tiledarray import config
 from tiledarray.core import forget_programs
 from tiledarray.execution import evaluate, executable
 from tiledarray.fusion import limits
+from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Update
@@ -138,3 +140,27 @@ def test_the_first_nan_is_most_extreme(place, dtype):
     x = numpy.linspace(-1, 1, 5000).astype(dtype)
     x[place] = x[4999] = numpy.nan
     assert int(np.argmax(np.asarray(x))) == place == int(np.argmin(np.asarray(x)))
+
+
+def near(x, y):
+    d, e = x[:, None] - x[None, :], y[:, None] - y[None, :]
+    return np.log(np.exp(-(d * d + e * e)).sum(axis=1)).sum()
+
+
+@pytest.mark.parametrize("function", [
+    near, lambda x, y: (np.maximum(x, 0) * np.exp(x * y)).sum(),
+    lambda x, y: (abs(x) * np.exp(y) * np.log(x + y)).sum(),
+], ids=["near", "relu", "abs"])
+def test_gradients_vectorise(function, tmp_path):
+    if platform.machine() != "x86_64" or host.compiler().libmvec < 2:
+        pytest.skip("no vector functions of glibc's")
+    x = np.array(numpy.linspace(0.1, 1, 600, dtype="f4"))
+    plan = planned(*np.grad(function, (0, 1))(x, x * 2))
+    for number, kernel in enumerate(plan.kernels):
+        text = print_kernel(kernel, device=False).text.replace("NAME", "gradient")
+        path = tmp_path / f"{number}.cpp"
+        path.write_text(text)
+        command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S",
+                   "-o", "-", str(path)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert "m_exp" not in text or "_ZGV" in found.stdout, text
