@@ -13,7 +13,6 @@ from tiledarray.devices import device
 from tiledarray.execution import evaluate
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion import passes
-from tiledarray.fusion.plan import Call, Kernel
 from tiledarray.fusion.schedule.stage import COPY_BYTES, LINE_BYTES
 from tiledarray.graph.program import trace
 from tiledarray.insight.facts import Reporter
@@ -184,24 +183,3 @@ def test_parts_of_a_launch_have_the_room_of_the_largest(staged_first):
     sizes = [part.schedule.shared_bytes for part in kernel.parts]
     assert len(sizes) == 2 and min(sizes) == 0 < max(sizes)
     assert print_kernel(kernel, device=True).shared_bytes == max(sizes)
-
-
-@pytest.mark.parametrize("left, right", [
-    ((300, 64), (64,)), ((5, 3000), (3000,)), ((64,), (64, 300)), ((30,), (30, 5)),
-    ((4000,), (4000,)), ((1, 7), (7,)), ((3,), (3, 1)), ((1,), (1,)),
-], ids=str)
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_products_with_a_vector_are_fused_on_a_device(left, right, dtype):
-    x, y = filled(*left, dtype=dtype), filled(*right, dtype=dtype, seed=1)
-    assert x.size == 1 or any(isinstance(step, Call) for step in planned(x @ y + 1).steps)
-    plan, found = by_device_plan(x @ y + 1)
-    assert all(isinstance(step, Kernel) for step in plan.steps)
-    wanted = numpy.asarray(x, "f8") @ numpy.asarray(y, "f8") + 1
-    numpy.testing.assert_allclose(found, wanted, rtol=1e-5 if dtype == "f4" else 1e-13)
-
-
-@pytest.mark.parametrize("dtype, key", [("f4", ()), ("i4", 0), ("f2", 0), ("c8", 0)])
-def test_other_products_stay_the_librarys_on_a_device(dtype, key):
-    x = filled(64, 64, dtype=dtype)
-    plan = planned(x @ x[key], target=DEVICE)
-    assert "matmul" in [step.value.op.name for step in plan.steps if isinstance(step, Call)]
