@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, address_of, memory_of
+from tiledarray.execution.shared_calls import shared_out
 from tiledarray.fusion.ir import (
     Affine,
     Index,
@@ -19,6 +21,7 @@ from tiledarray.fusion.ir import (
     storage,
     through_view,
 )
+from tiledarray.kernels.compile.host import available_cpus_remembered
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Library
 
@@ -42,6 +45,10 @@ def library_call(
     operands = [_operand(arg, memory) for arg in value.args]
     reference, xp = value.op.reference, device.xp
     own = _own_on_host if device.on_host and xp is np else _own
+    if device.on_host and xp is np and all(isinstance(arg, Value) for arg in value.args):
+        shapes = [arg.shape for arg in value.args]
+        reference = shared_out(
+            value.op, reference, shapes, config.threads or available_cpus_remembered())
     base = _overwritten(value, memory, free)
     if base is not None:
         assert isinstance(value.op, Library) and value.op.into is not None
