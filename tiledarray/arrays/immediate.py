@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -109,3 +110,8 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     most = None if original is None else places_before_out(original)
     kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
     return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most)
+
+
+def attribute(name: str, ours: Function) -> Any:
+    """Return the getter of an attribute that is a view: NumPy's of a settled array, else ours."""
+    return core.AtOnce(operator.attrgetter(name), ours, 0, core.ANY_SIZE)

@@ -31,7 +31,7 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
-from tiledarray.arrays.immediate import method
+from tiledarray.arrays.immediate import attribute, method
 from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
 from tiledarray.core import LIBRARY, READS, WRITES
@@ -45,6 +45,17 @@ _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot nam
 _READ_THE_INTERFACE = frozenset(("PIL",))
 
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
+
+
+def _real(array: Any) -> Any:
+    return array if array.dtype.kind != "c" else view_of(array, views.Part(0))
+
+
+def _imag(array: Any) -> Any:
+    return view_of(array, views.Part(1))
+
+
+_IMAG = attribute("imag", _imag)
 
 
 class TiledArray(Handle):
@@ -207,16 +218,10 @@ class TiledArray(Handle):
             raise ValueError("matrix transpose with ndim < 2 is undefined")
         return self.swapaxes(-1, -2)
 
-    @property
-    def real(self) -> TiledArray:
-        """Real part: a view."""
-        if self.dtype.kind != "c":
-            return self
-        return view_of(self, views.Part(0))
-
-    @real.setter
-    def real(self, value: Any) -> None:
+    def _set_real(self, value: Any) -> None:
         (self if self.dtype.kind != "c" else part_of(self, views.Part(0))).store(value)
+
+    real: Any = property(attribute("real", _real), _set_real, None, "Real part: a view.")
 
     @property
     def imag(self) -> TiledArray:
@@ -224,7 +229,7 @@ class TiledArray(Handle):
         if self.dtype.kind != "c":
             zeros = wrap(record.full(self.shape, 0, self.dtype, self.device))
             return view_of(zeros, views.Frozen())
-        return view_of(self, views.Part(1))
+        return _IMAG(self)
 
     @imag.setter
     def imag(self, value: Any) -> None:
