@@ -419,6 +419,7 @@ VECTORISED = [
     "m_abs(m_exp(make_complex(x, y)) / make_complex(y, z))",
     "cast<f32>(m_floor_divide(cast<i32>(x), cast<i32>(y)))",
     "m_sign(x) * m_heaviside(y, z) + m_rint(x)",
+    "m_where(x > 0, y, z) + m_where(x > 0, m_exp(y), z * y) * m_where(x > 0, z, y)",
     "m_scaled(m_scaled(m_exp(x), y), z - x) + m_scaled(m_exp(x), x - y)",
 ]
 

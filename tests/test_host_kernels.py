@@ -164,3 +164,17 @@ def test_gradients_vectorise(function, tmp_path):
                    "-o", "-", str(path)]
         found = subprocess.run(command, check=True, capture_output=True, text=True)
         assert "m_exp" not in text or "_ZGV" in found.stdout, text
+
+
+def test_choices_by_one_mask_vectorise(tmp_path):
+    x, y = (np.array(numpy.linspace(0.1, 1, 600, dtype="f4")) for _ in range(2))
+    mask = np.array(numpy.arange(600) % 3 == 0)
+    (kernel,) = planned(np.where(mask, x, y) + np.where(mask, y, 1.0) * x).kernels
+    path = tmp_path / "choices.cpp"
+    path.write_text(print_kernel(kernel, device=False).text.replace("NAME", "choices"))
+    command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-c",
+               "-o", str(tmp_path / "choices.o"), str(path), "-fopt-info-vec"]
+    if host.compiler().clang:
+        pytest.skip("clang reports otherwise")
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "tile_host.h" in found.stderr or "choices.cpp" in found.stderr, found.stderr
