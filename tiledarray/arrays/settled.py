@@ -84,8 +84,10 @@ def steps_of(parent: Handle, how: Any, by_index: int) -> tuple[Any, ...]:
         step = index.step_of(key, parent.shape)
         assert step is not None, "the core takes basic indices alone"
         return views.extend(parent.steps, step)
-    function, arguments = how
-    found = function(parent, *arguments)
+    function, arguments, options, number = how
+    found = function(parent, *arguments, **(options or {}))
+    if number is not None:
+        found = found[number]
     assert found.origin() is parent.origin(), "what is a view to NumPy is one here"
     steps: tuple[Any, ...] = found.steps
     return steps

@@ -380,4 +380,4 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 
 use_class(TiledArray)
 core.install(
-    TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS}, (shaping.transpose, ()))
+    TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS}, (shaping.transpose, (), None, None))

@@ -254,35 +254,115 @@ int give(PyObject *result, const Arguments *arguments, PyObject **given)
     return 0;
 }
 
-/* What is a view of the first argument; NULL without an error if it is none. */
+/* An argument that nobody can change any more: a new reference, NULL without an error if there is
+   none. */
+static PyObject *lasting(PyObject *x)
+{
+    if (is_bare(x, 0))
+        return Py_NewRef(x);
+    if (!is_bare(x, 1))
+        return NULL;
+    return PyTuple_CheckExact(x) ? Py_NewRef(x) : PyList_AsTuple(x);
+}
+
+/* How a view was had of the first argument (see `arrays.settled.steps_of`), but for which of several
+   results it is; NULL without an error where that cannot be said. */
+static PyObject *how_of(const AtOnce *function, PyObject *const *args, Py_ssize_t positional,
+                        PyObject *names)
+{
+    PyObject *rest = PyTuple_New(positional - 1), *options = NULL, *how = NULL, *x = NULL;
+    if (rest && names && !(options = PyDict_New()))
+        Py_CLEAR(rest);
+    for (Py_ssize_t k = 1; rest && k < positional; k++) {
+        if (!(x = lasting(args[k])))
+            Py_CLEAR(rest);
+        else
+            PyTuple_SET_ITEM(rest, k - 1, x);
+    }
+    for (Py_ssize_t k = 0; rest && names && k < PyTuple_GET_SIZE(names); k++) {
+        x = lasting(args[positional + k]);
+        if (!x || PyDict_SetItem(options, PyTuple_GET_ITEM(names, k), x))
+            Py_CLEAR(rest);
+        Py_XDECREF(x);
+    }
+    if (rest)
+        how = PyTuple_Pack(4, function->fallback, rest, options ? options : Py_None, Py_None);
+    Py_XDECREF(options);
+    Py_XDECREF(rest);
+    return how;
+}
+
+/* A view of the first argument. */
+static PyObject *view_of(PyObject *array, const Arguments *arguments, PyObject *parent,
+                         PyObject *how)
+{
+    return take_view((Handle *)parent, arguments->values[1], Py_NewRef(array), 0, how);
+}
+
+static int is_view(PyObject *x, const Arguments *arguments)
+{
+    return is_array(x) && PyArray_BASE((PyArrayObject *)x) && overlap(x, arguments->values[1]);
+}
+
+/* The same for each of several results; all are views. */
+static PyObject *views_of(PyObject *parts, const Arguments *arguments, PyObject *parent,
+                          PyObject *how)
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(parts);
+    PyObject *views = PyTuple_CheckExact(parts) ? PyTuple_New(count) : PyList_New(count);
+    for (Py_ssize_t k = 0; views && k < count; k++) {
+        PyObject *number = PyLong_FromSsize_t(k), *view = NULL, *of_part = NULL;
+        if (number)
+            of_part = PyTuple_Pack(4, PyTuple_GET_ITEM(how, 0), PyTuple_GET_ITEM(how, 1),
+                                   PyTuple_GET_ITEM(how, 2), number);
+        if (of_part)
+            view = view_of(PySequence_Fast_GET_ITEM(parts, k), arguments, parent, of_part);
+        Py_XDECREF(number);
+        Py_XDECREF(of_part);
+        if (!view)
+            Py_CLEAR(views);
+        else if (PyTuple_CheckExact(parts))
+            PyTuple_SET_ITEM(views, k, view);
+        else
+            PyList_SET_ITEM(views, k, view);
+    }
+    return views;
+}
+
+/* Whether there are several results, each a view of the first argument. */
+static int are_views(PyObject *result, const Arguments *arguments)
+{
+    if (!PyTuple_CheckExact(result) && !PyList_CheckExact(result))
+        return 0;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(result);
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *part = PySequence_Fast_GET_ITEM(result, k);
+        if (part == arguments->values[1] || !is_view(part, arguments))
+            return 0;
+    }
+    return count > 0;
+}
+
+/* What is a view of the first argument, or views; NULL without an error if it is none. */
 static PyObject *given_view(const AtOnce *function, PyObject *result, const Arguments *arguments,
                             PyObject *const *args, Py_ssize_t positional, PyObject *names)
 {
-    if (!is_array(result) || !positional || !is_handle(args[0]) ||
-        function->kind & (WRITES | BOUND))
+    if (!positional || !is_handle(args[0]) || function->kind & (WRITES | BOUND))
         return NULL;
     if (result == arguments->values[1])
         return Py_NewRef(args[0]);
-    if (names || !PyArray_BASE((PyArrayObject *)result) || !overlap(result, arguments->values[1]))
+    if (function->kind & OUTER) /* ours are copies */
         return NULL;
-    PyObject *rest = PyTuple_New(positional - 1);
-    if (!rest)
+    int several = are_views(result, arguments);
+    if (!several && !is_view(result, arguments))
         return NULL;
-    for (Py_ssize_t k = 1; k < positional; k++) {
-        if (!is_bare(args[k], 2)) {
-            Py_DECREF(rest);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
-    }
-    PyObject *how = PyTuple_Pack(2, function->fallback, rest);
-    Py_DECREF(rest);
+    PyObject *how = how_of(function, args, positional, names);
     if (!how)
         return NULL;
-    PyObject *view = take_view(
-        (Handle *)args[0], arguments->values[1], Py_NewRef(result), 0, how);
+    PyObject *given = several ? views_of(result, arguments, args[0], how)
+                              : view_of(result, arguments, args[0], how);
     Py_DECREF(how);
-    return view;
+    return given;
 }
 
 /* An array of its own.  Steals. */

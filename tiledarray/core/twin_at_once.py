@@ -392,9 +392,9 @@ def of_method(function: Any) -> Function:
                 if result is not value:
                     return given(result)
             elif not names and (of is value or of is value.base) and result.size and (
-                result is not value
+                result is not value and list not in map(type, args)
             ):
-                return take_view(x, value, result, False, (fallback, args))
+                return take_view(x, value, result, False, (fallback, args, None, None))
         elif type(result) in KNOWN_SCALARS:
             handle = state.handle_class()
             handle._array_ = result

@@ -192,22 +192,53 @@ def give(result: Any, arguments: Arguments) -> Any:
     raise Related  # it may hold an argument
 
 
+def lasting(x: Any) -> Any:
+    """Return an argument that nobody can change any more; raise `Related` if there is none."""
+    if not is_bare(x, 1):
+        raise Related
+    return tuple(x) if type(x) is list else x
+
+
+def how_of(fallback: Any, rest: Any, names: dict[str, Any]) -> tuple[Any, ...]:
+    """Say how a view was had of the first argument, but for which of several results it is.
+
+    Raises
+    ------
+    Related
+        That cannot be said.
+    """
+    options = {name: lasting(x) for name, x in names.items()} if names else None
+    return fallback, tuple([lasting(x) for x in rest]), options, None
+
+
+def is_view(x: Any, of: Any) -> bool:
+    """Whether it is a view of an array."""
+    return type(x) is ndarray and x.base is not None and overlap(x, of)
+
+
 def given_view(function: Any, result: Any, arguments: Arguments, args: Any, names: Any) -> Any:
-    """Return what is a view of the first argument; ``None`` if it is none."""
+    """Return what is a view of the first argument, or views; ``None`` if it is none."""
     fallback, kind = function[1], function[2]
-    if type(result) is not ndarray or not args or not isinstance(args[0], state.base_class):
-        return None
-    if kind & (WRITES | BOUND):
+    if not args or not isinstance(args[0], state.base_class) or kind & (WRITES | BOUND):
         return None
     of = arguments.values[0]
     if result is of:
         return args[0]
-    if names or result.base is None or not overlap(result, of):
+    several = type(result) in (tuple, list)
+    parts = result if several else (result,)
+    if kind & OUTER or not parts:  # of those ours are copies
         return None
-    rest = args[1:]
-    if not all(is_bare(argument, 2) for argument in rest):
+    for part in parts:
+        if part is of or not is_view(part, of):
+            return None
+    try:
+        how = how_of(fallback, args[1:], names)
+    except Related:
         return None
-    return take_view(args[0], of, result, False, (fallback, rest))
+    if not several:
+        return take_view(args[0], of, result, False, how)
+    return type(result)(
+        [take_view(args[0], of, part, False, (*how[:3], k)) for k, part in enumerate(result)])
 
 
 RECORDED = object()  # what `call_numpy` returns for the recorded way
