@@ -23,6 +23,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
+from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, view_of, wrap
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.views import Frozen, on_array
@@ -160,6 +161,17 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[TiledArray, ...]:
         array if array.shape == shape else view_of(array, broadcast_step(array.shape, shape))
         for array in arrays
     )
+
+
+@implements(np.lib.stride_tricks.sliding_window_view, "fallback")
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, **options: Any
+) -> TiledArray:
+    numpys = np.lib.stride_tricks.sliding_window_view
+    windows = by_numpy.call(numpys.__name__, numpys, (x, window_shape, axis), options)
+    if isinstance(windows, Handle):
+        windows.set_writable(False)  # it is a copy: no write is lost
+    return windows
 
 
 # Splitting --------------------------------------------------------------------------------------

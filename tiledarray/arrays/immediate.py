@@ -33,7 +33,7 @@ _STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
 _NEVER = frozenset((
     "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
-    "unique_values", "lib.stride_tricks.as_strided", "lib.stride_tricks.sliding_window_view",
+    "unique_values", "lib.stride_tricks.as_strided",
 ))
 # Ours does nothing but record operations, and which they are depends on shapes, dtypes and on the
 # other arguments alone.  (So none that warns, looks or asks for a setting.)
@@ -42,6 +42,8 @@ _RECORD = frozenset((
     "clip", "astype", "roll", "concatenate", "stack", "vstack", "hstack", "count_nonzero",
     "zeros_like", "ones_like", "full_like",
 ))
+# NumPy's return views that no affine steps lead to.
+_COPIED = frozenset(("lib.stride_tricks.sliding_window_view",))
 # Drawing functions that take an array to be filled, and how many arguments come before it.
 _DRAWN_INTO = {
     "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
@@ -68,6 +70,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.LOOKS
     if name in _WRITE:
         kind |= core.WRITES
+    if name in _COPIED:
+        kind |= core.COPIES
     if name in _MULTIPLY:
         kind = core.OUTER
     if name in _RECORD and how == "native":

@@ -380,4 +380,5 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 
 use_class(TiledArray)
 core.install(
-    TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS}, (shaping.transpose, (), None, None))
+    TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS},
+    {"transposed": (shaping.transpose, (), None, None), "frozen": (shaping.frozen, (), None, None)})

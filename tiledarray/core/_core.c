@@ -10,7 +10,7 @@ static PyObject *module_install(PyObject *module, PyObject *args)
 {
     PyObject *type, *functions, *how;
     if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &type, &PyDict_Type, &functions,
-                          &PyTuple_Type, &how) ||
+                          &PyDict_Type, &how) ||
         install_operators(functions) < 0 ||
         install_handles((PyTypeObject *)type, functions, how) < 0)
         return NULL;

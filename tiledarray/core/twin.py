@@ -39,6 +39,7 @@ from tiledarray.core.twin_at_once import AtOnce, handle_array_ufunc
 from tiledarray.core.twin_calls import (
     ANY_SIZE,
     BOUND,
+    COPIES,
     DRAWS,
     LIBRARY,
     LOOKS,
@@ -100,7 +101,7 @@ from tiledarray.core.twin_state import (
 __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
     "set_limit", "set_most_with_history", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER",
-    "DRAWS", "LOOKS", "BOUND", "RECORDS", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
+    "DRAWS", "LOOKS", "BOUND", "RECORDS", "COPIES", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
     "OF_SQUARE", "OF_DATA",
 ]
 
@@ -176,7 +177,7 @@ state.base_class = state.handle_class = Base
 # ---- the module ---------------------------------------------------------------------------------
 
 
-def install(kind: type, functions: dict[str, Any], how: tuple[Any, ...]) -> None:
+def install(kind: type, functions: dict[str, Any], how: dict[str, Any]) -> None:
     """Say which class arrays have, and what does what cannot be done at once."""
     if not issubclass(kind, Base) or "__dict__" in dir(kind) or any(
         vars(base).get("__slots__") for base in kind.__mro__[:kind.__mro__.index(Base)]
@@ -191,7 +192,7 @@ def install(kind: type, functions: dict[str, Any], how: tuple[Any, ...]) -> None
         recorded[name] = functions[name]
     for name in callback_names:
         callbacks[name] = functions[name]
-    state.how_transposed = how
+    state.how_transposed, state.how_frozen = how["transposed"], how["frozen"]
     state.handle_class = kind
     for name, function in vars(kind).items():
         if hasattr(function, "fallback"):

@@ -29,6 +29,7 @@ from tiledarray.core.twin_state import (
 )
 
 MOST_ARGUMENTS = 16
+WRITEABLE = 0x400  # NumPy's flag: to ask for it by its name may warn
 
 # ---- functions that NumPy computes at once if all their arguments are small and settled ---------
 
@@ -41,6 +42,7 @@ OUTER = 32  # the result's size is the product of those of the arguments
 DRAWS = 64  # draws random numbers: what it makes is born like any array
 LOOKS = 256  # computes what is recorded, for only NumPy does it
 BOUND = 128  # the first argument is an object of NumPy's own
+COPIES = 1024  # what NumPy returns views for is a copy that nobody writes to
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 
@@ -164,7 +166,7 @@ def is_related(array: Any, arguments: Arguments) -> bool:
     """Whether a result shares its memory with an argument."""
     if not array.size:
         return False  # there are no elements to share
-    if array.base is not None and not array.flags.writeable:
+    if array.base is not None and not array.flags.num & WRITEABLE:
         return True
     return any(shares(value, array) for value in arguments.values)
 
@@ -239,6 +241,16 @@ def given_view(function: Any, result: Any, arguments: Arguments, args: Any, name
         return take_view(args[0], of, result, False, how)
     return type(result)(
         [take_view(args[0], of, part, False, (*how[:3], k)) for k, part in enumerate(result)])
+
+
+def frozen(array: Any) -> Any:
+    """Return a copy that nobody writes to: a view of what nobody else has."""
+    root = own(array.copy())
+    if not isinstance(root, state.base_class):
+        return root
+    view = root._array_.view()
+    view.flags.writeable = False
+    return take_view(root, root._array_, view, False, state.how_frozen)
 
 
 RECORDED = object()  # what `call_numpy` returns for the recorded way
@@ -318,6 +330,8 @@ def finished(
         scalar and (kind & DRAWS or (kind & UFUNC and not arguments.arrays))
     ):
         return result
+    if kind & COPIES and type(result) is ndarray:
+        return frozen(result)
     found = given_view(function, result, arguments, args, names)
     if found is not None:
         return found
