@@ -39,6 +39,9 @@ static void program_dealloc(Program *program)
     Py_XDECREF(program->plan);
     Py_XDECREF(program->keep);
     Py_XDECREF(program->shapes);
+    Py_XDECREF(program->objects);
+    Py_XDECREF(program->own);
+    PyMem_Free(program->own_values);
     PyMem_Free(program->code);
     PyMem_Free(program->conditions);
     PyMem_Free(program->leaves);
@@ -50,18 +53,24 @@ static void program_dealloc(Program *program)
 
 static PyTypeObject ProgramType;
 
+int is_program(PyObject *x) { return Py_TYPE(x) == &ProgramType; }
+
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"plan", "keep", "shapes", "start", "code", "leaves", "outputs",
-                            "launches", "turn", "updated", "overwritten", "conditions", NULL};
-    PyObject *plan, *keep, *shapes, *leaves, *outputs, *updated, *overwritten;
+                            "launches", "calls", "turn", "updated", "overwritten", "conditions",
+                            "objects", "own", "own_values", NULL};
+    PyObject *plan, *keep, *shapes, *leaves, *outputs, *updated, *overwritten, *objects, *own,
+        *own_values;
     unsigned long long start;
-    Py_ssize_t launches, turn, length, conditions_length;
+    Py_ssize_t launches, calls, turn, length, conditions_length;
     const char *code, *conditions;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OOO!Ky#O!O!nnO!O!y#", names, &plan, &keep, &PyTuple_Type, &shapes, &start,
-            &code, &length, &PyTuple_Type, &leaves, &PyTuple_Type, &outputs, &launches, &turn,
-            &PyTuple_Type, &updated, &PyTuple_Type, &overwritten, &conditions, &conditions_length))
+            args, kwargs, "OOO!Ky#O!O!nnnO!O!y#O!O!O!", names, &plan, &keep, &PyTuple_Type, &shapes, &start,
+            &code, &length, &PyTuple_Type, &leaves, &PyTuple_Type, &outputs, &launches, &calls,
+            &turn, &PyTuple_Type, &updated, &PyTuple_Type, &overwritten, &conditions,
+            &conditions_length, &PyTuple_Type, &objects, &PyTuple_Type, &own, &PyTuple_Type,
+            &own_values))
         return NULL;
     Program *program = PyObject_New(Program, &ProgramType);
     if (!program)
@@ -72,7 +81,10 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     program->shapes = Py_NewRef(shapes);
     program->start = (int (*)(const void *))(uintptr_t)start;
     program->values = PyTuple_GET_SIZE(shapes);
+    program->objects = Py_NewRef(objects);
+    program->own = Py_NewRef(own);
     program->launches = launches;
+    program->calls = calls;
     program->turn = turn;
     if (read_words(code, length, &program->code, &program->length) ||
         read_words(conditions, conditions_length, &program->conditions,
@@ -80,7 +92,8 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         read_numbers(leaves, &program->leaves, &program->leaves_count) ||
         read_numbers(outputs, &program->outputs, &program->outputs_count) ||
         read_numbers(updated, &program->updated, &program->updated_count) ||
-        read_numbers(overwritten, &program->overwritten, &program->overwritten_count))
+        read_numbers(overwritten, &program->overwritten, &program->overwritten_count) ||
+        read_numbers(own_values, &program->own_values, &program->own_count))
         Py_CLEAR(program);
     return (PyObject *)program;
 }

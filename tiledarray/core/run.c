@@ -16,20 +16,9 @@ static const char *const given_names[GIVEN] = {
     "lock", "allocate", "observers", "counters", "buffer"};
 static PyObject *given[GIVEN];
 static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name,
-    *another_name;
+    *calls_name, *another_name;
 
 /* ---- running -------------------------------------------------------------------------------- */
-
-/* What a program runs with: new references. */
-typedef struct {
-    Program *program;
-    PyObject **buffers;       /* by value; NULL: not there */
-    int64_t *pointers;
-    PyObject **params;
-    Py_ssize_t params_count;
-    Node **overwritten;       /* borrowed of what the targets have forgotten */
-    Stolen stolen;
-} Frame;
 
 static void leave(Frame *frame)
 {
@@ -46,7 +35,7 @@ static void leave(Frame *frame)
 }
 
 /* 1, 0 if Python has to do it, -1 with an error set. */
-static int set_pointer(Frame *frame, Py_ssize_t value)
+int set_pointer(Frame *frame, Py_ssize_t value)
 {
     PyObject *pointer = PyObject_GetAttr(frame->buffers[value], pointer_name);
     if (!pointer)
@@ -85,15 +74,35 @@ static int hold_overwritten(Frame *frame)
     return 1;
 }
 
+/* Have room for what a program runs with; 0 if there is none. */
+static int begin(Frame *frame, Program *program, Py_ssize_t params)
+{
+    frame->program = (Program *)Py_NewRef((PyObject *)program);
+    frame->buffers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->buffers);
+    frame->pointers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->pointers);
+    frame->params = PyMem_Calloc((size_t)params + 1, sizeof *frame->params);
+    return frame->buffers && frame->pointers && frame->params;
+}
+
+/* Have the memory that stays the program's: as `set_pointer`. */
+static int take_own(Frame *frame)
+{
+    const Program *program = frame->program;
+    for (Py_ssize_t k = 0; k < program->own_count; k++) {
+        Py_ssize_t value = program->own_values[k];
+        frame->buffers[value] = Py_NewRef(PyTuple_GET_ITEM(program->own, k));
+        if (set_pointer(frame, value) < 0)
+            return -1;
+    }
+    return 1;
+}
+
 /* Take what the walk has found, before anything of Python's runs; as `set_pointer`. */
 static int enter(Frame *frame, const Choice *choice, const Walk *walk, PyObject *targets)
 {
-    Program *program = frame->program = (Program *)Py_NewRef((PyObject *)choice->program);
+    const Program *program = choice->program;
     Py_ssize_t count = choice->picks ? PyTuple_GET_SIZE(choice->picks) : walk->params_count;
-    frame->buffers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->buffers);
-    frame->pointers = PyMem_Calloc((size_t)program->values + 1, sizeof *frame->pointers);
-    frame->params = PyMem_Calloc((size_t)count + 1, sizeof *frame->params);
-    if (!frame->buffers || !frame->pointers || !frame->params)
+    if (!begin(frame, choice->program, count))
         return 0;
     for (Py_ssize_t k = 0; k < count; k++) {
         Py_ssize_t number = picked(choice, k);
@@ -115,11 +124,11 @@ static int enter(Frame *frame, const Choice *choice, const Walk *walk, PyObject 
     for (Py_ssize_t k = 0; k + 1 < program->leaves_count; k += 2)
         if (set_pointer(frame, program->leaves[k]) < 0)
             return -1;
-    return 1;
+    return take_own(frame);
 }
 
 /* Add up terms, which are behind their count: 1, or 0 if a parameter is no small integer. */
-static int add_terms(const Frame *frame, const int64_t *terms, int64_t *total)
+int add_terms(const Frame *frame, const int64_t *terms, int64_t *total)
 {
     for (int64_t k = 0; k < terms[0]; k++) {
         PyObject *param = frame->params[terms[1 + 2 * k]];
@@ -256,6 +265,8 @@ static Py_ssize_t length_of(const int64_t *at)
     case PARAMETER:
     case COPY:
         return 4;
+    case CALL:
+        return (Py_ssize_t)at[1];
     case LAUNCH:
     case SHARE:
         return 3;
@@ -272,7 +283,9 @@ static int run(Frame *frame)
     const int64_t *turn = program->turn < 0 ? end : program->code + program->turn;
     for (; at < end; at += length_of(at)) {
         int done = 1;
-        if (at[0] != LAUNCH && at[0] != COPY && at[0] != DROP)
+        if (at[0] == CALL) /* all are before the turn */
+            done = call_library(frame, at);
+        else if (at[0] != LAUNCH && at[0] != COPY && at[0] != DROP)
             done = prepare(frame, at);
         else if (at < turn && at[0] == LAUNCH)
             done = !launch(frame, at);
@@ -303,24 +316,33 @@ static int overwrite(const Frame *frame)
     return 1;
 }
 
-static int count_launches(Py_ssize_t launches)
+static int count(PyObject *name, Py_ssize_t more)
 {
-    PyObject *before = PyDict_GetItemWithError(given[COUNTERS], launches_name);
+    if (!more)
+        return 0;
+    PyObject *before = PyDict_GetItemWithError(given[COUNTERS], name);
     Py_ssize_t total = before ? PyLong_AsSsize_t(before) : 0;
-    PyObject *after = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(total + launches);
-    int failed = !after || PyDict_SetItem(given[COUNTERS], launches_name, after);
+    PyObject *after = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(total + more);
+    int failed = !after || PyDict_SetItem(given[COUNTERS], name, after);
     Py_XDECREF(after);
     return failed ? -1 : 0;
+}
+
+/* Say of the outputs what they were computed by, and count what was done. */
+static int account(Frame *frame)
+{
+    const Program *program = frame->program;
+    for (Py_ssize_t k = 0; k < program->outputs_count; k++)
+        if (PyObject_SetAttr(frame->buffers[program->outputs[k]], plan_name, program->plan))
+            return -1;
+    return count(launches_name, program->launches) || count(calls_name, program->calls) ? -1 : 0;
 }
 
 /* Make the outputs the nodes' values. */
 static int settle(Frame *frame, PyObject *targets)
 {
     Program *program = frame->program;
-    for (Py_ssize_t k = 0; k < program->outputs_count; k++)
-        if (PyObject_SetAttr(frame->buffers[program->outputs[k]], plan_name, program->plan))
-            return -1;
-    if (count_launches(program->launches))
+    if (account(frame))
         return -1;
     for (Py_ssize_t k = 0; k < program->outputs_count; k++) {
         Node *node = (Node *)PyList_GET_ITEM(targets, k);
@@ -342,6 +364,20 @@ static int walk_known(PyObject *targets, Walk *walk)
         return -1;
     PyErr_Clear(); /* another thread is computing them, perhaps: Python waits for it */
     return 0;
+}
+
+/* Run a program that is not running already: as `set_pointer`. */
+static int run_all(Frame *frame)
+{
+    if (frame->program->busy)
+        return 0;
+    frame->program->busy = 1;
+    int done = run(frame);
+    end_silence(frame);
+    if (done == 1)
+        done = overwrite(frame);
+    frame->program->busy = 0;
+    return done;
 }
 
 /* Choose a program for what the walk has met; NULL, perhaps with an error set, if there is none.
@@ -382,16 +418,10 @@ static int run_chosen(PyObject *targets, const Walk *walk)
         return PyErr_Occurred() ? -1 : 0;
     Frame frame = {0};
     int done = enter(&frame, choice, walk, targets);
-    if (done == 1 && !frame.program->busy) {
-        frame.program->busy = 1;
-        done = run(&frame);
-        if (done == 1)
-            done = overwrite(&frame);
-        frame.program->busy = 0;
-        if (done == 1)
-            done = settle(&frame, targets);
-    } else if (done == 1)
-        done = 0;
+    if (done == 1)
+        done = run_all(&frame);
+    if (done == 1)
+        done = settle(&frame, targets);
     leave(&frame);
     return done;
 }
@@ -427,6 +457,47 @@ static int run_targets(PyObject *targets, PyObject *recorder)
         return -1;
     PyErr_Restore(type, value, traceback);
     return done;
+}
+
+/* Run a program on buffers of its leaves and on its parameters: as `set_pointer`.  The lock is held. */
+static int run_on(Frame *frame, Program *program, PyObject *leaves, PyObject *params)
+{
+    Py_ssize_t given_leaves = PySequence_Fast_GET_SIZE(leaves);
+    Py_ssize_t given_params = PySequence_Fast_GET_SIZE(params);
+    if (program->busy || program->updated_count || 2 * given_leaves != program->leaves_count ||
+        PyList_GET_SIZE(given[OBSERVERS]) || !begin(frame, program, given_params))
+        return 0;
+    for (Py_ssize_t k = 0; k < given_params; k++)
+        frame->params[frame->params_count++] = Py_NewRef(PySequence_Fast_GET_ITEM(params, k));
+    for (Py_ssize_t k = 0; k < given_leaves; k++) {
+        Py_ssize_t value = program->leaves[2 * k];
+        frame->buffers[value] = Py_NewRef(PySequence_Fast_GET_ITEM(leaves, k));
+        if (set_pointer(frame, value) < 0)
+            return -1;
+    }
+    int done = take_own(frame);
+    if (done == 1)
+        done = run_all(frame);
+    return done == 1 && account(frame) ? -1 : done;
+}
+
+/* The outputs' buffers in a list, or None if Python has to do it. */
+static PyObject *run_program(PyObject *module, PyObject *args)
+{
+    PyObject *program, *leaves, *params, *outputs = NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!", &program, &PyList_Type, &leaves, &PyList_Type, &params))
+        return NULL;
+    if (!is_program(program)) {
+        PyErr_SetString(PyExc_TypeError, "a program is wanted");
+        return NULL;
+    }
+    Frame frame = {0};
+    int done = run_on(&frame, (Program *)program, leaves, params);
+    if (done == 1 && (outputs = PyList_New(frame.program->outputs_count)))
+        for (Py_ssize_t k = 0; k < frame.program->outputs_count; k++)
+            PyList_SET_ITEM(outputs, k, Py_NewRef(frame.buffers[frame.program->outputs[k]]));
+    leave(&frame);
+    return done ? outputs : Py_NewRef(Py_None);
 }
 
 static PyObject *run_known(PyObject *module, PyObject *targets)
@@ -473,12 +544,15 @@ static PyObject *install_running(PyObject *module, PyObject *found)
         }
         Py_XSETREF(given[k], Py_NewRef(value));
     }
+    if (install_library(found))
+        return NULL;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"install_running", install_running, METH_O, "Say what Python does of running."},
     {"run_known", run_known, METH_O, "Compute targets by a program; whether there is one."},
+    {"run_program", run_program, METH_VARARGS, "Run a program on buffers; None: Python has to."},
     {"look", look, METH_O, "Compute nodes and all that is pending; whether it is known how."},
     {NULL}};
 
@@ -489,9 +563,10 @@ int add_run(PyObject *module)
     acquire_name = PyUnicode_InternFromString("acquire");
     release_name = PyUnicode_InternFromString("release");
     launches_name = PyUnicode_InternFromString("launches");
+    calls_name = PyUnicode_InternFromString("library calls");
     another_name = PyUnicode_InternFromString("another");
     if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
-        !another_name || add_taken() < 0 || add_recipes() < 0 || add_programs(module) < 0)
+        !calls_name || !another_name || add_taken() < 0 || add_library() < 0 || add_recipes() < 0 || add_programs(module) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

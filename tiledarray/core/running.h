@@ -15,7 +15,8 @@ enum {
     LAUNCH,                   /* address of the arguments, whether others may run meanwhile */
     DROP,                     /* value */
     COPY,                     /* value, value that it is copied from, bytes */
-    SHARE                     /* value: a hold of another shape on the memory of the second */
+    SHARE,                    /* value: a hold of another shape on the memory of the second */
+    CALL                      /* what a library computes: see library.c */
 };
 enum { DOUBLE, SINGLE, INT32, INT64, COMPLEX };
 
@@ -24,9 +25,12 @@ typedef struct {
     PyObject *plan;           /* what the values' buffers say they were computed by */
     PyObject *keep;           /* memory of arguments, libraries */
     PyObject *shapes;         /* a tuple: shape and dtype of what is taken, by value */
+    PyObject *objects;        /* a tuple: what library calls call and are given */
+    PyObject *own;            /* a tuple: memory that stays the program's between runs */
+    Py_ssize_t *own_values;   /* the values that lie in it */
     int (*start)(const void *);
     int64_t *code, *conditions;
-    Py_ssize_t length, conditions_length, values, launches;
+    Py_ssize_t length, conditions_length, values, launches, calls, own_count;
     Py_ssize_t turn;          /* where the first launch is that overwrites a leaf; -1: none does */
     Py_ssize_t leaves_count, outputs_count, updated_count, overwritten_count;
     Py_ssize_t *leaves;       /* pairs: value, number of the node */
@@ -50,6 +54,8 @@ typedef struct {
 
 extern int programs_known;
 
+int is_program(PyObject *x);
+
 Entry *find_entry(const Walk *walk);
 int conditions_hold(const Choice *choice, const Walk *walk);
 Py_ssize_t picked(const Choice *choice, Py_ssize_t number);
@@ -68,5 +74,29 @@ int steal_inputs(Stolen *stolen, PyObject *targets);
 void return_inputs(Stolen *stolen);
 PyObject *hold_alone(Node *leaf);
 int add_taken(void);
+
+/* ---- running (run.c) ------------------------------------------------------------------------- */
+
+/* What a program runs with: new references. */
+typedef struct {
+    Program *program;
+    PyObject **buffers;       /* by value; NULL: not there */
+    int64_t *pointers;
+    PyObject **params;
+    Py_ssize_t params_count;
+    Node **overwritten;       /* borrowed of what the targets have forgotten */
+    Stolen stolen;
+    PyObject *silence;        /* NULL until NumPy is called */
+} Frame;
+
+int set_pointer(Frame *frame, Py_ssize_t value);
+int add_terms(const Frame *frame, const int64_t *terms, int64_t *total);
+
+/* ---- library calls (library.c) --------------------------------------------------------------- */
+
+int call_library(Frame *frame, const int64_t *at);
+void end_silence(Frame *frame);
+int install_library(PyObject *found);
+int add_library(void);
 
 #endif

@@ -254,6 +254,11 @@ def run_known(targets: list[Node]) -> bool:
     return False
 
 
+def run_program(program: Any, leaves: list[Any], params: list[Any]) -> list[Any] | None:
+    """Run a program on buffers of its leaves; ``None`` if Python has to do it."""
+    return None
+
+
 def remember(key: Any, program: Any, picks: Any) -> None:
     """Keep a program of a key."""
 

@@ -15,11 +15,19 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from tiledarray import config, core
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
-from tiledarray.errors import CompilerError, NodeFailed, OutOfMemory, TiledArrayWarning
+from tiledarray.errors import (
+    CompilerError,
+    NodeFailed,
+    OutOfMemory,
+    TiledArrayWarning,
+    raised_outside,
+)
 from tiledarray.execution import kept, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
@@ -511,7 +519,8 @@ def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[
 
 core.install_running({
     "lock": lock, "allocate": Device("cpu").allocate, "observers": observers, "counters": counters,
-    "buffer": storage.Buffer,
+    "buffer": storage.Buffer, "silence": partial(np.errstate, all="ignore"),
+    "is_outside": raised_outside,
 })
 
 

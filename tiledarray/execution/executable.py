@@ -75,6 +75,8 @@ class Executable:
     for_core, told : bool, set
         Whether the core might run it (`instructions.program_of`), as far as is known; and the keys
         by which it was told to.
+    parts : dict
+        Of each call of several results those that the plan asks for.
     replay : callable or None
         Runs all steps with one launch; on a GPU, once the plan has been met a few times.
     runs : int
@@ -105,7 +107,7 @@ class Executable:
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
         ]
-        self._parts = _parts(plan)
+        self.parts = _parts(plan)
         self.releases = _releases(plan)
         self._steps = [(self._action(step, free), free)
                        for step, free in zip(plan.steps, self.releases, strict=True)]
@@ -349,7 +351,7 @@ class Executable:
         target.array.reshape(-1)[...] = source.array.reshape(-1)
 
     def _call_action(self, step: Call, free: Collection[Value]) -> Action:
-        value, parts = step.value, self._parts.get(step.value, ())
+        value, parts = step.value, self.parts.get(step.value, ())
         call = library_call(value, self.plan.memory, self.device, free)
 
         def action(buffers: dict[Value, Any], params: Sequence[Any],

@@ -6,7 +6,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -14,19 +14,31 @@ from tiledarray import core
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
 from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
-from tiledarray.fusion.ir import ONE, Terms, Value
+from tiledarray.execution.library_calls import computing, is_shared, stored, strides_of
+from tiledarray.execution.replay import own_memory
+from tiledarray.fusion.ir import ONE, Param, Terms, Value
 from tiledarray.fusion.plan import Call, Copy, Kernel
 from tiledarray.fusion.regions import Assumption
 from tiledarray.kernels.compile import host
-from tiledarray.ops.op import Leaf
+from tiledarray.ops.op import Leaf, Library
 
-_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE = range(9)
+_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE, _CALL = range(10)
+_WHOLE, _VIEW, _SCALAR, _OBJECT = range(4)  # operands of library calls
+_MOST_OPERANDS = 8
 _NUMBERS: dict[Writer, int] = {
     WRITERS[name]: k for k, name in enumerate(("f64", "f32", "i32", "i64", "c128"))}
 _BYTE = np.dtype(np.uint8)
 
 
+KEPT_BYTES = 1 << 20  # of temporary memory that stays a program's between its runs
 DROPPED_LATER = 1 << 20  # bytes that are kept a while longer where a program overwrites leaves
+
+
+class _Kept(NamedTuple):
+    """What the core asks of a buffer, for a value in a program's own memory."""
+
+    array: np.ndarray
+    pointer: int
 
 
 class _Unsuited(Exception):
@@ -34,7 +46,8 @@ class _Unsuited(Exception):
 
 
 def program_of(
-    executable: Executable, updates: Sequence[int] = (), given: Collection[int] = frozenset()
+    executable: Executable, updates: Sequence[int] = (), given: Collection[int] = frozenset(),
+    *, keeps: bool = False,
 ) -> Any:
     """Return the program of a plan that is ready; ``None`` if Python has to run it.
 
@@ -45,11 +58,13 @@ def program_of(
         Numbers of the leaves that updates write to.
     given : set of int
         Those of them in whose memory the plan may write.
+    keeps : bool
+        Whether temporary memory stays the program's between its runs.
     """
     if core.Program is None or executable.device.kind != "cpu":
         return None
     try:
-        return _Maker(executable).program(updates, given)
+        return _Maker(executable, keeps).program(updates, given)
     except _Unsuited:
         return None
 
@@ -66,18 +81,27 @@ class _Maker:
         Of each value: memory that a plan's value lies in, or scratch.
     keep : list
         What the addresses in the code belong to.
+    objects : list
+        What library calls call, and constants that they are given.
     """
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, keeps: bool) -> None:
         self.executable = executable
         self.code: list[int] = []
         self.turn = -1
         self.shapes: list[Any] = []
         self.keep: list[Any] = []
+        self.objects: list[Any] = []
         self._numbers: dict[Value, int] = {}
         self._there: set[Value] = set()
         self._overwritten: dict[Value, None] = {}
         self._dropped_later = 0
+        self._blocks: dict[Value, int] = {}
+        self._memory: list[Any] = []  # by block; a number of bytes while it is not there
+        if keeps:
+            self._blocks, self._memory = own_memory(executable.plan)
+        self._own: dict[Value, _Kept] = {}
+        self._calls = 0
 
     def program(self, updates: Sequence[int], given: Collection[int]) -> Any:
         """Return the program; see `program_of`.
@@ -98,13 +122,14 @@ class _Maker:
             elif isinstance(step, Copy):
                 self._copy(step)
             elif isinstance(step, Call):
-                raise _Unsuited
+                self._call(step.value)
             else:
                 self._take(executable.plan.memory[step.value])
             for value in releases:
                 if value in self._there:
                     self._there.discard(value)
-                    self._drop(self._number(value))
+                    if value not in self._own:
+                        self._drop(self._number(value))
         outputs = [self._output(place) for place in executable.places]
         function: Any = host.pool().start
         start = ctypes.cast(function, ctypes.c_void_p).value
@@ -115,9 +140,10 @@ class _Maker:
         updated = [x for number in dict.fromkeys(updates) for x in (number, int(number in given))]
         return core.Program(
             executable, tuple(self.keep), tuple(self.shapes), start, _words(self.code),
-            tuple(leaves), tuple(outputs), len(executable.launches), self.turn,
+            tuple(leaves), tuple(outputs), len(executable.launches), self._calls, self.turn,
             tuple(updated) if asks else (), tuple(overwritten),
-            _words(_conditions(executable.plan.assumed)))
+            _words(_conditions(executable.plan.assumed)), tuple(self.objects),
+            tuple(self._own.values()), tuple(map(self._number, self._own)))
 
     def _number(self, value: Value) -> int:
         number = self._numbers.get(value)
@@ -127,9 +153,21 @@ class _Maker:
         return number
 
     def _take(self, base: Value) -> None:
-        if base not in self._there:
-            self._there.add(base)
+        if base in self._there:
+            return
+        self._there.add(base)
+        if base in self._blocks:
+            self._own[base] = self._kept(base)
+        else:
             self.code += _TAKE, self._number(base)
+
+    def _kept(self, base: Value) -> _Kept:
+        """Return memory of the program's own; what is dead by then may have had the same."""
+        block, device = self._blocks[base], self.executable.device
+        if isinstance(self._memory[block], int):
+            self._memory[block] = device.allocate((self._memory[block],), _BYTE)
+        memory = self._memory[block]
+        return _Kept(np.ndarray(base.shape, base.dtype, memory.array), memory.pointer)
 
     def _drop(self, number: int) -> None:
         self.code += _DROP, number
@@ -141,13 +179,16 @@ class _Maker:
 
     def _output(self, place: Place) -> int:
         """Return the number of an output, which has a hold of its own on its memory."""
-        if place.number is not None or place.base not in self._there:
+        base = place.base
+        if place.number is not None:
+            base = next(x for x in self.executable.parts[base] if x.attrs == place.number)
+        if base not in self._there:
             raise _Unsuited
         if place.alone:
-            return self._number(place.base)
+            return self._number(base)
         number = len(self.shapes)
-        self.shapes.append((place.shape, place.base.dtype))
-        self.code += _SHARE, number, self._number(place.base)
+        self.shapes.append((place.shape, base.dtype))
+        self.code += _SHARE, number, self._number(base)
         return number
 
     def _copy(self, step: Copy) -> None:
@@ -158,6 +199,52 @@ class _Maker:
         self._take(target)
         nbytes = math.prod(target.shape) * target.dtype.itemsize
         self.code += _COPY, self._number(target), self._number(source), nbytes
+
+    # ---- library calls -------------------------------------------------------------------
+
+    def _call(self, value: Value) -> None:
+        """Have a library compute a value; it may fail, so nothing was overwritten before."""
+        if self.turn >= 0 or len(value.args) > _MOST_OPERANDS:
+            raise _Unsuited
+        into = _into(value)
+        results: list[int] = []
+        if into is not None:
+            self._take(value)
+        elif value in self.executable.parts:
+            results = [-1] * cast(Library, value.op).outputs
+            for part in self.executable.parts[value]:
+                results[part.attrs] = self._number(part)
+                self._there.add(part)
+        else:
+            results = [self._number(value)]
+            self._there.add(value)
+        operands = [word for arg in value.args for word in self._operand(arg)]
+        called = self._object(into or computing(value, self.executable.device))
+        self.code += (
+            _CALL, 6 + len(results) + len(operands), called,
+            -1 if into is None else self._number(value), len(results), *results,
+            len(value.args), *operands)
+        self._calls += 1
+
+    def _operand(self, arg: Any) -> list[int]:
+        if isinstance(arg, Param):
+            return [_SCALAR, arg.index]
+        if not isinstance(arg, Value):
+            return [_OBJECT, self._object(arg or 0)]
+        found = stored(arg, self.executable.plan.memory)
+        if found.base not in self._there:
+            raise _Unsuited
+        if found.places is None and found.base.shape == found.stored:
+            return [_WHOLE, self._number(found.base)]
+        strides, start, terms = strides_of(found)
+        return [_VIEW, self._number(found.base), len(strides), *found.shape, *strides, start,
+                len(terms), *_flat(terms)]
+
+    def _object(self, x: Any) -> int:
+        self.objects.append(x)
+        return len(self.objects) - 1
+
+    # ---- kernels -------------------------------------------------------------------------
 
     def _kernel(self, kernel: Kernel) -> None:
         memory, launch = self.executable.plan.memory, self.executable.launches.get(kernel)
@@ -213,6 +300,13 @@ class _Maker:
     def _address(self, slot: int, number: int, fixed: int, terms: Terms) -> None:
         more, rest = _split(terms)
         self.code += _ADDRESS, slot, number, fixed + more, len(rest), *_flat(rest)
+
+
+def _into(value: Value) -> Any:
+    """Return NumPy's function that computes a value into memory; ``None`` if there is none."""
+    alike = all(isinstance(arg, Value) and arg.dtype == value.dtype for arg in value.args)
+    alone = alike and not value.attrs and not is_shared(value)
+    return getattr(value.op, "into", None) if alone else None
 
 
 def _words(numbers: Sequence[int]) -> bytes:

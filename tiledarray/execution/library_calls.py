@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, address_of, memory_of
-from tiledarray.execution.shared_calls import shared_out
+from tiledarray.execution.shared_calls import shared_out, shares
 from tiledarray.fusion.ir import (
+    ONE,
     Affine,
     Index,
     Param,
@@ -21,6 +23,7 @@ from tiledarray.fusion.ir import (
     storage,
     through_view,
 )
+from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.kernels.compile.host import available_cpus_remembered
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Library
@@ -43,35 +46,103 @@ def library_call(
         The values in whose memory nobody looks any more once it has been called.
     """
     operands = [_operand(arg, memory) for arg in value.args]
-    reference, xp = value.op.reference, device.xp
-    own = _own_on_host if device.on_host and xp is np else _own
-    if device.on_host and xp is np and all(isinstance(arg, Value) for arg in value.args):
-        shapes = [arg.shape for arg in value.args]
-        reference = shared_out(
-            value.op, reference, shapes, config.threads or available_cpus_remembered())
     base = _overwritten(value, memory, free)
     if base is not None:
-        assert isinstance(value.op, Library) and value.op.into is not None
-        return _in_place(value, value.op.into, operands, base, device)
+        assert isinstance(value.op, Library) and value.op.in_place is not None
+        return _in_place(value, value.op.in_place, operands, base, device)
+    compute = computing(value, device)
 
     def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         inputs = [operand(buffers, params) for operand in operands]
         with np.errstate(all="ignore"):
-            result = reference(
-                xp, *inputs, attrs=value.attrs, shape=value.shape, dtype=value.dtype
-            )
+            return compute(*inputs)
+
+    return call
+
+
+def computing(value: Value, device: Device) -> Callable[..., Any]:
+    """Return what computes a value from its operands, as a buffer or a tuple of them.
+
+    It is for the caller to silence NumPy's warnings.
+    """
+    reference, xp = value.op.reference, device.xp
+    attrs, shape, dtype = value.attrs, value.shape, value.dtype
+    own = _own_on_host if device.on_host and xp is np else _own
+    if device.on_host and xp is np and all(isinstance(arg, Value) for arg in value.args):
+        shapes = [arg.shape for arg in value.args]
+        reference = shared_out(value.op, reference, shapes, _threads())
+
+    def compute(*inputs: Any) -> Any:
+        result = reference(xp, *inputs, attrs=attrs, shape=shape, dtype=dtype)
         if isinstance(result, tuple):
             return tuple(own(part, inputs, device) for part in result)
         return own(result, inputs, device)
 
-    return call
+    return compute
+
+
+def is_shared(value: Value) -> bool:
+    """Whether several threads compute a value on the host."""
+    return all(isinstance(arg, Value) for arg in value.args) and shares(
+        value.op, [arg.shape for arg in value.args], _threads())
+
+
+def _threads() -> int:
+    return config.threads or available_cpus_remembered()
+
+
+class Stored(NamedTuple):
+    """An operand in memory: all of what is stored there, or a strided view of it.
+
+    Attributes
+    ----------
+    base : Value
+        In whose memory it lies.
+    stored : tuple of int
+        The shape that this memory has here.
+    places : tuple of Affine or None
+        Where the elements are, for each axis of that; ``None`` if it is all of it.
+    shape : tuple of int
+    """
+
+    base: Value
+    stored: tuple[int, ...]
+    places: Index | None
+    shape: tuple[int, ...]
+
+
+def stored(arg: Value, memory: Mapping[Value, Value]) -> Stored:
+    """Return where an operand lies."""
+    value, shape = arg, arg.shape
+    index: Index = tuple(Affine(axis) for axis in range(len(shape)))
+    while isinstance(value.op, AxisView):
+        index, value = through_view(value, index), value.args[0]
+    whole = shape == value.shape and _is_whole(index, shape)
+    return Stored(memory[value], value.shape, None if whole else index, shape)
+
+
+def strides_of(operand: Stored) -> tuple[list[int], int, list[tuple[int, int]]]:
+    """Return an operand's strides in bytes, and where it begins: bytes, and terms to add."""
+    width = operand.base.dtype.itemsize
+    strides, total, terms = [0] * len(operand.shape), 0, Counter[int]()
+    index = operand.places or [Affine(axis) for axis in range(len(operand.shape))]
+    for place, step in zip(index, dense_strides(operand.stored), strict=True):
+        stride = step * width
+        if place.axis >= 0:
+            strides[place.axis] += place.step * stride
+        for number, coefficient in place.terms:
+            if number == ONE:
+                total += stride * coefficient
+            else:
+                terms[number] += stride * coefficient
+    return strides, total, [*terms.items()]
 
 
 def _overwritten(
     value: Value, memory: Mapping[Value, Value], free: Collection[Value]
 ) -> Value | None:
     """Return the value whose memory takes the result; ``None`` if another is needed."""
-    if not isinstance(value.op, Library) or value.op.into is None:
+    if not isinstance(value.op, Library) or value.op.in_place is None:
         return None
     first, *others = value.args
     if not isinstance(first, Value) or first not in memory:
@@ -83,7 +154,7 @@ def _overwritten(
 
 
 def _in_place(
-    value: Value, into: Callable[..., None], operands: Sequence[Operand], base: Value,
+    value: Value, in_place: Callable[..., None], operands: Sequence[Operand], base: Value,
     device: Device,
 ) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
     """Return what leaves the result in the memory of the first operand."""
@@ -92,7 +163,7 @@ def _in_place(
     def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         inputs = [operand(buffers, params) for operand in operands]
         with np.errstate(all="ignore"):
-            into(xp, *inputs, attrs=attrs)
+            in_place(xp, *inputs, attrs=attrs)
         return buffers[base].another(value.shape)
 
     return call
@@ -105,12 +176,9 @@ def _operand(arg: Any, memory: Mapping[Value, Value]) -> Operand:
         return lambda buffers, params: params[number]
     if not isinstance(arg, Value):
         return lambda buffers, params: arg or 0
-    stored, shape = arg, arg.shape
-    index: Index = tuple(Affine(axis) for axis in range(len(shape)))
-    while isinstance(stored.op, AxisView):
-        index, stored = through_view(stored, index), stored.args[0]
-    find = _stored(stored, memory)
-    if shape == stored.shape and _is_whole(index, shape):
+    base, stored_shape, index, shape = stored(arg, memory)
+    find = _finding(base, stored_shape)
+    if index is None:
         return lambda buffers, params: find(buffers)
     axes, steps = tuple(p.axis for p in index), tuple(p.step for p in index)
     if not any(number >= 0 for p in index for number, _ in p.terms):
@@ -120,13 +188,8 @@ def _operand(arg: Any, memory: Mapping[Value, Value]) -> Operand:
         find(buffers), axes, steps, tuple(evaluated_terms(p.terms, params) for p in index), shape)
 
 
-def _stored(value: Value, memory: Mapping[Value, Value]) -> Callable[[dict[Value, Any]], Any]:
+def _finding(base: Value, shape: tuple[int, ...]) -> Callable[[dict[Value, Any]], Any]:
     """Return what finds the array of a value that is in memory."""
-    shape = value.shape
-    if isinstance(value.op, Item):
-        whole, number = value.args[0], value.attrs
-        return lambda buffers: buffers[whole][number].array
-    base = memory[value]
     if base.shape == shape:
         return lambda buffers: buffers[base].array
     return lambda buffers: buffers[base].array.reshape(shape)

@@ -38,9 +38,9 @@ def shared_out(op: Op, reference: Reference, shapes: Sequence[Shape], threads: i
     threads : int
         Each takes a part of the leading axis.
     """
-    spans = _spans(shapes, threads) if op in SHARED else []
-    if len(spans) < 2:
+    if not shares(op, shapes, threads):
         return reference
+    spans = _spans(shapes, threads)
     rank, length = max(map(len, shapes)), spans[-1].stop
     parted = [len(shape) == rank and shape[0] == length for shape in shapes]
 
@@ -59,6 +59,11 @@ def shared_out(op: Op, reference: Reference, shapes: Sequence[Shape], threads: i
         return np.concatenate(found)
 
     return shared
+
+
+def shares(op: Op, shapes: Sequence[Shape], threads: int) -> bool:
+    """Whether it pays to compute with several threads."""
+    return op in SHARED and len(_spans(shapes, threads)) > 1
 
 
 def _spans(shapes: Sequence[Shape], threads: int) -> list[slice]:

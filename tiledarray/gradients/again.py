@@ -25,6 +25,7 @@ from tiledarray.core import BEGINS
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
 from tiledarray.execution import evaluate
+from tiledarray.execution.direct import Run, runner
 from tiledarray.execution.executable import Executable
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion.ir import Value
@@ -58,6 +59,7 @@ class _Plan:
         again = trace(self._targets)
         self.executable, self._params = evaluate.bound_to(again, output.device)
         self.executable.kept = True
+        self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}
         self._leaves: list[tuple[Value, int | Buffer]] = [
             (value, numbers.get(again.nodes[value.attrs], again.nodes[value.attrs].buffer))
@@ -70,7 +72,9 @@ class _Plan:
         leaves = {value: nodes[at].buffer if isinstance(at, int) else at
                   for value, at in self._leaves}
         with evaluate.lock:
-            buffers = self.executable.run(leaves, self._params)
+            if self._run is None:
+                self._run = runner(self.executable, self._params)
+            buffers = self._run(leaves)
         for buffer in buffers:
             buffer.plan = self.executable
         made = dict(zip(self._targets, buffers, strict=True))

@@ -172,11 +172,11 @@ def _add_at_far(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> None:
 take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",),
                batch="taken(call)")
 # Where a place is written twice, the last value counts.
-put = Library("put", _copied(_put_into), into=_put_into, vjp=(
+put = Library("put", _copied(_put_into), in_place=_put_into, vjp=(
     "put(g, 0, inputs[2:], attrs)", "taken_last(g, x, y, inputs[2:], attrs)"),
     batch="written(call)")
 # `put` that adds, at repeated places too.
-add_at = Library("add_at", _copied(_add_at_into), into=_add_at_into,
+add_at = Library("add_at", _copied(_add_at_into), in_place=_add_at_into,
                  vjp=("g", "take(g, inputs[2:], attrs)"), batch="written(call)")
 sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",),
                batch="call.again((shifted(attrs[0]), attrs[1]))")

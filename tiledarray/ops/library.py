@@ -142,9 +142,12 @@ def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
     return w.astype(dtype, copy=False), v.astype(dtype, copy=False)
 
 
-def _library(path: str, *vjp: Any, outputs: int = 1, batch: str = "") -> Library:
+def _library(
+    path: str, *vjp: Any, outputs: int = 1, batch: str = "",
+    into: Callable[..., Any] | None = None,
+) -> Library:
     rules: Rules = vjp
-    return Library(path, _call(path), outputs=outputs, vjp=rules, batch=batch)
+    return Library(path, _call(path), outputs=outputs, vjp=rules, batch=batch, into=into)
 
 
 # Where there is one more axis in front: the call is of the last axes, or says of which.
@@ -174,14 +177,15 @@ BY_NAME: dict[str, Library] = {
     for op in (
         # Products
         _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)",
-                 batch="multiplied(call)"),
+                 batch="multiplied(call)", into=np.matmul),
         _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)",
-                 batch="aligned(call, 1, 1)"),
+                 batch="aligned(call, 1, 1)", into=np.vecdot),
         _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)",
-                 batch="aligned(call, 2, 1)"),
+                 batch="aligned(call, 2, 1)", into=getattr(np, "matvec", None)),
         _library("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)",
-                 batch="aligned(call, 1, 2)"),
-        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)", batch="dotted(call, -2)"),
+                 batch="aligned(call, 1, 2)", into=getattr(np, "vecmat", None)),
+        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)", batch="dotted(call, -2)",
+                 into=np.dot),
         _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)", batch="dotted(call, -1)"),
         Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",), batch="summed(call)"),
         # Sorting and searching

@@ -206,13 +206,17 @@ class Library(Op):
     ``batch`` says what the call is where its inputs have one more axis, of samples, in the notation
     of `gradients/samples.py`; without it, it is made for each sample.
 
-    ``into``, if there is one, leaves the result in its first input, where nobody else needs that.
+    ``into`` is NumPy's function that computes the same into an array that it is given last, where
+    that and the inputs are arrays of one dtype and there are no ``attrs``.
+    ``in_place``, if there is one, leaves the result in its first input, where nobody else needs
+    that.
     """
 
     outputs: int = 1
-    into: Callable[..., None] | None = field(default=None, repr=False, kw_only=True)
     calls_back: bool = field(default=False, kw_only=True)
     batch: str = field(default="", repr=False, kw_only=True)
+    into: Callable[..., Any] | None = field(default=None, repr=False, kw_only=True)
+    in_place: Callable[..., None] | None = field(default=None, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -19,8 +19,8 @@ from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
 from tiledarray.execution import evaluate, placement
-from tiledarray.execution.executable import Executable, observers
-from tiledarray.execution.replay import Replay, can_replay
+from tiledarray.execution.direct import runner
+from tiledarray.execution.executable import Executable
 from tiledarray.fusion.ir import Value
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Kind, Node, form_of
@@ -249,10 +249,7 @@ class _Trace:
                 known = placeholders.index(node) if node in placeholders else node.buffer
                 self.leaves.append((value, known))
         self.executable = executable
-        self.step_by_step = lambda leaves: executable.run(leaves, params)
-        self.run: Callable[[dict[Value, Buffer]], list[Buffer]] = self.step_by_step
-        if can_replay(executable):
-            self.run = Replay(executable, params)
+        self.run = runner(executable, params)
 
     # ---- calling -------------------------------------------------------------------------
 
@@ -323,7 +320,7 @@ class _Trace:
             if type(buffer) is tuple or buffer.device is not device:
                 leaves[value] = placement.on_one_side(buffer, device)
         with evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
-            outputs = (self.step_by_step if observers else self.run)(leaves)
+            outputs = self.run(leaves)
         for buffer in outputs:
             buffer.plan = executable
         return [Node(form, (), None, buffer)

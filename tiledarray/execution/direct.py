@@ -1,0 +1,39 @@
+"""Running one plan again and again on other inputs, with the same scalars, the quickest way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tiledarray import core
+from tiledarray.devices.storage import Buffer
+from tiledarray.execution.executable import Executable, observers
+from tiledarray.execution.instructions import KEPT_BYTES, program_of
+from tiledarray.execution.replay import Replay, can_replay, own_memory
+from tiledarray.fusion.ir import Value
+
+Run = Callable[[dict[Value, Any]], list[Any]]
+
+
+def runner(executable: Executable, params: Sequence[Any]) -> Run:
+    """Return what runs a compiled plan on its leaves' buffers; step by step where someone watches.
+
+    It is for one thread at a time, and keeps small temporary memory between the runs.
+    """
+    def step_by_step(leaves: dict[Value, Buffer]) -> list[Any]:
+        return executable.run(leaves, params)
+
+    quick: Run = Replay(executable, params) if can_replay(executable) else step_by_step
+    small = sum(own_memory(executable.plan)[1]) <= KEPT_BYTES
+    program = program_of(executable, keeps=small) if small or quick is step_by_step else None
+    if program is not None:
+        quick = _by_core(program, [*params], step_by_step)
+    return lambda leaves: (step_by_step if observers else quick)(leaves)
+
+
+def _by_core(program: Any, params: list[Any], step_by_step: Run) -> Run:
+    def run(leaves: dict[Value, Buffer]) -> list[Any]:
+        outputs: list[Any] | None = core.run_program(program, [*leaves.values()], params)
+        return step_by_step(leaves) if outputs is None else outputs
+
+    return run
