@@ -19,8 +19,37 @@
 
 enum { WHOLE, VIEW, SCALAR, OBJECT };
 
-static PyObject *array_name, *enter_name, *exit_name;
-static PyObject *silence, *buffer_type, *is_outside;
+static PyObject *array_name;
+static PyObject *silence, *buffer_type, *is_outside, *device;
+
+/* A small array of NumPy's own, which is quicker than the pool's: as `set_pointer`. */
+int make_array(Frame *frame, Py_ssize_t value)
+{
+    PyObject *kind = PyTuple_GET_ITEM(frame->program->shapes, value);
+    PyObject *shape = PyTuple_GET_ITEM(kind, 0), *made;
+    npy_intp lengths[NPY_MAXDIMS];
+    int axes = (int)PyTuple_GET_SIZE(shape);
+    for (int k = 0; k < axes; k++)
+        lengths[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k));
+    PyObject *array = PyArray_Empty(
+        axes, lengths, (PyArray_Descr *)Py_NewRef(PyTuple_GET_ITEM(kind, 1)), 0);
+    PyObject *address = array ? PyLong_FromVoidPtr(PyArray_DATA((PyArrayObject *)array)) : NULL;
+    if (address) {
+        PyObject *arguments[4] = {NULL, array, address, device};
+        made = PyObject_Vectorcall(
+            buffer_type, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        frame->buffers[value] = made;
+        frame->pointers[value] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)array);
+    }
+    Py_XDECREF(address);
+    Py_XDECREF(array);
+    if (frame->buffers[value])
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
 
 /* The array of a buffer: a new reference. */
 static PyObject *array_of(const Frame *frame, int64_t value)
@@ -124,35 +153,27 @@ static int failed(void)
     return -1;
 }
 
-/* Have NumPy warn of nothing from here on; -1 with an error set. */
+/* Have NumPy warn of nothing from here on; -1 with an error set.  What says so is a variable of the
+   context, set and reset by C alone: no handler can come in between. */
 static int begin_silence(Frame *frame)
 {
-    if (frame->silence)
-        return 0;
-    PyObject *made = PyObject_CallNoArgs(silence);
-    PyObject *entered = made ? PyObject_CallMethodNoArgs(made, enter_name) : NULL;
-    Py_XDECREF(entered);
-    if (!entered) {
-        Py_XDECREF(made);
-        return -1;
-    }
-    frame->silence = made;
-    return 0;
+    if (!frame->silence)
+        frame->silence = PyContextVar_Set(PyTuple_GET_ITEM(silence, 0),
+                                          PyTuple_GET_ITEM(silence, 1));
+    return frame->silence ? 0 : -1;
 }
 
 /* Have it warn as before; the error that is set, if one is, stays so. */
 void end_silence(Frame *frame)
 {
-    PyObject *type, *value, *traceback, *ended = frame->silence;
-    if (!ended)
+    PyObject *type, *value, *traceback;
+    if (!frame->silence)
         return;
-    frame->silence = NULL;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *done = PyObject_CallMethodObjArgs(ended, exit_name, Py_None, Py_None, Py_None, NULL);
-    if (done || type) /* the first error is told */
-        PyErr_Restore(type, value, traceback);
-    Py_XDECREF(done);
-    Py_DECREF(ended);
+    if (PyContextVar_Reset(PyTuple_GET_ITEM(silence, 0), frame->silence))
+        PyErr_Clear(); /* another context is current: this one is silent no longer anyhow */
+    PyErr_Restore(type, value, traceback);
+    Py_CLEAR(frame->silence);
 }
 
 /* Do it: as `set_pointer`. */
@@ -183,14 +204,14 @@ int call_library(Frame *frame, const int64_t *at)
 
 int install_library(PyObject *found)
 {
+    /* A variable of the context and its value; or None, and then no program has calls. */
     return set_from(found, "silence", &silence) || set_from(found, "buffer", &buffer_type) ||
-           set_from(found, "is_outside", &is_outside) ? -1 : 0;
+           set_from(found, "is_outside", &is_outside) || set_from(found, "device", &device)
+               ? -1 : 0;
 }
 
 int add_library(void)
 {
     array_name = PyUnicode_InternFromString("array");
-    enter_name = PyUnicode_InternFromString("__enter__");
-    exit_name = PyUnicode_InternFromString("__exit__");
-    return array_name && enter_name && exit_name ? 0 : -1;
+    return array_name ? 0 : -1;
 }

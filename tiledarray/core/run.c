@@ -233,6 +233,8 @@ static int prepare(Frame *frame, const int64_t *at)
     switch (at[0]) {
     case TAKE:
         return take_memory(frame, (Py_ssize_t)at[1]);
+    case MAKE:
+        return frame->buffers[at[1]] ? 1 : make_array(frame, (Py_ssize_t)at[1]);
     case SHARE:
         return share(frame, (Py_ssize_t)at[1], (Py_ssize_t)at[2]);
     case ADDRESS:

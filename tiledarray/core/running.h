@@ -16,7 +16,8 @@ enum {
     DROP,                     /* value */
     COPY,                     /* value, value that it is copied from, bytes */
     SHARE,                    /* value: a hold of another shape on the memory of the second */
-    CALL                      /* what a library computes: see library.c */
+    CALL,                     /* what a library computes: see library.c */
+    MAKE                      /* value: a small array of NumPy's own, in place of the pool's */
 };
 enum { DOUBLE, SINGLE, INT32, INT64, COMPLEX };
 
@@ -86,7 +87,7 @@ typedef struct {
     Py_ssize_t params_count;
     Node **overwritten;       /* borrowed of what the targets have forgotten */
     Stolen stolen;
-    PyObject *silence;        /* NULL until NumPy is called */
+    PyObject *silence;        /* what ends it; NULL until NumPy is called */
 } Frame;
 
 int set_pointer(Frame *frame, Py_ssize_t value);
@@ -95,6 +96,7 @@ int add_terms(const Frame *frame, const int64_t *terms, int64_t *total);
 /* ---- library calls (library.c) --------------------------------------------------------------- */
 
 int call_library(Frame *frame, const int64_t *at);
+int make_array(Frame *frame, Py_ssize_t value);
 void end_silence(Frame *frame);
 int install_library(PyObject *found);
 int add_library(void);

@@ -12,18 +12,22 @@ from tiledarray.execution.instructions import KEPT_BYTES, program_of
 from tiledarray.execution.replay import Replay, can_replay, own_memory
 from tiledarray.fusion.ir import Value
 
-Run = Callable[[dict[Value, Any]], list[Any]]
+Run = Callable[[list[Any]], list[Any]]
 
 
 def runner(executable: Executable, params: Sequence[Any]) -> Run:
     """Return what runs a compiled plan on its leaves' buffers; step by step where someone watches.
 
-    It is for one thread at a time, and keeps small temporary memory between the runs.
+    The buffers come in the order of the plan's leaves.  It is for one thread at a time, and keeps
+    small temporary memory between the runs.
     """
-    def step_by_step(leaves: dict[Value, Buffer]) -> list[Any]:
-        return executable.run(leaves, params)
+    values = [value for value, _ in executable.leaves]
 
-    quick: Run = Replay(executable, params) if can_replay(executable) else step_by_step
+    def step_by_step(leaves: list[Buffer]) -> list[Any]:
+        return executable.run(dict(zip(values, leaves, strict=True)), params)
+
+    quick = _replayed(Replay(executable, params), values) if can_replay(executable) else (
+        step_by_step)
     small = sum(own_memory(executable.plan)[1]) <= KEPT_BYTES
     program = program_of(executable, keeps=small) if small or quick is step_by_step else None
     if program is not None:
@@ -31,9 +35,13 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
     return lambda leaves: (step_by_step if observers else quick)(leaves)
 
 
+def _replayed(replay: Replay, values: list[Value]) -> Run:
+    return lambda leaves: replay(dict(zip(values, leaves, strict=True)))
+
+
 def _by_core(program: Any, params: list[Any], step_by_step: Run) -> Run:
-    def run(leaves: dict[Value, Buffer]) -> list[Any]:
-        outputs: list[Any] | None = core.run_program(program, [*leaves.values()], params)
+    def run(leaves: list[Buffer]) -> list[Any]:
+        outputs: list[Any] | None = core.run_program(program, leaves, params)
         return step_by_step(leaves) if outputs is None else outputs
 
     return run

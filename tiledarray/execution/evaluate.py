@@ -15,8 +15,6 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from tiledarray import config, core
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
@@ -33,6 +31,7 @@ from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.executable import Executable, counters, observers
 from tiledarray.execution.instructions import program_of
+from tiledarray.execution.library_calls import SILENCE
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.spans import Spending
@@ -518,9 +517,9 @@ def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[
 
 
 core.install_running({
-    "lock": lock, "allocate": Device("cpu").allocate, "observers": observers, "counters": counters,
-    "buffer": storage.Buffer, "silence": partial(np.errstate, all="ignore"),
-    "is_outside": raised_outside,
+    "lock": lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
+    "observers": observers, "counters": counters, "buffer": storage.Buffer,
+    "silence": SILENCE, "is_outside": raised_outside,
 })
 
 

@@ -14,7 +14,13 @@ from tiledarray import core
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
 from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
-from tiledarray.execution.library_calls import computing, is_shared, stored, strides_of
+from tiledarray.execution.library_calls import (
+    SILENCE,
+    computing,
+    is_shared,
+    stored,
+    strides_of,
+)
 from tiledarray.execution.replay import own_memory
 from tiledarray.fusion.ir import ONE, Param, Terms, Value
 from tiledarray.fusion.plan import Call, Copy, Kernel
@@ -22,7 +28,7 @@ from tiledarray.fusion.regions import Assumption
 from tiledarray.kernels.compile import host
 from tiledarray.ops.op import Leaf, Library
 
-_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE, _CALL = range(10)
+_TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE, _CALL, _MAKE = range(11)
 _WHOLE, _VIEW, _SCALAR, _OBJECT = range(4)  # operands of library calls
 _MOST_OPERANDS = 8
 _NUMBERS: dict[Writer, int] = {
@@ -30,6 +36,7 @@ _NUMBERS: dict[Writer, int] = {
 _BYTE = np.dtype(np.uint8)
 
 
+SMALL_BYTES = 1 << 14  # of arrays for which NumPy finds memory sooner than the pool
 KEPT_BYTES = 1 << 20  # of temporary memory that stays a program's between its runs
 DROPPED_LATER = 1 << 20  # bytes that are kept a while longer where a program overwrites leaves
 
@@ -159,7 +166,7 @@ class _Maker:
         if base in self._blocks:
             self._own[base] = self._kept(base)
         else:
-            self.code += _TAKE, self._number(base)
+            self.code += _MAKE if base.nbytes <= SMALL_BYTES else _TAKE, self._number(base)
 
     def _kept(self, base: Value) -> _Kept:
         """Return memory of the program's own; what is dead by then may have had the same."""
@@ -204,7 +211,7 @@ class _Maker:
 
     def _call(self, value: Value) -> None:
         """Have a library compute a value; it may fail, so nothing was overwritten before."""
-        if self.turn >= 0 or len(value.args) > _MOST_OPERANDS:
+        if self.turn >= 0 or len(value.args) > _MOST_OPERANDS or SILENCE is None:
             raise _Unsuited
         into = _into(value)
         results: list[int] = []

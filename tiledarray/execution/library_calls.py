@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,22 @@ from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Library
 
 Operand = Callable[[dict[Value, Any], Sequence[Any]], Any]
+
+
+def _silence() -> tuple[ContextVar[Any], Any] | None:
+    """Return the variable in which NumPy keeps what it warns of, and its value where of nothing.
+
+    ``None`` if it is kept elsewhere.
+    """
+    context = copy_context()
+    before = dict(context.items())
+    context.run(np.seterr, all="ignore")
+    changed = [(variable, value) for variable, value in context.items()
+               if before.get(variable) is not value]
+    return changed[0] if len(changed) == 1 else None
+
+
+SILENCE = _silence()
 
 
 def library_call(

@@ -28,13 +28,12 @@ from tiledarray.execution import evaluate
 from tiledarray.execution.direct import Run, runner
 from tiledarray.execution.executable import Executable
 from tiledarray.fork import hold_at_fork
-from tiledarray.fusion.ir import Value
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
 from tiledarray.graph.node import Node, form_of
 from tiledarray.graph.program import Trace, trace
 from tiledarray.ops.movement import leaf
-from tiledarray.ops.op import Leaf, Library
+from tiledarray.ops.op import Library
 from tiledarray.recording.history import end
 from tiledarray.recording.stretch import Recorder, local, look
 
@@ -61,16 +60,15 @@ class _Plan:
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}
-        self._leaves: list[tuple[Value, int | Buffer]] = [
-            (value, numbers.get(again.nodes[value.attrs], again.nodes[value.attrs].buffer))
-            for value in self.executable.plan.values if isinstance(value.op, Leaf)]
+        self._leaves: list[int | Buffer] = [
+            numbers.get(again.nodes[number], again.nodes[number].buffer)
+            for _, number in self.executable.leaves]
         self._results = [None if x is None else numbers.get(x, x) for x in results]
 
     def __call__(self, graph: Trace) -> list[Any]:
         """Return the value and the gradients; ``None`` for those that it does not depend on."""
         nodes = graph.nodes
-        leaves = {value: nodes[at].buffer if isinstance(at, int) else at
-                  for value, at in self._leaves}
+        leaves = [nodes[at].buffer if isinstance(at, int) else at for at in self._leaves]
         with evaluate.lock:
             if self._run is None:
                 self._run = runner(self.executable, self._params)

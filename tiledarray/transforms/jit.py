@@ -21,12 +21,10 @@ from tiledarray.errors import CompilerError
 from tiledarray.execution import evaluate, placement
 from tiledarray.execution.direct import runner
 from tiledarray.execution.executable import Executable
-from tiledarray.fusion.ir import Value
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
-from tiledarray.ops.op import Leaf
 from tiledarray.recording import record
 from tiledarray.transforms.variables import Arguments, Number, Variable, Way, variables_of
 
@@ -36,6 +34,9 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
 
     What remains can be a dict key; in it each array has left its `Kind`.
     """
+    if type(tree) is TiledArray:
+        arrays.append(tree)
+        return (tree._node if tree._base is None else tree.node).form.kind
     if isinstance(tree, (TiledArray, np.ndarray)):
         array = tree if isinstance(tree, TiledArray) else from_host(tree)
         arrays.append(array)
@@ -74,6 +75,8 @@ def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
     """Put the arrays back, in the order in which `_flatten` took them out."""
     if type(shape) is Kind:
         return next(arrays)
+    if type(shape) is tuple and shape[:1] == (tuple,):
+        return tuple([_unflatten(part, arrays) for part in shape[1:]])
     if type(shape) is _Scalar:
         return shape.value
     if isinstance(shape, tuple) and shape and isinstance(shape[0], type):
@@ -154,11 +157,13 @@ class _Trace:
         self.made = [self._place(node, placeholders) for node in nodes]
         self.all_new = self.results == [("new", k, ()) for k in range(len(nodes))]
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
+        self.outputs_alone = self.all_new and not self.written and (
+            self.made == [("output", k) for k in range(len(self.targets))])
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
         if not related and all(each.argument is not None and not each.ways for each in self.inputs):
             self.plain = [each.argument for each in self.inputs if each.argument is not None]
-        self.leaves: list[tuple[Value, int | Buffer]] = []
+        self.leaves: list[int | Buffer] = []  # of the plan: which inputs they are, or fixed ones
         self.executable: Executable | None = None
         if self.targets:
             self._plan(placeholders)
@@ -243,11 +248,10 @@ class _Trace:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
                             "have: bool, integers, floats and complex numbers") from error
         executable.compile()
-        for value in executable.plan.values:
-            if isinstance(value.op, Leaf):
-                node = traced_nodes.nodes[value.attrs]
-                known = placeholders.index(node) if node in placeholders else node.buffer
-                self.leaves.append((value, known))
+        for _, number in executable.leaves:
+            node = traced_nodes.nodes[number]
+            known = placeholders.index(node) if node in placeholders else node.buffer
+            self.leaves.append(known)
         self.executable = executable
         self.run = runner(executable, params)
 
@@ -288,6 +292,8 @@ class _Trace:
         """Run the plan on these arrays, write what the function writes, return what it returns."""
         buffers = [_buffer(array) for array in inputs]
         outputs = self._outputs(buffers)
+        if self.outputs_alone:
+            return _unflatten(self.result_shape, iter([wrap(node) for node in outputs]))
 
         def node(source: str, at: Any) -> Node:
             if source == "output":
@@ -313,12 +319,11 @@ class _Trace:
         if executable is None:
             return []
         device = executable.device
-        leaves: dict[Value, Any] = {
-            value: buffers[known] if isinstance(known, int) else known
-            for value, known in self.leaves}
-        for value, buffer in leaves.items():
+        leaves: list[Any] = [
+            buffers[known] if type(known) is int else known for known in self.leaves]
+        for place, buffer in enumerate(leaves):
             if type(buffer) is tuple or buffer.device is not device:
-                leaves[value] = placement.on_one_side(buffer, device)
+                leaves[place] = placement.on_one_side(buffer, device)
         with evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = self.run(leaves)
         for buffer in outputs:
@@ -405,6 +410,8 @@ def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:
 def _relation(arrays: list[Any]) -> tuple[Any, ...]:
     """What a trace depends on where arguments are views of one array, or the same; else nothing."""
     if len(arrays) < 2:
+        return ()
+    if len({id(array) for array in arrays if array._base is None}) == len(arrays):
         return ()
     origins = [array if array._base is None else array.origin() for array in arrays]
     first = {id(origin): k for k, origin in reversed([*enumerate(origins)])}
@@ -518,5 +525,9 @@ def _any_keeps(arrays: list[Any]) -> bool:
 
 def _buffer(array: TiledArray) -> Buffer:
     """The array's value, dense."""
+    if array._base is None:
+        buffer = array._node.buffer
+        if type(buffer) is Buffer:
+            return buffer
     found = array.evaluated()
     return found if isinstance(found, Buffer) else array.copy().evaluated()
