@@ -75,6 +75,11 @@ CALLS = {
     "zeros like": lambda lib, x, y: lib.zeros_like(x),
     "ones like": lambda lib, x, y: lib.ones_like(x[1:], int),
     "full like": lambda lib, x, y: lib.full_like(x, 3),
+    "product": lambda lib, x, y: x[:, :5] @ y[:5],
+    "product with a vector": lambda lib, x, y: x @ y[2],
+    "product of one array": lambda lib, x, y: x[:5, :5] @ x[:5, :5],
+    "product by name": lambda lib, x, y: lib.matmul(x[:, :5], y[:5]),
+    "product of rows": lambda lib, x, y: lib.vecdot(x, y),
 }
 
 

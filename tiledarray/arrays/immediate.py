@@ -94,7 +94,9 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
         ):
             methods[name] = core.AtOnce(
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
-    kind = core.UFUNC if original.signature is None else core.UFUNC | core.LIBRARY
+    kind = core.UFUNC
+    if original.signature is not None:  # products: they only record
+        kind |= core.LIBRARY | core.RECORDS
     return core.AtOnce(original, ours, kind, core.ANY_SIZE, original.nin, methods)
 
 

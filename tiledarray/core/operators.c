@@ -150,8 +150,10 @@ static PyObject *n_matmul(PyObject *x, PyObject *y)
     Py_XDECREF(right);
     if (done || PyErr_Occurred())
         return result;
-    if (is_handle(x))
-        return PyObject_CallFunctionObjArgs(forward[MATMUL], x, y, NULL);
+    if (is_handle(x)) {
+        PyObject *arguments[2] = {x, y};
+        return record_call(forward[MATMUL], arguments, 2, NULL);
+    }
     return PyObject_CallFunctionObjArgs(reflected[MATMUL], y, x, NULL);
 }
 
