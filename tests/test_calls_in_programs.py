@@ -84,6 +84,12 @@ def test_values_of_linear_algebra_and_transforms(call, jitted):
     compare(call, matrix(), jitted, rtol=1e-8)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("call", [CALLS[1], CALLS[3], CALLS[11], OF_REALS[5]])
+def test_values_where_temporary_memory_is_large(call, jitted):
+    compare(call, matrix(shape=(400, 400)) / 20, jitted, rtol=1e-7)
+
+
 def compare(call, values, jitted, rtol):
     expected = {k: call(np, values, k) for k in (1, 2)}
     functions = {k: ta.jit(lambda x, k=k: call(ta, x, k)) for k in expected} if jitted else {

@@ -26,12 +26,13 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
     def step_by_step(leaves: list[Buffer]) -> list[Any]:
         return executable.run(dict(zip(values, leaves, strict=True)), params)
 
-    quick = _replayed(Replay(executable, params), values) if can_replay(executable) else (
-        step_by_step)
-    small = sum(own_memory(executable.plan)[1]) <= KEPT_BYTES
-    program = program_of(executable, keeps=small) if small or quick is step_by_step else None
+    small, replays = sum(own_memory(executable.plan)[1]) <= KEPT_BYTES, can_replay(executable)
+    program = program_of(executable, keeps=small) if small or not replays else None
+    quick: Run = step_by_step
     if program is not None:
         quick = _by_core(program, [*params], step_by_step)
+    elif replays:
+        quick = _replayed(Replay(executable, params), values)
     return lambda leaves: (step_by_step if observers else quick)(leaves)
 
 
