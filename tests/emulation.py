@@ -27,13 +27,13 @@ from tiledarray.kernels import HEADERS
 from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.op import Leaf
 
-OPTIONS = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w",
+OPTIONS = ["-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC", "-w",
            "-fno-strict-aliasing", "-fsanitize=bounds,alignment",
            "-fsanitize-undefined-trap-on-error"]
 
 HEAD = r"""
+#include <stdlib.h>
 #include <ucontext.h>
-#include <vector>
 #define __CUDACC__ 1
 #define __global__
 #define __grid_constant__
@@ -54,8 +54,7 @@ static inline unsigned __shfl_xor_sync(unsigned, unsigned, int) { __builtin_trap
 static inline unsigned long __cvta_generic_to_shared(void*) { __builtin_trap(); }
 static inline unsigned atomicAdd(unsigned*, unsigned) { __builtin_trap(); }
 static inline void __threadfence() {}
-static ucontext_t scheduler;
-static std::vector<ucontext_t> fibers;
+static ucontext_t scheduler, fibers[1024];  // as many as a block may have threads
 static void __syncthreads() {
   const int me = threadIdx.x;
   swapcontext(&fibers[me], &scheduler);
@@ -64,7 +63,7 @@ static void __syncthreads() {
 """
 TAIL = r"""
 static Args arguments;
-static std::vector<char> finished;
+static char finished[1024];
 static void fiber(int thread) {
   threadIdx.x = thread;
   NAME(arguments);
@@ -72,12 +71,11 @@ static void fiber(int thread) {
 }
 extern "C" void emulate(const Args* args, int blocks, int threads) {
   const size_t size = 1 << 16;
-  std::vector<char> stacks(threads * size);
+  char* stacks = static_cast<char*>(malloc(threads * size));
   arguments = *args;
-  fibers.resize(threads);
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
-    finished.assign(threads, 0);
     for (int k = 0; k < threads; ++k) {
+      finished[k] = 0;
       getcontext(&fibers[k]);
       fibers[k].uc_stack.ss_sp = &stacks[k * size];
       fibers[k].uc_stack.ss_size = size;
@@ -94,6 +92,7 @@ extern "C" void emulate(const Args* args, int blocks, int threads) {
       }
     }
   }
+  free(stacks);
 }
 """
 
