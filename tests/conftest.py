@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 import tiledarray
+from tests.plans import leave_uncompiled
 from tiledarray.gradients import again
 from tiledarray.kernels.compile import host
 from tiledarray.recording.stretch import local
@@ -50,5 +51,6 @@ def _small_gradients_at_once(request):
 
 def pytest_runtest_setup(item):
     local.recorder.reset()  # what the tests before have recorded does not cut this one's recording
+    leave_uncompiled()  # nor does this one wait for what those have left to the compiler
     if item.get_closest_marker("compiler") and host.available() is not None:
         pytest.skip(f"needs a C++ compiler: {host.available()}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
+from queue import Empty
 from typing import Any
 
 import numpy
@@ -98,6 +99,15 @@ def let_compile() -> None:
     last: Any = _Last()
     background.compile(last)
     assert last.reached.wait(200)
+
+
+def leave_uncompiled() -> None:
+    """Take back what waits for the compiling thread: it is queued again where it is met again."""
+    with suppress(Empty):
+        while True:
+            plan = background._queue.get_nowait()
+            plan.queued = False
+            background._unfinished.pop(plan, None)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ of them.  The assembler's report says whether a kernel lives in registers alone.
 """
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
@@ -338,50 +337,25 @@ def recorded(name):
 
 
 def kernels_of(name):
-    """Names and CUDA sources of the kernels that compute a case."""
+    """CUDA sources and names of the kernels that compute a case."""
     local.recorder.reset()
     with config.override(cut=10_000):
         plan = planned(*recorded(name), target=DEVICE)
     local.recorder.reset()
     programs = [(kernel, print_kernel(kernel, device=True)) for kernel in plan.kernels]
-    return [(executable.program_name(kernel), executable.source_of(kernel, program))
+    return [(executable.source_of(kernel, program), executable.program_name(kernel))
             for kernel, program in programs]
 
 
-@pytest.fixture(scope="module")
-def compiling(request):
-    """A function that returns the pending compilations of a case; all start at once."""
-    selected = {item.callspec.params.get("name") for item in request.session.items
-                if hasattr(item, "callspec") and item.module is request.module}
-    with ThreadPoolExecutor(os.cpu_count()) as executor:
-        pending, sources = {}, {}
-        for name in CASES:
-            if name not in selected:
-                continue
-            try:
-                kernels = kernels_of(name)
-            except Exception as error:  # raised again by the test of that case
-                pending[name] = error
-                continue
-            for kernel, source in kernels:
-                for arch in ARCHITECTURES:
-                    key = source, arch
-                    if key not in sources:
-                        sources[key] = executor.submit(cuda.compile_source, source, kernel, arch)
-                    pending.setdefault(name, []).append((kernel, arch, sources[key]))
-        yield pending
-        executor.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_compiles_into_registers(compiling, name):
-    found = compiling[name]
-    if isinstance(found, Exception):
-        raise found
-    for kernel, arch, binary in found:
-        report = binary.result().reports[kernel]
-        assert report.clean, f"{arch}: {report}"
-        assert report.shared_bytes <= 48 << 10
+def test_compiles_into_registers(name):
+    sources = [*dict.fromkeys(kernels_of(name))]
+    for arch in ARCHITECTURES:
+        binaries = cuda.compile_many(sources, arch)
+        for (_, kernel), binary in zip(sources, binaries, strict=True):
+            report = binary.reports[kernel]
+            assert report.clean, f"{arch}: {report}"
+            assert report.shared_bytes <= 48 << 10
 
 
 # ---- what the text looks like ----------------------------------------------------------------
@@ -391,7 +365,7 @@ GOLDEN_CASES = ["broadcast", "softmax-float32", "stencil_with_border-f4", "sever
 
 @pytest.mark.parametrize("golden", GOLDEN_CASES)
 def test_source_text(golden):
-    text = "\n".join(source for _, source in kernels_of(golden))
+    text = "\n".join(source for source, _ in kernels_of(golden))
     path = GOLDEN / f"{golden}.cu.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
