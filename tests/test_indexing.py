@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import tiledarray as ta
 from tiledarray.arrays.tiledarray import from_host
 
 X = np.arange(24.0).reshape(2, 3, 4)
@@ -195,3 +196,45 @@ def test_iteration_and_membership():
         iter(a[0, 0, 0])
     with pytest.raises(TypeError, match="unsized"):
         len(a[0, 0, 0])
+
+
+# Under `jit` --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", ["never", "wait"])
+def test_numbers_without_a_value_are_indices(compile):
+    def indexed(xp, x, m, k):
+        best, worst = x.argmax(), x.argmin()
+        y, z = x * 2, m * 2
+        y[best] = 7.0
+        y[worst] += x[k]
+        z[best % 3, k] = x[best]
+        z[k] = m[k - 1] + x[:4]
+        count = xp.zeros(5, int)
+        count[k] += 1
+        return x[best], m[k], m[best % 3, 1:], m[:, worst % 4], m[k, [0, 1]], y, z, count
+
+    x, m = np.array([0.5, 3.0, -1.0, 2.0, 1.0]), np.arange(12.0).reshape(3, 4)
+    with ta.config.override(compile=compile):
+        replayed = ta.jit(lambda x, m, k: indexed(ta, x, m, k))
+        for turn in range(3):
+            wanted = indexed(np, x + turn, m, np.int64(turn))
+            found = replayed(*map(ta.array, (x + turn, m, turn)))
+            for ours, theirs in zip(found, wanted, strict=True):
+                assert ours.dtype == theirs.dtype and ours.shape == np.shape(theirs)
+                np.testing.assert_array_equal(ours, theirs)
+        with pytest.raises(IndexError, match="out of bounds for axis 0 with size 3"):
+            ta.evaluate(replayed(*map(ta.array, (x, m, 3))))
+
+
+def test_what_is_a_view_with_numpy_is_not_written_in_vain():
+    @ta.jit
+    def adds(m, k):
+        m = m.copy()
+        row = m[k]
+        row += 1
+        return m
+
+    with pytest.raises(ValueError, match=r"read-only: what an index names that has no value .*"
+                                         r"instead of x\[i\] \+= y write x\[i\] = x\[i\] \+ y"):
+        adds(ta.ones((3, 4)), ta.array(1))

@@ -62,7 +62,7 @@ NOT_MAPPED = """
     ufunc_reduceat bincount histogram frompyfunc logspace_hist vander isclose_etc where1 sliding
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
     numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write hstack_etc while_
-    ufunc_reduce unwrap vectorize vectorize_two take_ops pad ndenumerate poly_class searchsorted
+    ufunc_reduce unwrap vectorize vectorize_two take_ops pad ndenumerate poly_class
     as_strided statistics_mean resize_method arange_hist numpy_array_iadd numpy_out random_normal
     random_uniform random_shuffle random_permutation random_choice generator_normal
     generator_shuffle generator_standard
@@ -269,6 +269,40 @@ def test_complex_numbers_and_other_dtypes():
 
     check(parts, (0,), z)
     check(lambda k: (k // 2, k.sum(), np.cumsum(k), k.astype(bool).any()), (0,), K)
+
+
+def numbered(x, m, k):
+    """Indices that are single numbers, and differ."""
+    y, z, table = x.copy(), m.copy(), np.zeros(5)
+    y[k], z[k] = 7.0, m[k - 2] * 2
+    y[-k] += x[k]
+    z[k, 1] = x[k]
+    z[:, k] = z[:, k] - x[0]
+    table[k] = 1.0
+    return (x[k], m[k], m[k, 1], m[1, k], m[:, k], m[k, 1:, None], m[k, [0, 1]], x[x.argmax()],
+            x[np.searchsorted(numpy.array([0.1, 0.3]), x[0])], np.eye(4)[k], y, z, table)
+
+
+@pytest.mark.parametrize("axes", [
+    (0, 0, 0), (None, 0, 0), (0, None, 0), (None, None, 0), (0, 0, None)])
+def test_indices_that_are_numbers(axes):
+    given = normal(COUNT, 4), normal(COUNT, 4, 4), numpy.array([1, 3, 2])
+    given = [each[0] if axis is None else each for each, axis in zip(given, axes, strict=True)]
+    check(numbered, axes, *given)
+    x, k = normal(COUNT, 4), numpy.array([1, 3, 2])
+    check(np.grad(lambda x, k: (numbered(x, np.outer(x, x), k)[-2] ** 2).sum()
+                  + x[k] * x[x.argmax()]), (0, 0), x, k)
+    check(np.hessian(lambda x: x[x.argmin()] ** 2 * x[1]), (0,), x)
+
+
+def test_a_part_that_an_index_names_that_differs_is_not_written_in_vain():
+    """With NumPy it is a view."""
+    for write in (lambda row: row.__setitem__(0, 1.0), lambda row: row.fill(1.0),
+                  lambda row: np.add(row, 1.0, out=row), lambda row: row[1:].sort()):
+        with pytest.raises(ValueError, match="read-only"):
+            np.vmap(lambda m, k, write=write: write(m[k]))(np.ones((3, 4, 4)), np.arange(3))
+    with pytest.raises(ValueError, match=r"a copy here, a view in NumPy; .* write x\[i\] = x"):
+        np.vmap(lambda m, k: m.__setitem__(k, m[k].__iadd__(1)))(np.ones((3, 4, 4)), np.arange(3))
 
 
 # ---- trees, axes, results ------------------------------------------------------------------------

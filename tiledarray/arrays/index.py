@@ -20,6 +20,7 @@ from tiledarray.graph.node import Kind, Node
 from tiledarray.ops import indexing as ops
 from tiledarray.ops.indexing import beyond, fault_of
 from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 _BAD = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
@@ -27,6 +28,8 @@ _BAD = (
 )
 STEPS_REMEMBERED = 4096
 MOST_AXES = 64  # NPY_MAXDIMS
+COPIED = ("what an index names that has no value while the function is recorded is a copy here, a "
+          "view in NumPy; instead of x[i] += y write x[i] = x[i] + y")
 AsNode = Callable[[Any], Node]
 
 
@@ -107,7 +110,12 @@ def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shap
 
 
 def is_basic(key: tuple[Any, ...]) -> bool:
-    """Whether no array, list or bool is in the index."""
+    """Whether the index makes a view that can be told now: of ints that are known, and slices."""
+    return names_view(key) and not any(map(_is_unknown, key))
+
+
+def names_view(key: tuple[Any, ...]) -> bool:
+    """Whether no array, list or bool is in the index: what it names is a view with NumPy."""
     for item in key:
         kind = type(item)
         if kind is int or kind is slice or item is None or item is Ellipsis:
@@ -126,6 +134,17 @@ def _is_array(item: Any) -> bool:
     if isinstance(item, Handle):
         return not stands_for_scalar(item)
     return isinstance(item, np.ndarray)
+
+
+def _is_unknown(item: Any) -> bool:
+    """Whether an integer has no value while this thread traces: it is an index as arrays are."""
+    scope = local.recorder.scope
+    if scope is None or not isinstance(item, Handle):
+        return False
+    node = item.node
+    kind = node.form.kind
+    return (not kind.shape and kind.dtype.kind in "iu" and node.buffer is None
+            and not scope.knows([node]))
 
 
 _PLAIN = frozenset((int, type(None)))
@@ -380,7 +399,7 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
         if type(item) is _Lone:
             raise LeaveToNumPy("a boolean index without axes")
         template.append("at")
-        if getattr(item, "ndim", 0):
+        if getattr(item, "ndim", 0) or _is_unknown(item):
             known = _known(item) if fault is None else None
             fault = fault if known is None else fault_of(known, axis, shape[axis])
             node = as_node(item)

@@ -146,7 +146,7 @@ def fitted(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node:
     """Return a result as it is stored in an output argument; raises as `store_result` does."""
     old = target._node if target._base is None else target.node
     if target._base is not None and views.is_frozen(target._steps):
-        raise ValueError("output array is read-only")
+        raise ValueError(views.refusal("output array is read-only", target._steps))
     return node if node.form.kind is old.form.kind else _cast_to(target, node, ufunc, operands)
 
 

@@ -180,7 +180,9 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
     except LeaveToNumPy as error:
         reason = error.reason
         return by_numpy.call("getitem", np.ndarray.__getitem__, (self, key), reason=reason)
-    return wrap(index.take(record.view(node, *found.before), found))
+    taken = wrap(index.take(record.view(node, *found.before), found))
+    copied = found.shape and index.names_view(key)
+    return view_of(taken, views.Frozen(index.COPIED)) if copied else taken
 
 
 def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:

@@ -48,7 +48,12 @@ class Reinterpreted(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """No change, but what comes after is read-only, as NumPy's ``broadcast_to`` is."""
+    """No change, but what comes after is read-only, as NumPy's ``broadcast_to`` is.
+
+    ``why`` is told where NumPy would let it be written.
+    """
+
+    why: str = ""
 
 
 Step = Affine | Reshaped | Part | Reinterpreted | Frozen
@@ -165,7 +170,7 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if type(step) is Reinterpreted:
         value = record.broadcast_to(value, step.shape)
         return record.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
-    raise ValueError("assignment destination is read-only")
+    raise ValueError(refusal("assignment destination is read-only", (step,)))
 
 
 def _put(node: Node, step: Affine, value: Node) -> Node:
@@ -193,6 +198,12 @@ def is_part(steps: tuple[Step, ...], shape: Shape) -> bool:
 def is_frozen(steps: tuple[Step, ...]) -> bool:
     """Whether writing through the steps is refused."""
     return Frozen in map(type, steps)
+
+
+def refusal(words: str, steps: tuple[Step, ...]) -> str:
+    """Return NumPy's words for what is read-only, and why it is if NumPy's would not be."""
+    why = next((step.why for step in steps if type(step) is Frozen and step.why), "")
+    return f"{words}: {why}" if why else words
 
 
 def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
