@@ -291,3 +291,61 @@ def test_derivatives_by_arrays_of_numpys_keep_a_history_that_is_wanted():
     w = np.array([1.0, 2.0, 3.0])
     assert np.grad(outer)(w) == pytest.approx(8 * numpy.asarray(w) * X * X)
     assert np.jit(outer)(w) == pytest.approx(float(outer(w)))
+
+
+# ---- what functions with a rule take ---------------------------------------------------------
+
+
+def powered(name, x, times, *, shift=0.0):
+    for _ in range(times):
+        x = getattr(np, name)(x) + shift
+    return x
+
+
+@pytest.mark.parametrize("around", [lambda f: f, np.jit])
+def test_checkpoint_takes_what_is_no_array(around):
+    x = numpy.array([0.3, -0.7])
+    wanted = np.grad(lambda x: powered("sin", x, 3, shift=x[0]).sum())(x)
+    checked = np.checkpoint(powered)
+    found = around(np.grad(lambda x: checked("sin", x, 3, shift=x[0]).sum()))(np.array(x))
+    numpy.testing.assert_allclose(found, wanted)
+    places = np.array([1, 1, 0])
+    found = around(np.grad(lambda x: np.checkpoint(lambda x, k: x[k] ** 2)(x, places).sum()))(
+        np.array(x))
+    numpy.testing.assert_allclose(found, [2 * 0.3, 4 * -0.7])
+    for times in (1, 2, True):  # equal numbers of other types are other arguments
+        def function(x, times=times):
+            kind = np.checkpoint(lambda x, times: x * (10 if times is True else times))
+            return kind(x, times).sum()
+        assert np.grad(function)(x).tolist() == [10 if times is True else times] * 2
+
+
+def test_rules_take_what_is_no_array():
+    scaled, directed = np.custom_vjp(lambda x, mode: x), np.custom_jvp(lambda mode, x: x)
+    factors = {"twice": 2.0, "thrice": 3.0}
+    scaled.defvjp(lambda x, mode: (x, factors[mode]), lambda factor, g: (g * factor, None))
+    directed.defjvp(lambda at, v: (at[1], v[1] * factors[at[0]] if v[0] is None else "wrong"))
+    x = numpy.array([0.3, -0.7])
+    for mode, factor in factors.items():
+        assert np.grad(lambda x, mode=mode: scaled(x, mode).sum())(x).tolist() == [factor] * 2
+        assert np.grad(lambda x, mode=mode: directed(mode, x).sum())(x).tolist() == [factor] * 2
+        many = np.vmap(np.grad(lambda x, mode=mode: (scaled(x, mode) * directed(mode, x)).sum()))
+        numpy.testing.assert_allclose(many(x[:, None]), 2 * factor * x[:, None])
+
+
+def test_what_a_rule_gives_has_the_shape_of_what_it_belongs_to():
+    x = numpy.ones(3)
+    for wrong, told in ((lambda g: g.sum(), r"\(\)"), (lambda g: g[None] * g, r"\(1,3\)"),
+                        (lambda g: 1.0, r"\(\)")):
+        function = np.custom_vjp(lambda x: x * 2)
+        function.defvjp(lambda x: (x * 2, None), lambda kept, g, wrong=wrong: (wrong(g),))
+        with pytest.raises(ValueError, match=rf"custom_vjp .*\(3,\), not {told}"):
+            np.grad(lambda x, function=function: function(x).sum())(x)
+    nothing = np.custom_vjp(lambda x, y: x * y)
+    nothing.defvjp(lambda x, y: (x * y, y), lambda y, g: (g * y, 0.0))
+    assert [part.tolist() for part in np.grad(lambda x, y: nothing(x, y).sum(), (0, 1))(x, x)] == [
+        [1.0] * 3, [0.0] * 3]
+    function = np.custom_jvp(lambda x: x * 2)
+    function.defjvp(lambda at, v: (at[0] * 2, v[0].sum()))
+    with pytest.raises(ValueError, match=r"custom_jvp .*\(3,\), not \(\)"):
+        np.grad(lambda x: function(x).sum())(x)

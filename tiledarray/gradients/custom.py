@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from tiledarray.api.arguments import handle_of
 from tiledarray.arrays.handle import Handle, wrap
@@ -18,6 +20,7 @@ from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.vmap import vmap
+from tiledarray.graph.dtypes import is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
@@ -44,25 +47,100 @@ class _UnderWay(threading.local):
 _under_way = _UnderWay()
 
 
+class _Fixed:
+    """An argument that is no array, which equals one of the same type and value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fixed) and type(self.value) is type(other.value) and (
+            self.value is other.value or (hash(self) == hash(other) and self.value == other.value))
+
+    def __hash__(self) -> int:
+        try:
+            return hash((type(self.value), self.value))
+        except TypeError:
+            return id(self.value)
+
+
+@dataclass(frozen=True)
+class _Nesting:
+    """How arrays are nested, and what is no array among them: a leaf is that or ``None``."""
+
+    structure: Any
+    leaves: tuple[_Fixed | None, ...]
+
+    @property
+    def count(self) -> int:
+        """How many arrays there are."""
+        return self.leaves.count(None)
+
+    def filled(self, arrays: Iterable[Any], *, alone: bool = False) -> Any:
+        """Return arrays nested like that, beside them what is no array, or ``None``."""
+        rest = iter(arrays)
+        return unflatten(self.structure, [
+            next(rest) if leaf is None else None if alone else leaf.value for leaf in self.leaves])
+
+    def arrays_of(self, tree: Any) -> list[Any]:
+        """Return what another structure like that has in the places of the arrays."""
+        found = leaves_like(self.structure, tree)
+        return [each for each, leaf in zip(found, self.leaves, strict=True) if leaf is None]
+
+
+def _taken_apart(tree: Any, numbers: tuple[type, ...]) -> tuple[list[Any], _Nesting]:
+    """Return the arrays in a nested structure, and how they are nested.
+
+    Numbers of these types are arrays, too.
+    """
+    leaves, structure = flatten(tree)
+    fixed = tuple([None if _is_array(leaf, numbers) else _Fixed(leaf) for leaf in leaves])
+    arrays = [leaf for leaf, other in zip(leaves, fixed, strict=True) if other is None]
+    return arrays, _Nesting(structure, fixed)
+
+
+def _is_array(leaf: Any, numbers: tuple[type, ...]) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return is_numeric(dtype)
+    return type(leaf) in numbers or hasattr(leaf, "__array__")
+
+
 @dataclass(frozen=True)
 class _Call:
     """A use of a function with a rule: how its arguments and what the rule keeps are nested."""
 
     rule: Callable[..., Any]
-    arguments: Any
-    kept: Any
-    count: int  # of arrays among the arguments
+    arguments: _Nesting
+    kept: _Nesting
+    name: str
 
     def own(self, g: Any, inputs: Sequence[Any]) -> list[Any]:
         """Return what a cotangent contributes to the arrays among the arguments, then ``None``."""
-        arguments = unflatten(self.arguments, inputs[1:1 + self.count])
-        kept = unflatten(self.kept, inputs[1 + self.count:])
-        found = leaves_like(self.arguments, self.rule(arguments, kept, g))
-        return [*found, *(None for _ in inputs[1 + self.count:])]
+        given, others = inputs[1:1 + self.arguments.count], inputs[1 + self.arguments.count:]
+        found = self.arguments.arrays_of(
+            self.rule(self.arguments.filled(given), self.kept.filled(others), g))
+        own = [self._fitting(value, array) for value, array in zip(found, given, strict=True)]
+        return [*own, *(None for _ in others)]
+
+    def _fitting(self, value: Any, array: Any) -> Any:
+        """Return what the rule gives for an array, ``None`` for nothing or a zero of Python's."""
+        if value is None or (type(value) in (int, float) and value == 0):
+            return None
+        what = f"the rule of {self.name} gives a cotangent"
+        return _shaped_as(value, handle_of(array).shape, what)
 
     def of(self, mapped: tuple[bool, ...]) -> _CallOfSamples:
         """Return what it is for many samples."""
         return _CallOfSamples(self, mapped)
+
+
+def _shaped_as(value: Any, shape: tuple[int, ...], what: str) -> Any:
+    found = handle_of(value)
+    if found.shape != shape:
+        raise ValueError(f"{what} of the shape of what it belongs to, {shape_text(shape)}, not "
+                         f"{shape_text(found.shape)}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -86,8 +164,9 @@ class _CallOfSamples:
 class _Arguments:
     """The arguments of a function with a rule, and the arrays that it is given in their places."""
 
-    def __init__(self, arguments: tuple[Any, ...], keeps: int) -> None:
-        leaves, self.structure = flatten(arguments)
+    def __init__(self, arguments: tuple[Any, ...], keeps: int,
+                 numbers: tuple[type, ...] = (int, float, complex)) -> None:
+        leaves, self.nesting = _taken_apart(arguments, numbers)
         self.nodes = [handle_of(leaf).node for leaf in leaves]
         self._leaves = [wrap(alias(node, keeps)) if node.keeps else leaf
                         for leaf, node in zip(leaves, self.nodes, strict=True)]
@@ -96,7 +175,7 @@ class _Arguments:
     @property
     def given(self) -> Any:
         """The arguments as the function gets them: it can be told whether it uses these."""
-        return unflatten(self.structure, self._leaves)
+        return self.nesting.filled(self._leaves)
 
     def recorded(self, rule: Callable[..., Any], value: Any, kept: Any, name: str) -> Any:
         """Return the function's value as one that has the rule.
@@ -120,9 +199,9 @@ class _Arguments:
             raise HistoryLost(
                 f"a function under {name} uses an array with a history that is no argument of it",
                 remedy="pass it as an argument, or say that it is a constant: stop_gradient(x)")
-        others, nested = flatten(kept)
+        others, nested = _taken_apart(kept, (int, float, complex))
         nodes = [*self.nodes, *(handle_of(leaf).node for leaf in others)]
-        call = _Call(rule, self.structure, nested, len(self.nodes))
+        call = _Call(rule, self.nesting, nested, name)
         return wrap(record.library(_custom, (node, *nodes), call, node.shape, node.dtype))
 
 
@@ -148,7 +227,8 @@ class custom_vjp:  # noqa: N801  a decorator
     Parameters
     ----------
     function : callable
-        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+        Returns one array; its arguments are arrays, nested dicts, lists and tuples of them, or
+        anything else, which has no cotangent and no tangent: ``None`` stands there.
 
     Notes
     -----
@@ -181,7 +261,7 @@ class custom_vjp:  # noqa: N801  a decorator
             arrays.
         backward : callable
             Takes what the rule needs and a cotangent of the value; returns a tuple: the cotangent
-            of each argument, nested as it is.
+            of each argument, nested as it is and of its shape; ``None`` or 0 where there is none.
         """
         self._forward, self._backward = forward, backward
 
@@ -212,7 +292,8 @@ class custom_jvp:  # noqa: N801  a decorator
     Parameters
     ----------
     function : callable
-        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
+        Returns one array; its arguments are arrays, nested dicts, lists and tuples of them, or
+        anything else, which has no cotangent and no tangent: ``None`` stands there.
 
     Notes
     -----
@@ -255,17 +336,17 @@ class custom_jvp:  # noqa: N801  a decorator
 
     def _rule(self, arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
         assert self._derivative is not None
-        leaves, structure = flatten(arguments)
-        dummies = [zeros_of(handle_of(leaf)).node for leaf in leaves]
+        arrays, nesting = _taken_apart(arguments, (int, float, complex))
+        dummies = [zeros_of(handle_of(array)).node for array in arrays]
         for node in dummies:
             node.keep(BEGINS)
-        _, tangent = self._derivative(arguments, unflatten(structure, map(wrap, dummies)))
-        output: Node = handle_of(tangent).node
+        _, tangent = self._derivative(arguments, nesting.filled(map(wrap, dummies), alone=True))
+        output: Node = _shaped_as(tangent, g.shape, "the rule of custom_jvp gives a tangent").node
         found = backward([output], [g], dummies)
         values = [zeros_of(wrap(node)) if value is None else value
                   for value, node in zip(found, dummies, strict=True)]
         end(dummies)
-        return unflatten(structure, values)
+        return nesting.filled(values, alone=True)
 
 
 def _has_history(args: Any) -> bool:
@@ -280,9 +361,9 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     function : callable
-        Returns one array; its arguments are arrays, or nested dicts, lists and tuples of them.
-        Called again it does the same: it draws no random numbers, reads nothing that changes, and
-        writes into nothing but arrays of its own.
+        Returns one array; its arguments are arrays, nested dicts, lists and tuples of them, or
+        anything else, which it gets as it is.  Called again it does the same: it draws no random
+        numbers, reads nothing that changes, and writes into nothing but arrays of its own.
 
     Returns
     -------
@@ -304,16 +385,31 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def checkpointed(*args: Any) -> Any:
-        if not _has_history(args):
-            return function(*args)
-        arguments = _Arguments(args, 0)
-        value = function(*arguments.given)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if not _has_history((args, kwargs)):
+            return function(*args, **kwargs)
+        arguments = _Arguments((args, kwargs), 0, (float, complex))  # an int says how often, or so
+        args, kwargs = arguments.given
+        value = function(*args, **kwargs)
         if isinstance(value, Handle) and not is_tracing():
             look([value.node])  # or what it is computed from would be kept until it is asked for
         return arguments.recorded(rule, value, (), "checkpoint")
 
     def rule(arguments: tuple[Any, ...], kept: Any, g: Any) -> Any:
-        return vjp(function, *arguments)[1](g)
+        leaves, structure = flatten(arguments)
+        places = [place for place, leaf in enumerate(leaves)
+                  if isinstance(leaf, Handle) and leaf.dtype.kind in "fc"]
+
+        def nested(others: Sequence[Any], values: Sequence[Any]) -> Any:
+            by_place = dict(zip(places, values, strict=True))
+            return unflatten(structure, [
+                by_place.get(place, other) for place, other in enumerate(others)])
+
+        def again(*values: Any) -> Any:
+            args, kwargs = nested(leaves, values)
+            return function(*args, **kwargs)
+
+        found = vjp(again, *(leaves[place] for place in places))[1](g)
+        return nested([None] * len(leaves), found)
 
     return checkpointed
