@@ -376,6 +376,13 @@ def test_axes_that_do_not_fit():
         np.vmap(lambda x, scale: x)(x, 2.0)
     with pytest.raises(ValueError, match="in_axes is nested otherwise than x"):
         np.vmap(lambda x: x, in_axes=({"a": 0},))({"b": x})
+    for said in (lambda f: f(x, "sin"), lambda f: f(x, name="sin")):
+        with pytest.raises(TypeError, match=r"name is a str, .* position, with None in in_axes"):
+            said(np.vmap(lambda x, name: x))
+    with pytest.raises(ValueError, match=r"flag of shape \(\) has no axis 0 of samples; .* None"):
+        np.vmap(lambda x, flag: x)(x, flag=True)
+    with pytest.raises(TypeError, match=r"takes a function that returns arrays.* not a str"):
+        np.vmap(lambda x: {"x": x, "name": "a"})(x)
     with pytest.raises(TypeError, match="ints or None, not 'first'"):
         np.vmap(lambda x: x, in_axes="first")(x)
     with pytest.raises(ValueError, match="differs from sample to sample"):
@@ -393,7 +400,7 @@ def test_a_look_at_a_value_that_differs_names_the_line():
     line = branching.__code__.co_firstlineno + 1
     with pytest.raises(TypeError, match=rf"vmap looked at a value \(line {line} of .*test_vmap"):
         np.vmap(branching)(np.ones((3, 2)))
-    with pytest.raises(TypeError, match="vmap draws random numbers"):
+    with pytest.raises(TypeError, match=r"vmap draws random numbers, .* the same for all"):
         np.vmap(lambda x: x * np.random.normal())(np.ones(3))
 
 

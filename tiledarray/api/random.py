@@ -56,10 +56,10 @@ def _drawing(name: str, function: Callable[..., Any], bound: bool) -> Callable[.
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
+            scope = local.recorder.scope
             raise TypeError(
-                f"a function under tiledarray.{local.recorder.scope.name} draws random numbers, "
-                "which would be the same at every call; draw them outside, and make them an "
-                "argument"
+                f"a function under tiledarray.{scope.name} draws random numbers, which would be "
+                f"{scope.drawn}; draw them outside, and make them an argument"
             )
         found = by_numpy.first_handle((args, kwargs))
         if found is None:

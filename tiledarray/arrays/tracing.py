@@ -40,9 +40,12 @@ class Scope:
         The arrays from outside that were read or written, with their placeholders.
     name : str
         What traces.
+    drawn : str
+        What numbers would be that are drawn meanwhile.
     """
 
     name = "jit"
+    drawn = "the same at every call"
 
     def __init__(self) -> None:
         self.outside: list[tuple[Handle, Node]] = []
@@ -106,6 +109,7 @@ class SampleScope(Scope):
     """A tracing of a function of one sample: what is outside has its values, and keeps them."""
 
     name = "vmap"
+    drawn = "the same for all samples"
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from tiledarray.api.manipulation import moveaxis
 from tiledarray.arrays.handle import Handle, wrap
 from tiledarray.arrays.tracing import SampleScope, make_placeholder, traced
 from tiledarray.core import BEGINS
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.gradients.batching import Value, batched
 from tiledarray.gradients.trees import flatten, named_leaves, prefixes, unflatten
 from tiledarray.graph.dtypes import shape_text
@@ -20,6 +21,8 @@ from tiledarray.recording import record
 from tiledarray.recording.history import end
 
 __all__ = ["vmap"]
+
+_SAME_FOR_ALL = "pass what is the same for all by position, with None in in_axes"
 
 
 def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
@@ -152,16 +155,28 @@ def _said(name: str, argument: Any, prefix: Any) -> list[_Leaf]:
     found = []
     for leaf, own, axis in zip(leaves, names, axes, strict=True):
         if axis is not None:
-            axis = _axis_of(handle_of(leaf).shape, own, axis)
+            axis = _axis_of(_samples(leaf, own).shape, own, axis)
         found.append(_Leaf(leaf, own, axis))
     return found
+
+
+def _samples(leaf: Any, name: str) -> Any:
+    try:
+        return handle_of(leaf)
+    except LeaveToNumPy:
+        if hasattr(leaf, "dtype"):
+            raise
+        raise TypeError(f"vmap: {name} is a {type(leaf).__name__}, which has no samples; "
+                        f"{_SAME_FOR_ALL}") from None
 
 
 def _axis_of(shape: tuple[int, ...], name: str, axis: Any) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int):
         raise TypeError(f"vmap: the axes of samples are ints or None, not {axis!r}")
     if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"vmap: {name} of shape {shape_text(shape)} has no axis {axis} of samples")
+        told = f"; {_SAME_FOR_ALL}" if not shape else ""
+        raise ValueError(
+            f"vmap: {name} of shape {shape_text(shape)} has no axis {axis} of samples{told}")
     found: int = normalize_axis_index(axis, len(shape))
     return found
 
@@ -223,7 +238,17 @@ def _run(
         arguments.append(wrap(sample))
     args, kwargs = unflatten(structure, arguments)
     results, nested = flatten(function(*args, **kwargs))
-    return [handle_of(result).node for result in results], nested
+    return [_returned(result).node for result in results], nested
+
+
+def _returned(result: Any) -> Any:
+    try:
+        return handle_of(result)
+    except LeaveToNumPy:
+        if hasattr(result, "dtype"):
+            raise
+        raise TypeError("vmap takes a function that returns arrays, numbers, or nested dicts, "
+                        f"lists and tuples of them, not a {type(result).__name__}") from None
 
 
 # ---- results -------------------------------------------------------------------------------------
