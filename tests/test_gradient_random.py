@@ -57,12 +57,32 @@ def test_errors_are_numpys():
     for call in (lambda x: np.random.default_rng(0).normal(0.0, -x).sum(),
                  lambda x: np.random.default_rng(0).normal(x, size=2).sum(),
                  lambda x: np.random.default_rng(0).exponential(x, 3, 4).sum(),
-                 lambda x: np.random.default_rng(0).uniform(x, width=3).sum()):
-        with pytest.raises((TypeError, ValueError)) as wanted:
+                 lambda x: np.random.default_rng(0).uniform(x, width=3).sum(),
+                 lambda x: np.random.default_rng(0).uniform(x, -x).sum(),
+                 lambda x: np.random.default_rng(0).uniform(x, numpy.inf).sum(),
+                 lambda x: np.random.RandomState(0).uniform(numpy.nan, x).sum(),
+                 lambda x: np.random.default_rng(0).rayleigh(x * -0.0).sum()):
+        with pytest.raises((TypeError, ValueError, OverflowError)) as wanted:
             call(numpy.asarray(X))
         with pytest.raises(type(wanted.value)) as found:
             np.grad(call)(X)
         assert str(found.value) == str(wanted.value)
+
+
+def test_a_draw_that_is_refused_draws_nothing():
+    found = []
+    for library in (numpy, np):
+        random = library.random.default_rng(0)
+
+        def function(x, random=random):
+            with pytest.raises(ValueError, match="scale < 0"):
+                random.normal(0.0, -x)
+            return (x * random.random(3)).sum()
+
+        found.append(float(function(X) if library is numpy else np.value_and_grad(function)(X)[0]))
+    assert found[0] == found[1]
+    assert float(np.grad(lambda x: np.random.RandomState(0).uniform(x, -x).sum())(X).sum()) == (
+        pytest.approx(3 - 2 * numpy.random.RandomState(0).random(3).sum()))  # which takes that
 
 
 def test_others_are_refused():

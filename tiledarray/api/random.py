@@ -31,22 +31,30 @@ _STRETCHED = {
 }
 
 
-def _stretched(draw: Callable[..., Any], name: str, args: Any, options: dict[str, Any]) -> Any:
+@functools.cache
+def _judge(legacy: bool) -> Any:
+    """Return a generator whose numbers nobody takes: whether it refuses parameters is asked."""
+    return _numpy.RandomState(0) if legacy else _numpy.default_rng(0)
+
+
+def _stretched(
+    draw: Callable[..., Any], name: str, args: Any, options: dict[str, Any], *, legacy: bool
+) -> Any:
     """Draw by the one law, and stretch and move that: the parameters keep their history.
 
     Raises
     ------
-    TypeError, ValueError
+    TypeError, ValueError, OverflowError
         As the function does.
     """
     one = _STRETCHED[name]
     given = {**one, **dict(zip((*one, "size"), args, strict=False)), **options}
+    getattr(_judge(legacy), name)(
+        **{key: by_places.seen(value) for key, value in given.items() if key != "size"})
     plain = {key: np.full(np.shape(given[key]), value) for key, value in one.items()}
     drawn = by_numpy.wrapped(np.asarray(draw(**{**given, **plain})), default_device())
     if name == "uniform":
         return given["low"] + (given["high"] - given["low"]) * drawn
-    if np.less(given["scale"], 0).any():
-        raise ValueError("scale < 0")
     return given.get("loc", 0.0) + given["scale"] * drawn
 
 
@@ -74,7 +82,9 @@ def _drawing(name: str, function: Callable[..., Any], bound: bool) -> Callable[.
         own, given = args[:bound], args[bound:]
         if name in _STRETCHED and len(given) <= len(_STRETCHED[name]) + 1 and by_places.any_keeps(
                 *given, *kwargs.values()):
-            return _stretched(functools.partial(function, *own), name, given, kwargs)
+            legacy = not (bound and isinstance(args[0], _numpy.Generator))
+            return _stretched(
+                functools.partial(function, *own), name, given, kwargs, legacy=legacy)
         return by_numpy.call(f"random.{name}", function, args, kwargs)
 
     return ours
