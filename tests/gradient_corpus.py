@@ -63,6 +63,9 @@ putmask:
     a = x ** 2; np.putmask(a, x > 0.5, x * 3); return (a * a).sum()
 fill_diagonal:
     a = np.outer(x, x) ; np.fill_diagonal(a, x[2]); return (a * a).sum()
+fill_diagonal_array:
+    a = np.outer(x, x) ; np.fill_diagonal(a, x ** 3); b = np.ones((9, 3)) * x[0]
+    np.fill_diagonal(b, x[1:3] * 2, wrap=True); return (a * a).sum() + (b * b).sum()
 fill_diagonal_const:
     a = x[:, None] * x; np.fill_diagonal(a, 0.0); return (a * a * a).sum()
 fill:

@@ -334,7 +334,11 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    refuse(not is_ours(a) or wrap or np.ndim(val) != 0, "several values, or wrap=")
+    several = isinstance(val, (list, tuple)) or np.ndim(val) != 0
+    if (several or wrap) and is_ours(a) and by_places.any_keeps(a, *by_numpy.handles_in(val)):
+        by_places.change(functools.partial(np.fill_diagonal, wrap=wrap), a, (val,))
+        return
+    refuse(not is_ours(a) or wrap or several, "several values, or wrap=")
     if a.ndim < 2:
         raise ValueError("array must be at least 2-d")
     shape = a.shape
