@@ -227,6 +227,36 @@ def test_numbers_without_a_value_are_indices(compile):
             ta.evaluate(replayed(*map(ta.array, (x, m, 3))))
 
 
+def test_ufuncs_add_at_places_without_a_value():
+    def counted(xp, k, m, v):
+        counts, sums, columns = xp.zeros(5, int), xp.ones(5, "f4"), xp.zeros((2, 5))
+        xp.add.at(counts, k, 1)
+        xp.subtract.at(sums, k - 1, v)
+        xp.add.at(columns, (slice(None), k), m)
+        xp.add.at(columns[1:, ::2], (0, k % 3), v)
+        xp.add.at(columns, (1, k[0]), 2.0)
+        return counts, sums, columns
+
+    replayed = ta.jit(lambda k, m, v: counted(ta, k, m, v))
+    samples = []
+    for turn in range(3):
+        given = (np.array([[0, 2, 2], [4, 1, 1], [3, 3, 3]][turn]), np.arange(6.0).reshape(2, 3),
+                 np.array([0.5, 1.0, 2.0]) + turn)
+        samples.append((given, counted(np, *given)))
+        for ours, theirs in zip(replayed(*map(ta.array, given)), samples[-1][1], strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+    stacked = [ta.array(np.stack(parts)) for parts in zip(*(given for given, _ in samples),
+                                                          strict=True)]
+    found = ta.vmap(lambda k, m, v: counted(ta, k, m, v))(*stacked)
+    for ours, *theirs in zip(found, *(wanted for _, wanted in samples), strict=True):
+        np.testing.assert_array_equal(ours, np.stack(theirs))
+    slope = ta.vmap(ta.grad(lambda v, k: (counted(ta, k, v * ta.ones((2, 1)), v)[2] ** 2).sum()))
+    one = ta.grad(lambda v, k: (counted(ta, k, v * ta.ones((2, 1)), v)[2] ** 2).sum())
+    np.testing.assert_allclose(slope(stacked[2], stacked[0]), np.stack([
+        np.asarray(one(ta.array(v), ta.array(k))) for (k, _, v), _ in samples]))
+
+
 def test_what_is_a_view_with_numpy_is_not_written_in_vain():
     @ta.jit
     def adds(m, k):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays.handle import Handle, as_node, shown, wrap
+from tiledarray.arrays.handle import Handle, as_node, part_of, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
 from tiledarray.arrays.views import on_array
@@ -131,6 +131,34 @@ def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
             changed = _changed(op, changed, numbers.reshape(-1)[turn], (
                 () if value is None else (_taken(_flat(value), turn),)))
     array.store(wrap(record.reshape(changed, node.shape)))
+    return True
+
+
+def add_at_unknown(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
+    """Record ``add.at`` or ``subtract.at`` of places without values; whether that was possible.
+
+    Raises
+    ------
+    IndexError
+        If it is no index of the array.
+    """
+    node = array.node
+    if ufunc not in (np.add, np.subtract) or len(values) != 1 or node.dtype.kind == "b":
+        return False
+    found = _found(key if isinstance(key, tuple) else (key,), node)
+    value = as_node(values[0], node.device)
+    if found.fault is not None:
+        raise found.fault
+    if "at" not in found.template or not record.broadcastable(value.shape, found.shape) or (
+            not np.can_cast(value.dtype, node.dtype, "same_kind")):
+        return False
+    value = record.broadcast_to(record.cast(value, node.dtype), found.shape)
+    if ufunc is np.subtract:
+        value = record.unary(BY_NAME["negative"], value)
+    part = part_of(array, found.before)
+    old = part.node
+    part.assign(record.library(
+        add_at, (old, value, *found.inputs), found.template, old.shape, old.dtype))
     return True
 
 

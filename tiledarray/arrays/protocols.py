@@ -225,6 +225,9 @@ def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[s
 
 def _at(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     array, key, *values = inputs
+    if isinstance(array, Handle) and is_tracing() and by_places.add_at_unknown(
+            ufunc, array, key, values):
+        return
     if not (isinstance(array, Handle) and by_places.any_keeps(array, *values)):
         raise LeaveToNumPy
     if not by_places.at(ufunc, array, key, values):
