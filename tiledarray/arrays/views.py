@@ -200,6 +200,11 @@ def is_frozen(steps: tuple[Step, ...]) -> bool:
     return Frozen in map(type, steps)
 
 
+def handed_out(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps without those that only refuse what NumPy would write elsewhere."""
+    return tuple([step for step in steps if not (type(step) is Frozen and step.why)])
+
+
 def refusal(words: str, steps: tuple[Step, ...]) -> str:
     """Return NumPy's words for what is read-only, and why it is if NumPy's would not be."""
     why = next((step.why for step in steps if type(step) is Frozen and step.why), "")

@@ -14,7 +14,7 @@ from tiledarray import config
 from tiledarray.arrays.handle import follow, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
-from tiledarray.arrays.views import Frozen, Step, is_frozen
+from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
@@ -227,7 +227,7 @@ class _Trace:
             if id(origin) not in owners:
                 owners[id(origin)] = "new", len(nodes)
                 nodes.append(origin.node)
-            found.append((*owners[id(origin)], x.steps))
+            found.append((*owners[id(origin)], handed_out(x.steps)))
         return found
 
     def _place(self, node: Node, placeholders: list[Node]) -> tuple[str, Any]:
