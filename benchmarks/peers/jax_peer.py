@@ -26,7 +26,8 @@ class Jax(Peer):
         import jax
 
         jax.config.update("jax_enable_x64", True)
-        jax.config.update("jax_default_matmul_precision", "highest")  # not TF32, as all others
+        if self.device != "cpu":
+            jax.config.update("jax_default_matmul_precision", "highest")  # not TF32, as all others
         backend = jax.default_backend()
         if (backend == "cpu") != (self.device == "cpu"):
             raise Refused(f"computes on {backend} here")
