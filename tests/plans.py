@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from math import prod
@@ -13,7 +13,8 @@ from typing import Any
 import numpy
 
 import tiledarray as ta
-from tiledarray.execution import executable
+from tiledarray.core import forget_programs
+from tiledarray.execution import evaluate, executable
 from tiledarray.execution.background import background
 from tiledarray.execution.taken import Taken
 from tiledarray.fusion import passes
@@ -167,3 +168,9 @@ def _describe_kernel(number: int, kernel: Kernel) -> list[str]:
     lines += [f"  store {store.access.value} strides {store.access.strides}"
               for store in kernel.stores]
     return lines
+
+
+def forget_plans(monkeypatch: Any) -> None:
+    """Let nothing be known that was planned before: neither to Python nor to the core."""
+    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    forget_programs()

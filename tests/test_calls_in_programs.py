@@ -369,3 +369,14 @@ def failing(x, call=lambda x: ta.linalg.inv(x) + 1):
     except np.linalg.LinAlgError:
         return
     raise AssertionError("not refused")
+
+
+@pytest.mark.parametrize("function, expected", [
+    (lambda x: ta.argsort(x * 2.0, axis=-1), lambda x: 0),
+    (lambda x: ta.cumsum(x * 2.0, axis=0), lambda x: 2.0 * x),
+    (lambda x: ta.sort((x * 2.0)[None]) + 1, lambda x: 2.0 * x + 1),
+], ids=["argsort", "cumsum", "sort"])
+def test_an_operand_without_axes_that_is_given_one(function, expected):
+    with config.override(at_once=0, compile="wait"):
+        for value in range(6):
+            assert function(ta.array(float(value))).tolist() == [expected(value)]

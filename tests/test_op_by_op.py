@@ -6,6 +6,7 @@ import numpy
 import pytest
 
 import tiledarray as np
+from tests.plans import forget_plans
 from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.devices.pool import host_pool
@@ -269,6 +270,7 @@ def test_threads_wait_for_each_other_and_tell_the_first_error():
 
 
 def test_the_compiler_starts_when_the_answer_is_there(monkeypatch):
+    forget_plans(monkeypatch)
     events = []
     run = evaluate._run_parts
     monkeypatch.setattr(evaluate, "_run_parts",

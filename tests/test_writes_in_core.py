@@ -332,11 +332,11 @@ def test_threads_that_write_by_the_same_plan():
 
 def test_memory_that_runs_out_leaves_what_was_to_be_written():
     def recorded(x):
-        old = x[:1000] * 3.0
+        old = x[:9000] * 3.0  # too large for an array of NumPy's own
         x[5:] += old.sum()
         return x, old, x.sum()
 
-    x, theirs = array(), None
+    x, theirs = array(20_000), None
     for _ in range(4):
         ta.evaluate(*recorded(x))
     failed, take = 0, HostPool.array

@@ -142,7 +142,9 @@ def strides_of(operand: Stored) -> tuple[list[int], int, list[tuple[int, int]]]:
     """Return an operand's strides in bytes, and where it begins: bytes, and terms to add."""
     width = operand.base.dtype.itemsize
     strides, total, terms = [0] * len(operand.shape), 0, Counter[int]()
-    index = operand.places or [Affine(axis) for axis in range(len(operand.shape))]
+    index = operand.places
+    if index is None:  # not of no axes, which others may have been added to
+        index = tuple(Affine(axis) for axis in range(len(operand.shape)))
     for place, step in zip(index, dense_strides(operand.stored), strict=True):
         stride = step * width
         if place.axis >= 0:
