@@ -278,5 +278,6 @@ def test_the_compiler_starts_when_the_answer_is_there(monkeypatch):
     monkeypatch.setattr(Executable, "compile_in_background", lambda self: events.append("compile"))
     monkeypatch.setattr(evaluate, "compiler_problem", lambda device: None)
     with config.override(compile="background"):
-        np.tanh(np.array(data(10 * MANY)) * 1.2345).numpy()
+        x = np.array(data(10 * MANY))
+        (np.tanh(x * 1.2345) - np.arctan(x) ** 3).numpy()   # that no other test has a kernel of
     assert events == ["answer", "compile"]
