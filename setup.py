@@ -51,10 +51,11 @@ CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
         "_core", "assign", "at_once", "calls", "elements", "graph", "handle", "index", "library",
-        "memory", "operators", "programs", "recipes", "record", "recorder", "run", "scalars",
-        "sequences", "sites", "slices", "state", "taken", "values", "walk", "watch", "watched")],
+        "memory", "operators", "pace", "programs", "recipes", "record", "recorder", "run",
+        "scalars", "sequences", "sites", "slices", "state", "taken", "values", "walk", "watch",
+        "watched")],
     depends=[f"tiledarray/core/{name}.h" for name in (
-        "calls", "core", "handle", "recorder", "running", "watch", "watching")],
+        "calls", "core", "handle", "pace", "recorder", "running", "watch", "watching")],
     include_dirs=[numpy.get_include()],
     optional=WANTED != "c",
 )

@@ -32,12 +32,15 @@ from tests.scene import NotNow, Scene, code, namespace, refusal
 from tests.sides import by_chance, chosen_by, two_sides
 from tiledarray import config
 from tiledarray.arrays.handle import Handle, host_array
+from tiledarray.core import pace as go_on
+from tiledarray.core import paced
 from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import evaluate
 from tiledarray.execution.op_by_op import chain
 from tiledarray.execution.op_by_op import run as op_by_op
+from tiledarray.recording import pace
 from tiledarray.recording.stretch import local
 
 LENGTH = 40  # steps of a program
@@ -65,6 +68,8 @@ class Tier:
         How often a program runs: op by op at first, then with the kernels that were compiled.
     sides : bool
         Nothing is put on a device, and each evaluation is on the host or on another by chance.
+    paced : bool
+        What is of middle size is computed at once or recorded by chance, which changes.
     """
 
     share: float
@@ -73,12 +78,15 @@ class Tier:
     few: bool = False
     repeats: int = 1
     sides: bool = False
+    paced: bool = False
 
 
 TIERS = {
     "op_by_op": Tier(0.26, {"compile": "never", "at_once": 1, "threads": 1}),
     "recorded": Tier(0.15, {"compile": "never", "at_once": 0, "threads": 1}),
-    "at_once": Tier(0.20, {"compile": "never", "at_once": 30, "threads": 1}),
+    "at_once": Tier(0.15, {"compile": "never", "at_once": 30, "threads": 1}),
+    "paced": Tier(0.05, {"compile": "never", "at_once": 30, "at_once_least": 3, "threads": 1},
+                  paced=True),
     "settled": Tier(0.05, {"compile": "never", "at_once": 8192, "threads": 1}),
     "blocks": Tier(0.20, {"compile": "never", "at_once": 0, "threads": 2}, block=24),
     "kernels": Tier(0.05, {"compile": "wait", "at_once": 0, "threads": 2}, few=True),
@@ -161,6 +169,20 @@ def poisoned() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def paced_by_chance(seed: int) -> Iterator[None]:
+    """Lower the limit of what is computed at once, and raise it, by chance."""
+    random = Random(seed)
+
+    def turn() -> None:
+        go_on(random.random() < 0.5, paced(), 0.0)
+
+    with mock.patch.object(pace.pace, "turn", turn):
+        pace.begin()
+        yield
+    pace.begin()
+
+
+@contextlib.contextmanager
 def setting(tier: Tier, device: str) -> Iterator[None]:
     """Run programs as the tier says."""
     with contextlib.ExitStack() as stack:
@@ -170,6 +192,8 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
             stack.enter_context(two_sides(by_chance(1)))
         elif tier.sides:
             stack.enter_context(chosen_by(by_chance(1), accelerator()))
+        if tier.paced:
+            stack.enter_context(paced_by_chance(1))
         stack.enter_context(mock.patch.object(evaluate, "SMALL_SECONDS", 0.0))
         stack.enter_context(poisoned())
         if tier.block:
@@ -410,6 +434,9 @@ def runnable(failure: Failure) -> str:
             f"chain.BLOCK, chain.WORTH_CHAINING, chain.WORTH_THREADS = {tier.block}, 2, 0",
             "run.WORTH_CHAINING = run.WORTH_SHARING = 2",
         ]
+    if tier.paced:
+        head += ["from tests.machine import paced_by_chance", "by_chance = paced_by_chance(1)",
+                 "by_chance.__enter__()"]
     if "in_thread" in text:
         head += ["from tests.scene import in_thread"]
     name = failure.complaint.split()[0]

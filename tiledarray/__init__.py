@@ -39,6 +39,7 @@ from tiledarray.gradients.variables import *
 from tiledarray.gradients.variables import __all__ as _variables
 from tiledarray.gradients.vmap import vmap
 from tiledarray.insight.explain import explain
+from tiledarray.recording.pace import begin as _begin_pace
 from tiledarray.transforms.jit import jit
 
 __all__ = [
@@ -76,4 +77,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *(name for name in dir(_numpy) if not name.startswith("__"))})
 
 
+_begin_pace()
 _keep_packages_out(_sys.modules[__name__])

@@ -41,6 +41,7 @@ pool_bytes: int
 contract: bool | str
 verify: bool
 at_once: int
+at_once_least: int
 first_seconds: float
 cut: int
 grad_memory: int | None
@@ -194,6 +195,9 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("at_once", _whole(0), lambda: 65_536,
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated; with 0 everything is recorded."),
+        Setting("at_once_least", _whole(1), lambda: 16_384,
+                "Elements down to which at_once falls while a program is seen to run faster so: "
+                "with at_once itself, or more, it stays what it is."),
         Setting("first_seconds", _seconds, lambda: 0.02,
                 "What is met for the first time is not planned if going op by op takes no longer; "
                 "0 plans it."),
@@ -286,6 +290,8 @@ def _apply(names: Mapping[str, Any]) -> None:
     core.forget_programs()  # they are of plans made, and of launches bound, by other settings
     if "at_once" in names:
         core.set_limit(globals()["at_once"])
+    if "at_once_least" in names:
+        core.set_least(globals()["at_once_least"])
     if "cut" in names:
         core.set_cut(globals()["cut"])
     if "grad_memory" in names:

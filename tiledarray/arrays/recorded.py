@@ -137,7 +137,7 @@ def getitem(self: Any, key: Any) -> Any:
     step = index.step_of(key, shape)
     if step is None:
         return _take(self, key)
-    if node.form.kind.device.kind == "auto" and math.prod(step.shape) <= config.at_once and (
+    if node.form.kind.device.kind == "auto" and math.prod(step.shape) <= core.small() and (
             not node.keeps and placement.comes_home(self.origin()._node)):
         return self[key]
     if not step.shape and index.is_full_integer(key, len(shape)):

@@ -50,6 +50,9 @@ install = _core.install
 set_limit, set_most_with_history = _core.set_limit, _core.set_most_with_history
 MOST_WITH_HISTORY = 1024  # elements; gradients of larger arrays fuse
 set_most_with_history(MOST_WITH_HISTORY)
+set_least, set_pace, pace, paced, small = (
+    _core.set_least, _core.set_pace, _core.pace, _core.paced, _core.small)
+wait_for_place = _core.wait_for_place
 hold = _core.hold
 set_births = _core.set_births
 set_library_factor = _core.set_library_factor

@@ -4,6 +4,7 @@
 
 #define IMPORTS_NUMPY
 #include "handle.h"
+#include "pace.h"
 #include "watch.h"
 
 static PyObject *module_install(PyObject *module, PyObject *args)
@@ -22,7 +23,7 @@ static PyObject *module_set_limit(PyObject *module, PyObject *value)
     Py_ssize_t found = PyLong_AsSsize_t(value);
     if (found == -1 && PyErr_Occurred())
         return NULL;
-    limit = found > NPY_MAX_INTP / LIBRARY_FACTOR ? NPY_MAX_INTP / LIBRARY_FACTOR : found;
+    begin_pace(found > NPY_MAX_INTP / LIBRARY_FACTOR ? NPY_MAX_INTP / LIBRARY_FACTOR : found);
     Py_RETURN_NONE;
 }
 
@@ -91,7 +92,7 @@ PyMODINIT_FUNC PyInit__core(void)
         add_at_once(module) < 0 || add_graph(module) < 0 || add_walk(module) < 0 ||
         add_recorder(module) < 0 || add_values(module) < 0 || add_record(module) < 0 ||
         add_slices(module) < 0 || add_run(module) < 0 || add_memory(module) < 0 ||
-        add_scalars() < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
+        add_scalars() < 0 || add_pace(module) < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0) {
         Py_DECREF(module);
         return NULL;

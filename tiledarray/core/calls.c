@@ -2,6 +2,7 @@
    `twin_calls.py` in Python, where what is common is done by `twin_at_once.py` without it. */
 
 #include "calls.h"
+#include "pace.h"
 #include "watch.h"
 
 static void release(Arguments *arguments)
@@ -510,18 +511,21 @@ static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flag
 {
     const AtOnce *function = (AtOnce *)self;
     PyObject *result;
+    if (!keep_pace())
+        return NULL;
+    const double before = paced;
     if (names && !PyTuple_GET_SIZE(names))
         names = NULL;
     if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
-        return result;
+        return counted(result, before);
     if (function->kind & UFUNC && !names) {
         result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
         if (result || PyErr_Occurred())
-            return result;
+            return counted(result, before);
     }
-    if (function->kind & RECORDS)
-        return record_call(function->fallback, args, flags, names);
-    return PyObject_Vectorcall(function->fallback, args, flags, names);
+    return counted(function->kind & RECORDS
+                       ? record_call(function->fallback, args, flags, names)
+                       : PyObject_Vectorcall(function->fallback, args, flags, names), before);
 }
 
 PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)

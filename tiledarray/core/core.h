@@ -190,6 +190,7 @@ typedef struct {
 #define PATH_LENGTH 16        /* callers that tell two uses of one line apart */
 
 void say_site(Node *node);
+int read_site(Site *site);
 int read_path(Site *path);
 int add_sites(void);
 

@@ -1,6 +1,7 @@
 /* Operators: `twin_operators.py` in Python. */
 
 #include "handle.h"
+#include "pace.h"
 
 enum {
     ADD = SCALAR_ADD, SUB = SCALAR_SUB, MUL = SCALAR_MUL, TRUEDIV = SCALAR_TRUEDIV, FLOORDIV, MOD,
@@ -83,20 +84,22 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
     PyObject *left, *right, *result;
     if (binary_of_scalars(op, x, y, &result))
         return result;
+    if (!keep_pace())
+        return NULL;
+    const double before = paced;
     if (operands(x, y, &left, &right)) {
         result = own(with_two(numpys[op], left, right));
         Py_DECREF(left);
         Py_DECREF(right);
-        return result;
+        return counted(result, before);
     }
     if (PyErr_Occurred())
         return NULL;
     result = op == POW ? record_power(ops[op], x, y) : record_binary(ops[op], x, y);
-    if (result || PyErr_Occurred())
-        return result;
-    if (is_handle(x))
-        return PyObject_CallFunctionObjArgs(forward[op], x, y, NULL);
-    return PyObject_CallFunctionObjArgs(reflected[op], y, x, NULL);
+    if (!result && !PyErr_Occurred())
+        result = is_handle(x) ? PyObject_CallFunctionObjArgs(forward[op], x, y, NULL)
+                              : PyObject_CallFunctionObjArgs(reflected[op], y, x, NULL);
+    return counted(result, before);
 }
 
 static PyObject *update(int op, PyObject *x, PyObject *y)
@@ -104,6 +107,9 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
     PyObject *left, *right, *result = NULL;
     if (binary_of_scalars(op, x, y, &result)) /* NumPy's are immutable */
         return result;
+    if (!keep_pace())
+        return NULL;
+    const double before = paced;
     if (operands(x, y, &left, &right)) {
         int may = 1;
         if (!is_array(left))
@@ -119,13 +125,13 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
         Py_DECREF(left);
         Py_DECREF(right);
         if (may)
-            return result;
+            return counted(result, before);
     } else if (PyErr_Occurred())
         return NULL;
     result = op == POW ? NULL : record_update(ops[op], x, y);
-    if (result || PyErr_Occurred())
-        return result;
-    return PyObject_CallFunctionObjArgs(in_place[op], x, y, NULL);
+    if (!result && !PyErr_Occurred())
+        result = PyObject_CallFunctionObjArgs(in_place[op], x, y, NULL);
+    return counted(result, before);
 }
 
 /* What a product takes: settled, and of almost any size. */
@@ -183,18 +189,23 @@ static PyObject *i_pow(PyObject *x, PyObject *y, PyObject *modulus) { return upd
 
 static PyObject *unary(PyObject *x, unaryfunc function, int which)
 {
+    if (!keep_pace())
+        return NULL;
+    const double before = paced;
     PyObject *value = operand(x), *result = NULL;
     if (!value) {
         if (!PyErr_Occurred())
             result = record_unary(unary_ops[which], x);
-        return result || PyErr_Occurred() ? result : PyObject_CallOneArg(recorded[which], x);
+        if (!result && !PyErr_Occurred())
+            result = PyObject_CallOneArg(recorded[which], x);
+        return counted(result, before);
     }
-    PyObject *before;
-    if (begin_keeping(is_spacious(value), &before))
+    PyObject *memory;
+    if (begin_keeping(is_spacious(value), &memory))
         result = own(function(value));
-    end_keeping(before);
+    end_keeping(memory);
     Py_DECREF(value);
-    return result;
+    return counted(result, before);
 }
 
 /* Reading the one element: of a settled array of any size, for NumPy refuses the others. */
@@ -268,18 +279,21 @@ PyObject *handle_compare(PyObject *x, PyObject *y, int op)
         if (scalar)
             return own(scalar);
     }
+    if (!keep_pace())
+        return NULL;
+    const double before = paced;
     if (operands(x, y, &left, &right)) {
         PyObject *result = own(with_two(comparisons[op], left, right));
         Py_DECREF(left);
         Py_DECREF(right);
-        return result;
+        return counted(result, before);
     }
     if (PyErr_Occurred())
         return NULL;
     PyObject *result = record_binary(compared_ops[op], x, y);
-    if (result || PyErr_Occurred())
-        return result;
-    return PyObject_CallFunctionObjArgs(compared[op], x, y, NULL);
+    if (!result && !PyErr_Occurred())
+        result = PyObject_CallFunctionObjArgs(compared[op], x, y, NULL);
+    return counted(result, before);
 }
 
 Py_hash_t handle_hash(PyObject *x)

@@ -404,11 +404,13 @@ static PyObject *record_set_cut(PyObject *module, PyObject *value)
     if (cut == -1 && PyErr_Occurred())
         PyErr_Clear(); /* more than will ever be recorded */
     cut_setting = cut < 0 || cut > PY_SSIZE_T_MAX / 8 ? PY_SSIZE_T_MAX / 8 : cut;
+    if (known_recorder && !known_recorder->count)
+        known_recorder->cut = cut_setting;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"set_cut", record_set_cut, METH_O, "Operations that make a stretch, from the next one on."},
+    {"set_cut", record_set_cut, METH_O, "Operations that make a stretch, from the next one on that begins."},
     {NULL}};
 
 int add_recorder(PyObject *module)

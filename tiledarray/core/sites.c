@@ -67,6 +67,17 @@ void say_site(Node *node)
     }
 }
 
+/* The user's place now, a new reference in it: 0 if there is none. */
+int read_site(Site *site)
+{
+    PyFrameObject *frame = user_frame();
+    if (!frame)
+        return 0;
+    *site = (Site){(PyObject *)PyFrame_GetCode(frame), PyFrame_GetLasti(frame)};
+    Py_DECREF(frame);
+    return 1;
+}
+
 /* The places of the nearest callers, new references; how many. */
 int read_path(Site *path)
 {

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tiledarray.core import twin_state as state
@@ -100,9 +101,10 @@ from tiledarray.core.twin_state import (
 
 __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
-    "set_limit", "set_most_with_history", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER",
-    "DRAWS", "LOOKS", "BOUND", "RECORDS", "COPIES", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
-    "OF_SQUARE", "OF_DATA",
+    "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
+    "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
+    "BOUND", "RECORDS", "COPIES", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE",
+    "OF_DATA",
 ]
 
 # What Python gives `install`.
@@ -203,6 +205,33 @@ def set_limit(value: int) -> None:
     """Elements up to which a settled array is small."""
     state.limit = min(operator.index(value), sys.maxsize // LIBRARY_FACTOR)
     say_most()
+
+
+def set_least(value: int) -> None:
+    """Elements down to which the limit falls: it does not here."""
+    operator.index(value)
+
+
+def set_pace(turn: Callable[[], None], raises: Callable[[], bool], errors: Any) -> None:
+    """Say what weighs how fast arrays go: nobody does here."""
+
+
+def pace(low: bool, due: float, within: float) -> None:
+    """Say whether the limit is low: it never is here."""
+
+
+def wait_for_place(within: float) -> None:
+    """Ask when recording can begin where it began before: it never begins here."""
+
+
+def paced() -> float:
+    """Elements of middle-sized results until now: they are not counted."""
+    return 0.0
+
+
+def small() -> int:
+    """Elements up to which a settled array is small now."""
+    return state.limit
 
 
 def set_most_with_history(value: int) -> None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices.device import Device, accelerator, home
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, operands, parts_of
@@ -74,7 +74,7 @@ def chosen(
         # Where the inputs lie on the GPU, bringing them home is the host's way to do it.
         choice = _choices[key] = _Choice(
             seconds + back > GPU_SECONDS + over / LINK_BYTES_PER_SECOND / USES,
-            all(_elements(node) <= config.at_once for node in nodes if node.buffer is None))
+            all(_elements(node) <= core.small() for node in nodes if node.buffer is None))
         while len(_choices) > REMEMBERED:
             _choices.popitem(last=False)
         once = not again and config.compile != "wait"

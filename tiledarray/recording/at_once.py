@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, core
 from tiledarray.devices.storage import HostValue
 from tiledarray.errors import raised_outside
 from tiledarray.execution.placement import bring_home
@@ -60,13 +60,13 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
     Parameters
     ----------
     form : Form
-        Its result has at most ``config.at_once`` elements, on the host.
+        Its result has at most ``core.small()`` elements, on the host.
     inputs : tuple of Node or scalar
     """
     recorder = local.recorder
     if not recorder.immediate or type(form.op) is Source:  # a constant is better seen by a plan
         return None
-    limit = sys.maxsize if type(form.op) is AxisView else config.at_once
+    limit = sys.maxsize if type(form.op) is AxisView else core.small()
     weak = False
     values = []
     for x in inputs:
@@ -122,7 +122,7 @@ def array_of(node: Node) -> np.ndarray[Any, Any] | None:
 def constant(node: Node) -> Any:
     """Return the value of a small pending constant, which keeps it; ``None`` of another node."""
     form = node.form
-    if type(form.op) is not Source or form.kind.size > config.at_once:
+    if type(form.op) is not Source or form.kind.size > core.small():
         return None
     node.buffer = HostValue(_call_of(form)(*node.inputs), form.kind.device)
     return node.buffer

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import config, core
+from tiledarray import core
 from tiledarray.core import record
 from tiledarray.errors import raised_outside
 from tiledarray.graph.dtypes import (
@@ -326,7 +326,7 @@ def update(
     """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
     if new.form.kind.device is not old.form.kind.device:
         new = brought(new, old.form.kind.device)
-    if new.form.kind.size <= config.at_once:
+    if new.form.kind.size <= core.small():
         local.recorder.note_small()
     return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
 

@@ -1,0 +1,235 @@
+"""Whether arrays of middle size are computed at once or recorded (`recording/pace.py`)."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray import config
+from tiledarray.core import kind, small
+from tiledarray.execution.executable import counters
+from tiledarray.recording import pace as pacing
+from tiledarray.recording.pace import AHEAD, FIRST, NEW, TRIES, WINDOW, WORTH, Pace
+
+MOST, LEAST = 4096, 1024
+only_in_c = pytest.mark.skipif(kind != "c", reason="in Python all is computed at once")
+
+
+@pytest.fixture(autouse=True)
+def _limits():
+    with config.override(at_once=MOST, at_once_least=LEAST, first_seconds=0.0):
+        yield
+        pacing.pace.begin()
+    pacing.pace.begin()
+
+
+class Program:
+    """A program that does so many elements by the second, with a clock of its own."""
+
+    def __init__(self, monkeypatch, at_once, recorded):
+        self.speeds = {False: at_once, True: recorded}
+        self.now, self.done, self.low, self.due, self.until = 100.0, 0.0, False, 0.0, 0.0
+        self.told = []
+        monkeypatch.setattr(pacing, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(pacing.core, "paced", lambda: self.done)
+        monkeypatch.setattr(pacing.core, "pace", self.go_on)
+        monkeypatch.setattr(pacing.core, "small", lambda: LEAST if self.low else MOST)
+        monkeypatch.setattr(pacing.core, "set_cut", lambda cut: None)
+        monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(False, 0, 0))
+        self.pace = Pace()
+
+    def go_on(self, low, due, within):
+        self.low, self.due, self.until = low, due, self.now + within
+        self.told.append((self.now, low))
+
+    def run(self, seconds, step=0.001):
+        """Return the share of the time in which arrays were recorded."""
+        end, low = self.now + seconds, 0.0
+        while self.now < end:
+            self.now += step
+            self.done += step * self.speeds[self.low]
+            low += step * self.low
+            if self.done >= self.due or (self.low and self.now >= self.until):
+                self.pace.turn()
+        return low / seconds
+
+
+def test_what_is_faster_recorded_is_recorded(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    assert program.run(FIRST) < 0.05
+    program.run(10 * WINDOW)
+    assert program.pace.preferred
+    assert program.run(60.0) > 0.95
+
+
+def test_what_is_not_is_tried_later_and_later(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 2 * WORTH)
+    assert program.run(2.0) < 0.15
+    assert program.run(60.0) < 0.02
+    assert not program.pace.preferred
+
+
+def test_a_little_faster_is_not_faster(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 5 * (AHEAD - 0.05) * WORTH)
+    program.run(20.0)
+    assert not program.pace.preferred
+
+
+def test_what_takes_no_time_is_not_tried(monkeypatch):
+    program = Program(monkeypatch, 0.9 * WORTH, 100 * WORTH)
+    assert program.run(20.0) == 0
+
+
+def test_a_program_that_turns_slower_is_computed_at_once_again(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    program.run(2.0)
+    assert program.pace.preferred
+    program.speeds = {False: 5 * WORTH, True: WORTH}
+    program.run(1.0)
+    assert not program.pace.preferred and not program.low
+
+
+def test_it_is_seen_that_at_once_has_become_faster(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    program.run(2.0)
+    program.speeds[False] = 40 * WORTH
+    program.run(20.0)
+    assert not program.pace.preferred
+
+
+def test_a_try_in_which_much_is_new_tells_nothing(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    fresh = iter(range(1, 1000))
+    monkeypatch.setattr(pacing, "_new", lambda: (next(fresh),))
+    program.speeds[True] = WORTH
+    program.run(FIRST + 10 * WINDOW)
+    assert not program.pace.preferred
+    monkeypatch.undo()
+
+
+def test_tries_that_tell_nothing_end(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, WORTH)
+    fresh = iter(range(1, 1 << 30))
+    monkeypatch.setattr(pacing, "_new", lambda: (next(fresh),))
+    program.run(10.0)
+    tries = sum(one < other for (_, one), (_, other) in
+                zip(program.told, program.told[1:], strict=False))
+    assert TRIES <= tries <= TRIES + 3
+    assert program.run(60.0) < 0.02
+
+
+def test_nothing_is_tried_while_kernels_are_compiled(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    monkeypatch.setattr(pacing.background, "unfinished", lambda: 1)
+    assert program.run(5.0) == 0
+    monkeypatch.setattr(pacing.background, "unfinished", lambda: 0)
+    assert program.run(5.0) > 0.8
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_nothing_is_tried_where_warnings_raise(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    assert program.run(5.0) == 0
+
+
+def test_what_counts_as_new_is_counted():
+    with config.override(compile="never"):
+        before = [counters[name] for name in NEW]
+        x = np.arange(MOST + 1.0)
+        (x * 3.25 + x).sum().numpy()
+        assert [counters[name] for name in NEW] != before
+
+
+# ---- with arrays ---------------------------------------------------------------------------
+
+
+def record():
+    """Have arrays of middle size recorded from here on."""
+    pacing.pace.preferred = True
+    pacing.pace._next = float("inf")
+    pacing.pace._go(low=True, work=float("inf"))
+
+
+@only_in_c
+def test_arrays_of_middle_size_are_recorded_and_settle_again():
+    x = np.arange(2000.0)
+    record()
+    assert small() == LEAST
+    y = x * 2 + 1
+    assert y._array is None
+    few = np.arange(10.0) * 2
+    assert few._array is not None
+    pacing.pace.begin()
+    assert small() == MOST
+    z = y + x
+    assert (z == numpy.arange(2000.0) * 3 + 1).all()
+    assert (z * 2)._array is not None
+
+
+@only_in_c
+def test_floating_point_errors_raise_at_the_line():
+    x, zero = np.arange(2000.0), np.zeros(2000)
+    record()
+    y = x + 1  # pending
+    assert y._array is None
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        y / zero
+    assert small() == MOST
+    record()
+    with numpy.errstate(invalid="raise"):
+        with pytest.raises(FloatingPointError, match="invalid value"):
+            np.sqrt(-(x + 1))
+        with np.errstate(invalid="ignore"):
+            assert numpy.isnan(numpy.asarray(np.sqrt(-(x + 1)))).all()
+    record()
+    with np.errstate(divide="ignore"):
+        assert numpy.isinf(numpy.asarray((x + 1) / zero)).all()
+    assert small() == LEAST
+
+
+@only_in_c
+def test_a_setting_for_a_while_forgets_what_was_measured():
+    record()
+    with config.override(at_once=MOST):
+        assert small() == MOST
+        assert (np.ones(2000) + 1)._array is not None
+    with config.override(at_once_least=MOST):
+        pacing.pace._go(low=True, work=0.0)
+        assert small() == MOST
+
+
+@only_in_c
+def test_loops_get_numpys_values_whatever_changes():
+    def heat(np, steps):
+        u = np.zeros((60, 60))
+        u[20:30, 10:50] = 1.0
+        sums = []
+        for step in range(steps):
+            if np is not numpy:
+                pacing.pace._go(low=step % 7 < 3, work=float("inf"))
+            u[1:-1, 1:-1] += 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+                                    - 4 * u[1:-1, 1:-1])
+            if step % 5 == 0:
+                sums.append(float(u[::2].sum()))
+        return u, sums
+
+    (ours, sums), (theirs, wanted) = heat(np, 60), heat(numpy, 60)
+    numpy.testing.assert_allclose(numpy.asarray(ours), theirs, rtol=1e-12, atol=1e-15)
+    numpy.testing.assert_allclose(sums, wanted, rtol=1e-12)
+
+
+@only_in_c
+def test_results_are_counted_alike_either_way():
+    from tiledarray.core import paced
+
+    def count(low):
+        pacing.pace._go(low=low, work=float("inf"))
+        x = np.linspace(0, 1, 2000)
+        before = paced()
+        y = np.sin(x) * 2 + x
+        y += np.where(y > 1, x, 0.5)
+        y.sum().numpy()
+        np.exp(y[:500])
+        y[:1500] = -y[:1500]
+        return paced() - before
+
+    assert count(low=False) == count(low=True) > 10_000

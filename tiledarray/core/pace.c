@@ -1,0 +1,180 @@
+/* How fast arrays of middle size go, which are computed at once or recorded, whichever is faster:
+   what is counted here is weighed in `recording/pace.py`.  There is no twin: in Python they are
+   computed at once.
+
+   Where floating-point errors are to raise, they are so too: only NumPy tells them at the line. */
+
+#include "handle.h"
+#include "pace.h"
+#include "recorder.h"
+
+#include <time.h>
+
+int pacing = 0, pace_low = 0;
+double paced = 0, pace_due = 0;
+npy_intp pace_least = 0, pace_most = 0; /* the most is what the setting says */
+
+static PyObject *turn = NULL, *raises = NULL; /* Python's */
+static PyObject *errors = NULL; /* a context's variable: what NumPy does about them */
+static PyObject *known = NULL;  /* what that was last, and ... */
+static int strict = 0;          /* ... whether it raises */
+static double until = 0;      /* where the limit is low, it is Python's turn by then */
+static int in_turn = 0;
+static Site place = {NULL, 0}; /* where recording began: loops that are cut alike have one plan */
+static int waits = 0;         /* whether it is to begin there again, or by then */
+
+static double seconds(void)
+{
+#ifdef _WIN32
+    return (double)clock() / CLOCKS_PER_SEC; /* elapsed time there */
+#else
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+#endif
+}
+
+/* Find out whether floating-point errors raise here: 0 with an error set. */
+static int look_at_errors(void)
+{
+    PyObject *value = NULL;
+    if (PyContextVar_Get(errors, NULL, &value) < 0)
+        return 0;
+    if (value != known) {
+        in_turn = 1; /* it evaluates what is pending, if they do */
+        PyObject *found = PyObject_CallNoArgs(raises);
+        in_turn = 0;
+        if (!found) {
+            Py_XDECREF(value);
+            return 0;
+        }
+        strict = found == Py_True;
+        Py_DECREF(found);
+        Py_XSETREF(known, Py_XNewRef(value));
+    }
+    Py_XDECREF(value);
+    limit = strict ? pace_most : pace_least;
+    return 1;
+}
+
+/* Whether recording had better not begin yet. */
+static int is_elsewhere(void)
+{
+    Site here;
+    if (!place.code || seconds() >= until || !read_site(&here))
+        return 0;
+    Py_DECREF(here.code);
+    return here.code != place.code || here.instruction != place.instruction;
+}
+
+/* Whether nearly nothing is pending: what was recorded has been evaluated. */
+static int is_done(void)
+{
+    return known_recorder && PyThreadState_GetID(PyThreadState_Get()) == known_thread &&
+           known_recorder->count <= 1;
+}
+
+/* Ask Python how to go on, if it is time: 0 with an error set. */
+int pace_turn(void)
+{
+    if (in_turn || held)
+        return 1;
+    if (pace_low) {
+        if (!look_at_errors())
+            return 0;
+        if (!strict && (!is_done() || (paced < pace_due && seconds() < until)))
+            return 1;
+    }
+    if (waits && is_elsewhere())
+        return 1;
+    int before = pace_low;
+    in_turn = 1;
+    PyObject *done = PyObject_CallNoArgs(turn);
+    in_turn = 0;
+    Py_XDECREF(done);
+    if (pace_low && !before) {
+        Py_CLEAR(place.code);
+        read_site(&place);
+    }
+    return done != NULL;
+}
+
+void begin_pace(npy_intp value)
+{
+    pace_most = limit = value;
+    paced = pace_due = 0;
+    pace_low = waits = 0;
+    pacing = turn && errors && limit > pace_least && pace_least > 1;
+}
+
+static PyObject *module_set_pace(PyObject *module, PyObject *args)
+{
+    PyObject *weighs, *tells, *variable;
+    if (!PyArg_ParseTuple(args, "OOO", &weighs, &tells, &variable))
+        return NULL;
+    Py_XSETREF(turn, Py_NewRef(weighs));
+    Py_XSETREF(raises, Py_NewRef(tells));
+    Py_XSETREF(errors, PyContextVar_CheckExact(variable) ? Py_NewRef(variable) : NULL);
+    Py_CLEAR(known);
+    begin_pace(pace_most);
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_set_least(PyObject *module, PyObject *value)
+{
+    Py_ssize_t found = PyLong_AsSsize_t(value);
+    if (found == -1 && PyErr_Occurred())
+        return NULL;
+    pace_least = found;
+    begin_pace(pace_most);
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_pace(PyObject *module, PyObject *args)
+{
+    double due, within;
+    if (!PyArg_ParseTuple(args, "pdd", &pace_low, &due, &within))
+        return NULL;
+    pace_low = pace_low && pacing;
+    waits = 0;
+    limit = pace_low ? pace_least : pace_most;
+    pace_due = due;
+    until = seconds() + within;
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_wait_for_place(PyObject *module, PyObject *within)
+{
+    double time = PyFloat_AsDouble(within);
+    if (time == -1 && PyErr_Occurred())
+        return NULL;
+    waits = 1;
+    pace_due = 0;
+    until = seconds() + time;
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_paced(PyObject *module, PyObject *unused)
+{
+    return PyFloat_FromDouble(paced);
+}
+
+static PyObject *module_small(PyObject *module, PyObject *unused)
+{
+    return PyLong_FromSsize_t(limit);
+}
+
+static PyMethodDef pace_methods[] = {
+    {"set_pace", module_set_pace, METH_VARARGS,
+     "Say what weighs how fast arrays go, what tells whether floating-point errors raise, and by "
+     "which variable of a context that can change."},
+    {"set_least", module_set_least, METH_O, "Elements down to which the limit falls."},
+    {"pace", module_pace, METH_VARARGS,
+     "Say whether the limit is low, and after what work, or by when, it is asked again."},
+    {"wait_for_place", module_wait_for_place, METH_O,
+     "Ask when recording can begin where it began before, or after so many seconds."},
+    {"paced", module_paced, METH_NOARGS, "Elements of middle-sized results until now."},
+    {"small", module_small, METH_NOARGS, "Elements up to which a settled array is small now."},
+    {NULL}};
+
+int add_pace(PyObject *module) { return PyModule_AddFunctions(module, pace_methods); }

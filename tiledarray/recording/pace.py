@@ -1,0 +1,167 @@
+"""Whether arrays of middle size are computed at once or recorded: whichever turns out faster.
+
+NumPy computes an operation on 40,000 elements in some 20 µs.  Recorded, ten of them in a loop are
+one kernel and take a fifth of the time; but where most is not elementwise, or is looked at after
+every step, or has another shape each time, recording takes twice as long.  What a program is made
+of is not known beforehand, so its speed is measured while it runs: elements of middle-sized
+results by the second (`core/pace.c`), with either limit in turn.  A try is short, comes later and
+later where it does not pay, and tells nothing while it meets what is new and will be compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import deque
+from time import perf_counter
+
+import numpy as np
+from numpy._core import umath  # it has no other name for what `np.errstate` sets
+
+from tiledarray import config, core
+from tiledarray.execution.executable import background, counters
+from tiledarray.recording.stretch import local
+
+WINDOW = 0.03  # seconds over which a speed is measured ...
+LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
+TRY = 10 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
+WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays
+FIRST = 0.5  # seconds before the first try: what is short had better not begin to compile
+WORTH = 7e7  # elements by the second; below, a tenth of the time at most goes into such arrays
+AHEAD = 1.15  # times as fast as the other way, to be preferred to it
+TRIES = 4  # in a row that tell nothing
+PATIENCE = 0.5  # seconds for which a decision stands; each time longer, by ...
+LONGER = 2.0
+MUCH_LONGER = 6.0  # ... where the other way was less than half as fast, up to ...
+LONGEST = 60.0
+CUT = 100  # operations of a stretch: what is tried is planned soon, and other loops may follow
+QUIET = frozenset(("ignore", "warn"))  # what warns has done so by now
+NEW = ("plans made", "plans read", "kernels compiled", "op by op")  # that will not come again
+
+
+class Pace:
+    """How fast the program runs either way, and which way it goes on.
+
+    Attributes
+    ----------
+    low : bool
+        Whether arrays of middle size are recorded.
+    preferred : bool
+        Whether that was seen to be faster.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all, and compute arrays of middle size at once."""
+        self.low = self.preferred = False
+        self._speed = {False: 0.0, True: 0.0}  # elements by the second, by whether it is low
+        self._tries = 0
+        self._turned = 0.0  # when recording last began
+        self._waits = False  # whether it is about to
+        self._patience = PATIENCE
+        self._next = perf_counter() + FIRST  # when the other way is tried
+        self._go(low=False, work=0.0)
+
+    def turn(self) -> None:
+        """Weigh what was done since the last turn, and say when the next one is."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._waits:
+                self._waits = False
+                self._turned = perf_counter()
+                self._go(low=True, work=self._speed[True] * WINDOW)
+                return
+            if self.low and core.small() > config.at_once_least:  # errors raise, or it was set anew
+                self.begin()
+                return
+            work, seconds = core.paced() - self._done, perf_counter() - self._begun
+            if seconds < WINDOW:
+                more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
+                core.pace(self.low, core.paced() + more, LONGEST_WINDOW - seconds)
+                return
+            self._windows.append(work / seconds)
+            self._speed[self.low] = max(self._windows)
+            low = self._weigh_recorded() if self.low else self._weigh_at_once()
+            if low and not self.low:
+                self._waits = True
+                core.wait_for_place(LONGEST_WINDOW)
+                return
+            self._go(low=low, work=self._speed[low] * WINDOW)
+        finally:
+            self._lock.release()
+
+    def _go(self, *, low: bool, work: float) -> None:
+        """Go on with either limit until so much is done."""
+        if low is not self.low or not work:
+            self._windows: deque[float] = deque(maxlen=WINDOWS)
+            core.set_cut(min(CUT, config.cut) if low else config.cut)
+        self.low = low
+        self._begun, self._done, self._new = perf_counter(), core.paced(), _new()
+        core.pace(low, self._done + work, LONGEST_WINDOW)
+
+    def _stands(self, *, preferred: bool) -> bool:
+        """Let what was decided stand for a while."""
+        self.preferred = preferred
+        ahead = self._speed[preferred] > 2 * self._speed[not preferred]
+        self._patience = min(LONGEST, self._patience * (MUCH_LONGER if ahead else LONGER))
+        self._next = perf_counter() + self._patience
+        if preferred:
+            self._tries = 0
+        return preferred
+
+    def _weigh_at_once(self) -> bool:
+        """Return whether to go on with the low limit."""
+        if len(self._windows) < WINDOWS:
+            return False
+        if self.preferred:  # it was to be seen whether recording is still faster
+            return self._stands(preferred=self._speed[True] > self._speed[False])
+        return (perf_counter() >= self._next and self._speed[False] >= WORTH
+                and not background.unfinished() and not _warnings_raise())
+
+    def _weigh_recorded(self) -> bool:
+        """Return whether to go on with the low limit."""
+        ahead = self._speed[True] / max(self._speed[False], 1.0)
+        if self.preferred:
+            if ahead < 1 and len(self._windows) == WINDOWS:
+                return self._stands(preferred=False)
+            return perf_counter() < self._next
+        if ahead > AHEAD:
+            return self._stands(preferred=True)
+        if _new() == self._new or self._tries >= TRIES:
+            return len(self._windows) < 2 or self._stands(preferred=False)
+        self._windows.clear()
+        spent = perf_counter() - self._turned
+        if spent < TRY:
+            return True
+        self._tries += 1
+        self._next = perf_counter() + 3 * spent
+        return False
+
+
+def _warnings_raise() -> bool:
+    return any(action == "error" and issubclass(RuntimeWarning, category)
+               for action, _, category, _, _ in warnings.filters)
+
+
+def _new() -> tuple[int, ...]:
+    return tuple(counters[name] for name in NEW)
+
+
+pace = Pace()
+
+
+def _raises() -> bool:
+    """Whether floating-point errors are told; then what is pending, which tells none, is done."""
+    told = not QUIET.issuperset(np.geterr().values())
+    if told:
+        local.recorder.flush()
+    return told
+
+
+def begin() -> None:
+    """Have speeds measured from now on."""
+    core.set_pace(pace.turn, _raises, getattr(umath, "_extobj_contextvar", None))
