@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tiledarray import config, errors
+from tiledarray.execution import captured
 from tiledarray.kernels.compile import cuda
 
 pytestmark = pytest.mark.skipif(
@@ -148,3 +149,11 @@ def test_missing_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(cuda, "available", lambda: "cuda-bindings is missing")
     with pytest.raises(errors.CompilerError, match="cuda-bindings is missing"):
         cuda.compile_source(CLEAN, "clean", "sm_80")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_copies_compile(arch):
+    binary = cuda.compile_source(captured._SOURCE, "ta_copies", arch)
+    report = binary.reports["ta_copies"]
+    assert report.local_bytes == 0 and report.registers <= 64
+    assert captured.MOST_COPIES * 24 <= 4096  # bytes that a kernel takes as arguments

@@ -21,11 +21,14 @@ import numpy as np
 from cupy.cuda import runtime
 
 from tiledarray import errors
+from tiledarray.devices import cublas
 from tiledarray.devices.cuda_launch import (
     OUT_OF_MEMORY,
+    Captured,
     CudaFunction,
     Launch,
     LaunchGraph,
+    captured,
     load_function,
     translate,
     unload,
@@ -303,16 +306,47 @@ class CudaBackend:
                     self._functions[key] = function
         return function
 
-    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes]]) -> LaunchGraph:
+    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes] | Captured]
+              ) -> LaunchGraph:
         """Prepare launches to be started together.
 
-        Each is a function, its blocks, threads a block, bytes of shared memory, and ``Args``.
+        Each is a function, its blocks, threads a block, bytes of shared memory, and ``Args``; or
+        what a library launched.
         """
         with self.active():
             return LaunchGraph([
-                Launch(function, (blocks, 1, 1), (threads, 1, 1), shared, args)
-                for function, blocks, threads, shared, args in launches
+                launch if isinstance(launch, Captured) else Launch(
+                    launch[0], (launch[1], 1, 1), (launch[2], 1, 1), *launch[3:])
+                for launch in launches
             ])
+
+    def recorded_product(self, name: str, left: Any, right: Any, out: Any) -> Captured:
+        """Record the launches of a product of matrices, without doing it.
+
+        Parameters
+        ----------
+        name : str
+            NumPy's.
+        left, right, out : cupy.ndarray
+
+        Raises
+        ------
+        DeviceError
+            If it is one that cannot be recorded.
+        """
+        with translated("recording a product of matrices"), self.active():
+            left, right, shape = cublas.as_matrices(name, left, right, out.shape)
+            workspace = cupy.empty(cublas.WORKSPACE, np.uint8)
+            stream = cupy.cuda.Stream(non_blocking=True)
+
+            def work() -> None:
+                cublas.multiply(left, right, out.reshape(shape), workspace)
+
+            with stream:
+                stream.wait_event(cupy.cuda.Stream.null.record())
+                work()  # once as it is: what cuBLAS loads is there then
+                stream.synchronize()
+                return captured(work, stream.ptr, workspace)
 
     def elapsed(self, work: Callable[[], Any], repeats: int = 1) -> float:
         """Time ``work`` on the device by events: the least of ``repeats``, in milliseconds.

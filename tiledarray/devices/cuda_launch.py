@@ -29,6 +29,7 @@ ATTRIBUTE_REGISTERS = 4
 ATTRIBUTE_MAX_DYNAMIC_SHARED_BYTES = 8
 ATTRIBUTE_SHARED_CARVEOUT = 9
 OUT_OF_MEMORY = 2
+CAPTURE_RELAXED = 2  # other streams of this thread, and other threads, go on as they like
 DEVICE_LOST = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719}
 
 _ArgumentPointer = c_char_p * 1
@@ -84,6 +85,11 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuGraphDestroy": [c_void_p],
     "cuGraphAddKernelNode_v2": [
         POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, POINTER(_KernelNode),
+    ],
+    "cuStreamBeginCapture_v2": [c_void_p, c_int],
+    "cuStreamEndCapture": [c_void_p, POINTER(c_void_p)],
+    "cuGraphAddChildGraphNode": [
+        POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, c_void_p,
     ],
     "cuGraphInstantiateWithFlags": [POINTER(c_void_p), c_void_p, ctypes.c_ulonglong],
     "cuGraphExecKernelNodeSetParams_v2": [c_void_p, c_void_p, POINTER(_KernelNode)],
@@ -311,24 +317,63 @@ class Launch(NamedTuple):
     args: bytes
 
 
+class Captured:
+    """What a library launched while it was recorded: it does the same to the same memory again.
+
+    Attributes
+    ----------
+    graph : c_void_p
+    memory : object
+        What the launches use besides, theirs alone.
+    """
+
+    def __init__(self, graph: c_void_p, memory: Any) -> None:
+        self.graph = graph
+        self.memory = memory
+        self.args = b""
+        weakref.finalize(self, driver().cuGraphDestroy, graph).atexit = False
+
+
+def captured(work: Callable[[], Any], stream: int, memory: Any) -> Captured:
+    """Record what is launched on a stream meanwhile; none of it is done.
+
+    Raises
+    ------
+    DeviceError
+        If something cannot be recorded.
+    """
+    graph = c_void_p()
+    status = driver().cuStreamBeginCapture_v2(stream, CAPTURE_RELAXED)
+    check(status, "beginning to record launches")
+    try:
+        work()
+    finally:
+        status = driver().cuStreamEndCapture(stream, byref(graph))
+    check(status, "recording launches")
+    return Captured(graph, memory)
+
+
 class LaunchGraph:
     """Launches one after another, started together; a replay costs one call.
 
     Grids, blocks and order are fixed; the arguments may change at each replay.
     """
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
+    def __init__(self, launches: Sequence[Launch | Captured]) -> None:
         self._lock = threading.Lock()
         self._nodes: list[c_void_p] = []
-        self._params: list[_KernelNode] = []
+        self._params: list[Any] = []
         self._args = [launch.args for launch in launches]
-        self._functions = [launch.function for launch in launches]  # to stay loaded
+        self._kept = [*launches]  # for functions to stay loaded, and memory taken
         self._graph, self._executable = c_void_p(), c_void_p()
         library = driver()
         check(library.cuGraphCreate(byref(self._graph), 0), "creating a launch graph")
         weakref.finalize(self, library.cuGraphDestroy, self._graph).atexit = False
         for launch in launches:
-            self._append(launch)
+            if isinstance(launch, Captured):
+                self._append_captured(launch)
+            else:
+                self._append(launch)
         status = library.cuGraphInstantiateWithFlags(byref(self._executable), self._graph, 0)
         check(status, f"instantiating a graph of {len(launches)} launches")
         weakref.finalize(self, library.cuGraphExecDestroy, self._executable).atexit = False
@@ -353,6 +398,15 @@ class LaunchGraph:
         check(status, f"adding {function.name} to a launch graph")
         self._nodes.append(node)
         self._params.append(params)
+
+    def _append_captured(self, captured: Captured) -> None:
+        node, after = c_void_p(), self._nodes[-1:]
+        status = driver().cuGraphAddChildGraphNode(
+            byref(node), self._graph, byref(after[0]) if after else None, len(after),
+            captured.graph)
+        check(status, "adding a library call to a launch graph")
+        self._nodes.append(node)
+        self._params.append(None)
 
     def replay(self, args: Sequence[bytes], stream: int | None = None) -> None:
         """Start all launches with these arguments, one ``bytes`` each, and return at once.

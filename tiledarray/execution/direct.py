@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tiledarray import core
 from tiledarray.devices.storage import Buffer
+from tiledarray.errors import TiledArrayError
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.instructions import KEPT_BYTES, program_of
 from tiledarray.execution.replay import Replay, can_replay, own_memory
@@ -32,7 +34,8 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
     if program is not None:
         quick = _by_core(program, [*params], step_by_step)
     elif replays:
-        quick = _replayed(Replay(executable, params), values)
+        with suppress(TiledArrayError):  # no memory, or a call that cannot be recorded
+            quick = _replayed(Replay(executable, params), values)
     return lambda leaves: (step_by_step if observers else quick)(leaves)
 
 

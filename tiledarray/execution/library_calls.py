@@ -62,7 +62,7 @@ def library_call(
     free : collection of Value
         The values in whose memory nobody looks any more once it has been called.
     """
-    operands = [_operand(arg, memory) for arg in value.args]
+    operands = [operand_of(arg, memory) for arg in value.args]
     base = _overwritten(value, memory, free)
     if base is not None:
         assert isinstance(value.op, Library) and value.op.in_place is not None
@@ -188,7 +188,7 @@ def _in_place(
     return call
 
 
-def _operand(arg: Any, memory: Mapping[Value, Value]) -> Operand:
+def operand_of(arg: Any, memory: Mapping[Value, Value]) -> Operand:
     """Return what finds an operand: a scalar, or a strided view of a stored value."""
     if isinstance(arg, Param):
         number = arg.index

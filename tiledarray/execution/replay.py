@@ -15,14 +15,21 @@ import numpy as np
 
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import OutOfMemory
+from tiledarray.errors import TiledArrayError
 from tiledarray.execution.arguments import dealt_from
 from tiledarray.execution.at_one_go import at_one_go
+from tiledarray.execution.captured import (
+    MOST_COPIES,
+    Copies,
+    can_be_captured,
+    captured,
+    static_bases,
+)
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.order import touched
-from tiledarray.fusion.plan import Allocate, Kernel, Plan
+from tiledarray.fusion.plan import Allocate, Call, Kernel, Plan
 from tiledarray.ops.op import Leaf
 
 STREAMS_REMEMBERED = 8
@@ -36,13 +43,15 @@ _prepared: OrderedDict[Executable, int] = OrderedDict()  # and the bytes that ea
 
 
 def can_replay(executable: Executable) -> bool:
-    """Whether a plan consists of kernels alone, none of which writes into an input."""
-    return _has_kernels_alone(executable) and not any(
+    """Whether a plan consists of launches alone, none of which writes into an input."""
+    return _has_launches_alone(executable) and not any(
         map(partial(_writes_input, executable.plan), executable.plan.memory))
 
 
-def _has_kernels_alone(executable: Executable) -> bool:
-    return all(isinstance(step, (Kernel, Allocate)) for step in executable.plan.steps)
+def _has_launches_alone(executable: Executable) -> bool:
+    """Whether all of a plan is kernels, or can be in a launch graph beside them."""
+    return all(isinstance(step, (Kernel, Allocate)) for step in executable.plan.steps) or (
+        can_be_captured(executable))
 
 
 def _writes_input(plan: Plan, value: Value) -> bool:
@@ -55,14 +64,15 @@ def prepare(executable: Executable, params: Sequence[Any]) -> None:
 
     Its memory stays its own as long as it is among the last that were prepared.
     """
-    launches = sum(executable.programs[step].blocks > 0 for step in executable.plan.kernels)
+    launches = sum(isinstance(step, Call) or executable.programs[step].blocks > 0
+                   for step in executable.plan.steps if isinstance(step, Kernel | Call))
     nbytes = sum(own_memory(executable.plan)[1])
     most = _most_bytes(executable.device)
-    if launches < 2 or nbytes > most or not _has_kernels_alone(executable):
+    if launches < 2 or nbytes > most or not _has_launches_alone(executable):
         return
     try:
         executable.replay = Replay(executable, params).recorded
-    except OutOfMemory:
+    except TiledArrayError:  # no memory, or a call that cannot be recorded
         return
     _prepared[executable] = nbytes
     while len(_prepared) > PREPARED or sum(_prepared.values()) > most:
@@ -79,12 +89,14 @@ def own_memory(plan: Plan) -> tuple[dict[Value, int], list[int]]:
 
     What is dead makes room for what comes later.
     """
-    outputs = {plan.memory[storage(value)] for value in plan.outputs}
+    outputs = {plan.memory[storage(value)] for value in plan.outputs
+               if storage(value) in plan.memory}
     blocks: dict[Value, int] = {}
     sizes: list[int] = []
     free: dict[int, list[int]] = {}
     for number, step in enumerate(plan.steps):
-        bases = [base for base in dict.fromkeys(plan.memory[value] for value in touched(step))
+        bases = [base for base in dict.fromkeys(
+                     plan.memory[value] for value in touched(step) if value in plan.memory)
                  if base not in outputs and not isinstance(base.op, Leaf)]
         for base in bases:
             if base in blocks:
@@ -158,6 +170,11 @@ class _Lane:
         blocks, sizes = own_memory(plan)
         taken = [executable.device.allocate((size,), _BYTE) for size in sizes]
         self._temporaries = {base: taken[number] for base, number in blocks.items()}
+        calls = any(isinstance(step, Call) for step in plan.steps)
+        self._static = {base: executable.device.allocate(base.shape, base.dtype)
+                        for base in (static_bases(executable) if calls else ())}
+        self._temporaries.update((base, buffer) for base, buffer in self._static.items()
+                                 if not isinstance(base.op, Leaf))
         self._launches: list[Any] = [
             executable.launches[step] for step in plan.kernels if executable.programs[step].blocks
         ]
@@ -172,12 +189,43 @@ class _Lane:
         self._args = [launch.arguments() for launch in self._launches]
         self.fill(params)
         self._graph: Any = None
-        if executable.device.kind == "cuda" and len(self._launches) > 1:
-            self._graph = executable.device.graph([
-                (launch.function, launch.program.blocks, launch.program.threads,
-                 launch.program.shared_bytes, args.packed())
-                for launch, args in zip(self._launches, self._args, strict=True)
-            ])
+        if executable.device.kind == "cuda" and (calls or len(self._launches) > 1):
+            self._graph = executable.device.graph(self._in_order())
+
+    def _in_order(self) -> list[Any]:
+        """All launches for a graph; says which of them are the plan's kernels, and which copy."""
+        self._nodes: list[int] = []
+        self._copies: list[tuple[int, Copies, list[Value]]] = []
+        launches: list[Any] = []
+        before = [base for base in self._static if isinstance(base.op, Leaf)]
+        behind = [base for base in self._static if not isinstance(base.op, Leaf)]
+        self._copy(before, launches)
+        for step in self.executable.plan.steps:
+            if isinstance(step, Call):
+                launches.append(captured(
+                    step, self._memory, {**self._temporaries, **self._static},
+                    self.executable.device))
+            elif isinstance(step, Kernel) and self.executable.programs[step].blocks:
+                launch, args = self._launches[len(self._nodes)], self._args[len(self._nodes)]
+                self._nodes.append(len(launches))
+                launches.append((
+                    launch.function, launch.program.blocks, launch.program.threads,
+                    launch.program.shared_bytes, args.packed()))
+        self._copy(behind, launches)
+        return launches
+
+    def _copy(self, bases: list[Value], launches: list[Any]) -> None:
+        """Add what copies inputs to where calls read them, or outputs from where they are made."""
+        for begin in range(0, len(bases), MOST_COPIES):
+            some = bases[begin:begin + MOST_COPIES]
+            copies = Copies([base.nbytes for base in some], self.executable.device)
+            self._copies.append((len(launches), copies, some))
+            launches.append((copies.function, copies.blocks, copies.threads, 0,
+                             self._copying(copies, some, dict.fromkeys(some, 0))))
+
+    def _copying(self, copies: Copies, bases: list[Value], places: dict[Value, int]) -> bytes:
+        stay, move = [self._static[base].pointer for base in bases], [*map(places.get, bases)]
+        return copies.packed(*((move, stay) if isinstance(bases[0].op, Leaf) else (stay, move)))
 
     def fill(self, params: Sequence[Any]) -> None:
         """Write all arguments but the addresses of inputs and outputs, and note those."""
@@ -188,7 +236,8 @@ class _Lane:
         for number, (launch, args) in enumerate(zip(self._launches, self._args, strict=True)):
             self._moving.append([])
             self._fill(number, launch, args.slots, params)
-        self._bases = [*dict.fromkeys(base for moving in self._moving for _, _, base, _ in moving)]
+        self._bases = [*dict.fromkeys(
+            [*self._static, *(base for moving in self._moving for _, _, base, _ in moving)])]
 
     def _fill(self, number: int, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
         zeroed = partial(self._zeroed, number)
@@ -226,7 +275,11 @@ class _Lane:
         before, self._places = self._places, {}  # not known until all is written
         changed = self._locate(places, before)
         if self._graph is not None:
-            start = self._graph.bound({k: self._args[k].packed() for k in changed})
+            new = {self._nodes[k]: self._args[k].packed() for k in changed}
+            if places != before:
+                new.update((node, self._copying(copies, bases, places))
+                           for node, copies, bases in self._copies)
+            start = self._graph.bound(new)
             self._places = places
             if self._in_place:
                 self._graph.check(at_one_go(start, [partial(overwritten.extend, self._in_place)]))
