@@ -56,9 +56,12 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> TiledArray:
     # NumPy scales by a power of ten held as float64 and rounds to the array's dtype each time.
     refuse(kind == "c" or abs(decimals) > 22, "complex numbers or many decimals")
     factor = 10.0 ** abs(decimals)
-    if decimals > 0:
-        return give(_U["rint"](array * factor) / factor, out)
-    return give(_U["rint"](array / factor) * factor, out)
+    scaled = array * factor if decimals > 0 else array / factor
+    dtype = getattr(out, "dtype", array.dtype)
+    if dtype != array.dtype and dtype.kind == "f":  # all further results are stored there
+        scaled = scaled.astype(dtype)
+    whole = _U["rint"](scaled)
+    return give(whole / factor if decimals > 0 else whole * factor, out)
 
 
 round = implements(np.round)(_round)

@@ -157,6 +157,13 @@ def _cast_to(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node
         by_numpy.raise_first_error(ufunc, operands, (target,), {})
         raise TypeError(f"cannot cast the result of {ufunc.__name__} to {old.dtype}")
     if node.shape != old.shape:
+        cores = _core_axes(ufunc, node, operands)
+        if cores and node.shape[-cores:] != old.shape[-cores:]:  # they are not broadcast
+            by_numpy.raise_first_error(ufunc, operands, (target,), {})
+            raise ValueError(
+                f"{ufunc.__name__}: Output operand 0 has a mismatch in its core dimensions, with "
+                f"gufunc signature {ufunc.signature} (shape {shape_text(old.shape)} is different "
+                f"from {shape_text(node.shape)})")
         if not record.broadcastable(node.shape, old.shape):
             raise ValueError(
                 f"non-broadcastable output operand with shape {shape_text(old.shape)} doesn't "
@@ -168,6 +175,16 @@ def _cast_to(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Node
             raise ValueError(f"the output is on {old.device}, the operands on {node.device}")
         node = record.brought(node, old.device)
     return record.cast(node, old.dtype)
+
+
+def _core_axes(ufunc: np.ufunc, node: Node, operands: Any) -> int:
+    """How many axes of a result belong to each product, not to the stack of them."""
+    if ufunc.signature is None:
+        return 0
+    stacks = 0
+    for operand, core in zip(operands, ufunc.signature.split("->")[0].split("),("), strict=True):
+        stacks = max(stacks, np.ndim(operand) - core.count(",") - 1)
+    return len(node.shape) - stacks
 
 
 def _unary(op: Elementwise) -> Method:
