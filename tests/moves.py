@@ -145,6 +145,8 @@ COMPUTING = (9, """
 {n} = np.concatenate([{a}, {b}])
 {n} = np.stack([{a}, {a}])
 {n} = np.roll({a}, 1)
+{n} = np.roll({a}, np.arange(4)[{k}])
+{n} = np.roll({a}, np.asarray({k}), axis=0)
 {n} = np.repeat({a}, 2, 0)
 {n} = np.tile({a}, 2)
 {n} = np.pad({a}, 1)

@@ -359,3 +359,38 @@ def test_what_a_handler_raises_is_seen_and_nothing_is_lost():
     finally:
         signal.signal(signal.SIGALRM, before)
     assert raised == 200
+
+
+LOOKED_AT = {
+    "roll by": lambda np, x, k: np.roll(x, k, axis=0),
+    "roll all by": lambda np, x, k: np.roll(x, k),
+    "roll along": lambda np, x, k: np.roll(x, 2, axis=k % 2),
+    "roll by several": lambda np, x, k: np.roll(x, np.asarray([1, 2]) * k, axis=(0, 1)),
+    "roll by a list": lambda np, x, k: np.roll(x, [k, 1], axis=(0, 1)),
+    "roll by name": lambda np, x, k: np.roll(shift=k, a=x, axis=0),
+    "sum": lambda np, x, k: np.sum(x, axis=k % 2),
+    "sum by name": lambda np, x, k: np.sum(axis=k % 2, a=x),
+    "argmax": lambda np, x, k: x.argmax(k % 2),
+    "mean": lambda np, x, k: x.mean(axis=(k % 2,)),
+    "count_nonzero": lambda np, x, k: np.count_nonzero(x > 0.5, axis=k % 2),
+    "clip": lambda np, x, k: np.clip(x, k * 0.01, k * 0.1),
+    "where": lambda np, x, k: np.where(x > 0.5, x, k),
+    "concatenate": lambda np, x, k: np.concatenate([x, x], axis=k % 2),
+    "stack": lambda np, x, k: np.stack([x, x + 1], axis=k % 2),
+    "full_like": lambda np, x, k: np.full_like(x, k),
+    "full_like of a product": lambda np, x, k: np.full_like(x, k * 0.5) + x,
+    "zeros_like": lambda np, x, k: np.zeros_like(x) + k,
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+@pytest.mark.parametrize("make", [ta.array, np.int64, lambda k: ta.arange(10)[k]])
+def test_values_that_are_looked_at_are_no_part_of_what_is_recorded_again(name, make):
+    values = np.random.default_rng(5).random((300, 250))
+    function = LOOKED_AT[name]
+    x = ta.array(values)
+    with ta.config.override(at_once=65_536, first_seconds=0.0):
+        for k in (1, 2, 5, 8, 3, 3):
+            found = function(ta, x + 0.0, make(k))
+            wanted = function(np, values + 0.0, k)
+            np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12)

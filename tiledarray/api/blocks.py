@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
 from tiledarray.recording.join import put_block
@@ -78,11 +79,12 @@ def assemble(node: Node, runs: Sequence[Sequence[Run]]) -> Node:
     """Record an array whose element at each place is the one that the runs of each axis name."""
     shape = tuple(sum(run.length for run in axis_runs) for axis_runs in runs)
     result = _unfilled(shape, node.dtype, node.device)
+    large = result.form.kind.size > core.small()
     for regions in product(*runs):
         axes = tuple(-1 if run.step == 0 else axis for axis, run in enumerate(regions))
         size = tuple(run.length for run in regions)
         steps = tuple(run.step for run in regions)
-        part = record.view(node, axes, steps, tuple(run.start for run in regions), size)
+        part = record.view(node, axes, steps, tuple(run.start for run in regions), size, large)
         result = put_block(result, part, tuple(run.at for run in regions))
     return result
 

@@ -312,13 +312,15 @@ static int add_step(Draft *draft, Node *node, int depth)
     return 1;
 }
 
-/* Whether every float of the call is an input, and nothing else depends on its value. */
-static int uses_floats(const Draft *draft)
+/* Whether every array and float of the call is an input: of what is none the value may have been
+   looked at, such as of a shift.  `zeros_like` alone asks an array for its shape and dtype. */
+static int uses_operands(const Draft *draft)
 {
-    for (int k = 0; k < draft->call->operands_count; k++)
-        if (!is_node(draft->call->operands[k]) && !(draft->used >> k & 1))
-            return 0;
-    return 1;
+    const Call *call = draft->call;
+    if (draft->used == (1 << call->operands_count) - 1)
+        return 1;
+    return call->operands_count == 1 && call->nodes == 1 && draft->steps_count == 1 &&
+           draft->steps[0].form->roles & CONSTANT;
 }
 
 /* All objects that a call and its draft name, and the draft's steps and inputs: NULL with an error. */
@@ -359,7 +361,7 @@ static void learn(const Call *call, size_t hash, uint64_t since, PyObject *resul
         return; /* it was computed, this time */
     Draft draft = {call, since};
     int usual = !is_there(call, handle->node) &&
-                add_step(&draft, (Node *)handle->node, MOST_STEPS) && uses_floats(&draft);
+                add_step(&draft, (Node *)handle->node, MOST_STEPS) && uses_operands(&draft);
     Recipe made = {NULL, keep(&draft)};
     if (made.kept && usual) {
         made.steps = (const Step *)PyBytes_AS_STRING(PyTuple_GET_ITEM(made.kept, 0));
@@ -373,17 +375,18 @@ static void learn(const Call *call, size_t hash, uint64_t since, PyObject *resul
 
 /* ---- recording --------------------------------------------------------------------------------- */
 
-/* Record a step; NULL without an error if Python has to do it. */
-static Node *record_step(const Step *step, PyObject **inputs)
+/* Record a step; NULL without an error if Python has to do it.  A part of something large is never
+   computed at once, nor does it count as small. */
+static Node *record_step(const Step *step, PyObject **inputs, int large)
 {
     PyObject *rest = NULL;
     Node *few[2] = {NULL, NULL}, *node = NULL;
     for (int k = 0; k < step->inputs && k < 2; k++)
         few[k] = is_node(inputs[k]) ? (Node *)inputs[k] : NULL;
-    int may = step->form->roles & CONSTANT ? 1
+    int may = step->form->roles & CONSTANT || (large && step->form->roles & MOVES) ? 1
               : step->inputs > 2           ? step->form->kind->size > limit
                                            : must_record(step->form, few[0], few[1]);
-    if (may && step->form->roles & UPDATES && few[1] && few[1]->form->kind->size <= limit)
+    if (may && !large && step->form->roles & UPDATES && few[1] && few[1]->form->kind->size <= limit)
         may = !note_small();
     if (may && step->inputs > 2) {
         rest = PyTuple_New(step->inputs - 2);
@@ -407,7 +410,7 @@ static PyObject *follow(const Recipe recipe, const Call *call)
 {
     PyObject *made[MOST_STEPS];
     const Input *input = recipe.inputs;
-    int done = 0;
+    int done = 0, large = recipe.steps[recipe.steps_count - 1].form->kind->size > limit;
     Py_INCREF(recipe.kept);
     for (; done < recipe.steps_count; done++) {
         PyObject *inputs[MOST_OPERANDS];
@@ -416,7 +419,7 @@ static PyObject *follow(const Recipe recipe, const Call *call)
             inputs[k] = input->constant      ? input->constant
                         : input->number >= 0 ? call->operands[input->number]
                                              : made[~input->number];
-        if (!(made[done] = (PyObject *)record_step(step, inputs)))
+        if (!(made[done] = (PyObject *)record_step(step, inputs, large)))
             break;
     }
     PyObject *result = done && done == recipe.steps_count ? wrap_node(made[done - 1]) : NULL;

@@ -201,10 +201,14 @@ def rebind(root: Any, node: Node, before: int = 0) -> bool:
     return True
 
 
-def record(form: Form, inputs: tuple[Any, ...]) -> Node:
-    """Return the node of one more operation, recorded at the user's line."""
+def record(form: Form, inputs: tuple[Any, ...], pending: bool = False) -> Node:
+    """Return the node of one more operation, recorded at the user's line.
+
+    As part of something larger (``pending``) it is not computed at once.
+    """
     kept = any_keeps(inputs)
-    if form.kind.size <= (min(state.limit, state.most_with_history) if kept else state.limit):
+    most = min(state.limit, state.most_with_history) if kept else state.limit
+    if not pending and form.kind.size <= most:
         value = compute(form, inputs)
         if value is not None:
             return _computed(form, inputs, value) if kept else Node(form, (), None, value)

@@ -145,17 +145,18 @@ static int any_keeps(PyObject *inputs)
     return 0;
 }
 
-/* `record(form, inputs)`: the node of one more operation, for the functions in Python. */
+/* `record(form, inputs, pending=False)`: the node of one more operation, for the functions in
+   Python; as part of something larger it is not computed at once. */
 static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || Py_TYPE(args[0]) != &FormType || !PyTuple_CheckExact(args[1])) {
+    if (count < 2 || count > 3 || Py_TYPE(args[0]) != &FormType || !PyTuple_CheckExact(args[1])) {
         PyErr_SetString(PyExc_TypeError, "a form and its inputs are wanted");
         return NULL;
     }
     Form *form = (Form *)args[0];
     PyObject *inputs = args[1];
-    int kept = any_keeps(inputs);
-    if (form->kind->size <= (kept ? Py_MIN(limit, most_with_history) : limit)) {
+    int kept = any_keeps(inputs), pending = count == 3 && args[2] == Py_True;
+    if (!pending && form->kind->size <= (kept ? Py_MIN(limit, most_with_history) : limit)) {
         PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
         if (!value)
             return NULL;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tiledarray import core
 from tiledarray.graph.node import Node
 from tiledarray.recording import at_once, record
 
@@ -14,7 +15,8 @@ def put_block(old: Node, new: Node, starts: Sequence[int]) -> Node:
     if 0 in new.shape:
         return old
     ndim = len(old.shape)
-    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape)
+    return record.update(old, new, tuple(range(ndim)), (1,) * ndim, tuple(starts), new.shape,
+                         of_large=old.form.kind.size > core.small())
 
 
 def join_nodes(parts: Sequence[Node], axis: int, dtype: Any, device: Any) -> Node:

@@ -219,9 +219,12 @@ def _move_form(op: Op, kind: Kind, attrs: Any, shape: Shape, arity: int) -> Form
     return form
 
 
-def _move(op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape) -> Node:
+def _move(
+    op: Op, inputs: tuple[Any, ...], attrs: Any, shape: Shape, pending: bool = False
+) -> Node:
     """Record such an op."""
-    return record(_move_form(op, inputs[0].form.kind, attrs, shape, len(inputs)), inputs)
+    form = _move_form(op, inputs[0].form.kind, attrs, shape, len(inputs))
+    return record(form, inputs, pending)
 
 
 # Reductions ------------------------------------------------------------------------------------
@@ -273,12 +276,16 @@ def _reduction_form(
 
 
 def view(
-    node: Node, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape
+    node: Node, axes: Shape, steps: Shape, starts: Sequence[int], shape: Shape,
+    pending: bool = False,
 ) -> Node:
-    """Record an affine view (see `AxisView`); the node itself if nothing changes."""
+    """Record an affine view (see `AxisView`); the node itself if nothing changes.
+
+    What is to be ``pending`` is not computed at once, however small.
+    """
     if shape == node.form.kind.shape and not any(starts) and _is_identity(axes, steps):
         return node
-    return _move(movement.view, (node, *starts), (axes, steps), shape)
+    return _move(movement.view, (node, *starts), (axes, steps), shape, pending)
 
 
 def view_form(
@@ -321,12 +328,16 @@ def without_axes(node: Node) -> Node:
 
 
 def update(
-    old: Node, new: Node, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape
+    old: Node, new: Node, axes: Shape, steps: Shape, starts: Sequence[int], region: Shape,
+    of_large: bool = False,
 ) -> Node:
-    """Record ``old`` with one region overwritten by ``new`` (see `Update`)."""
+    """Record ``old`` with one region overwritten by ``new`` (see `Update`).
+
+    As one of the parts that a large array is put together of it does not count as small.
+    """
     if new.form.kind.device is not old.form.kind.device:
         new = brought(new, old.form.kind.device)
-    if new.form.kind.size <= core.small():
+    if not of_large and new.form.kind.size <= core.small():
         local.recorder.note_small()
     return _move(movement.update, (old, new, *starts), (axes, steps, region), old.form.kind.shape)
 
