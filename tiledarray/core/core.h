@@ -234,6 +234,7 @@ PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count)
 /* Of use to slices. */
 Node *present_node(Handle *handle);
 int must_record(const Form *form, const Node *left, const Node *right);
+int must_record_of(const Form *form, const Node *const *inputs, int count);
 int known_form(PyObject *op, PyObject *left, PyObject *right, Form **form);
 int find_form(PyObject *op, PyObject *left, PyObject *right, PyObject *callback, Form **form);
 int add_record(PyObject *module);

@@ -380,13 +380,14 @@ static void learn(const Call *call, size_t hash, uint64_t since, PyObject *resul
 static Node *record_step(const Step *step, PyObject **inputs, int large)
 {
     PyObject *rest = NULL;
-    Node *few[2] = {NULL, NULL}, *node = NULL;
-    for (int k = 0; k < step->inputs && k < 2; k++)
-        few[k] = is_node(inputs[k]) ? (Node *)inputs[k] : NULL;
-    int may = step->form->roles & CONSTANT || (large && step->form->roles & MOVES) ? 1
-              : step->inputs > 2           ? step->form->kind->size > limit
-                                           : must_record(step->form, few[0], few[1]);
-    if (may && !large && step->form->roles & UPDATES && few[1] && few[1]->form->kind->size <= limit)
+    const Node *nodes[MOST_OPERANDS] = {NULL};
+    Node *node = NULL;
+    for (int k = 0; k < step->inputs; k++)
+        nodes[k] = is_node(inputs[k]) ? (Node *)inputs[k] : NULL;
+    int may = step->form->roles & CONSTANT || (large && step->form->roles & MOVES) ||
+              must_record_of(step->form, nodes, step->inputs);
+    if (may && !large && step->form->roles & UPDATES && nodes[1] &&
+        nodes[1]->form->kind->size <= limit)
         may = !note_small();
     if (may && step->inputs > 2) {
         rest = PyTuple_New(step->inputs - 2);

@@ -226,13 +226,20 @@ static int lets_go = 0;
    large, or waits for something pending.  0 (perhaps with an error set): ask Python. */
 int must_record(const Form *form, const Node *left, const Node *right)
 {
+    const Node *inputs[2] = {left, right};
+    return must_record_of(form, inputs, 2);
+}
+
+/* The same of any number of inputs, of which those that are no nodes are NULL. */
+int must_record_of(const Form *form, const Node *const *inputs, int count)
+{
     if (form->kind->size > limit)
         return 1;
-    const Node *inputs[2] = {left, right};
-    if (form->kind->size > most_with_history && ((left && left->keeps) || (right && right->keeps)))
-        return 1;
+    for (int k = 0; k < count && form->kind->size > most_with_history; k++)
+        if (inputs[k] && inputs[k]->keeps)
+            return 1;
     int moves = form->roles & MOVES; /* views are read at once of arrays of any size */
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < count; k++) {
         if (!inputs[k])
             continue;
         if (!moves && inputs[k]->form->kind->size > limit)
