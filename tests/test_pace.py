@@ -218,6 +218,22 @@ def test_loops_get_numpys_values_whatever_changes():
 
 
 @only_in_c
+def test_small_and_large_arrays_are_not_weighed(monkeypatch):
+    turns = []
+    monkeypatch.setattr(pacing.pace, "turn", lambda: turns.append(1))
+    pacing.begin()
+    pacing.pace._go(low=False, work=0.0)
+    x, y = np.ones(LEAST), np.ones(MOST + 1)
+    for _ in range(100):
+        x = x + 1
+        y = np.sqrt(y) * 2
+    y.sum().numpy()
+    assert not turns
+    monkeypatch.undo()
+    pacing.begin()
+
+
+@only_in_c
 def test_results_are_counted_alike_either_way():
     from tiledarray.core import paced
 

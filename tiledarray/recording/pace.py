@@ -26,6 +26,7 @@ WINDOW = 0.03  # seconds over which a speed is measured ...
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
 TRY = 10 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
 WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays
+LITTLE = 1e6  # elements: what has none of middle size is not weighed at all
 FIRST = 0.5  # seconds before the first try: what is short had better not begin to compile
 WORTH = 7e7  # elements by the second; below, a tenth of the time at most goes into such arrays
 AHEAD = 1.15  # times as fast as the other way, to be preferred to it
@@ -81,7 +82,7 @@ class Pace:
             work, seconds = core.paced() - self._done, perf_counter() - self._begun
             if seconds < WINDOW:
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
-                core.pace(self.low, core.paced() + more, LONGEST_WINDOW - seconds)
+                core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
                 return
             self._windows.append(work / seconds)
             self._speed[self.low] = max(self._windows)
@@ -101,7 +102,7 @@ class Pace:
             core.set_cut(min(CUT, config.cut) if low else config.cut)
         self.low = low
         self._begun, self._done, self._new = perf_counter(), core.paced(), _new()
-        core.pace(low, self._done + work, LONGEST_WINDOW)
+        core.pace(low, self._done + max(work, LITTLE), LONGEST_WINDOW)
 
     def _stands(self, *, preferred: bool) -> bool:
         """Let what was decided stand for a while."""
