@@ -262,7 +262,7 @@ class Grouper:
         return None
 
     def _passes(self, added: list[Sink], lowering: Lowering) -> int:
-        """Passes over the reduced axes with more sinks; refused where they cost more than they save.
+        """Passes over the reduced axes with more sinks; refused if they cost more than they save.
 
         Raises
         ------

@@ -208,8 +208,8 @@ class Group:
     """Sinks that share one iteration domain and become one kernel (or one library call).
 
     ``cells`` are in the order in which they are computed; ``known`` finds them by value and index
-    (or parameter), ``members`` the sinks by value and index: several of a value whose short axes are
-    taken out of the domain.  ``depends`` are the groups that come before.
+    (or parameter), ``members`` the sinks by value and index: several of a value whose short axes
+    are taken out of the domain.  ``depends`` are the groups that come before.
     """
 
     number: int

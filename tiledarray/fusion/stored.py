@@ -22,7 +22,6 @@ from tiledarray.ops.op import (
     Update,
 )
 
-
 Components = dict[Value, int]  # how many of a value's elements are computed side by side
 
 

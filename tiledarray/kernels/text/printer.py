@@ -63,6 +63,8 @@ class Printer:
         self.inner = inner_axes(kernel)
         self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
         self.needed = passes_needed(kernel)
+        self.structs = any(cell.dtype is not None and cell.dtype.kind == "c"
+                           for cell in kernel.cells)
         self.row_domain = frozenset(
             a for axis in self.axes if axis.role == "row" for a in axis.domain
         )
@@ -436,9 +438,10 @@ class Printer:
         """Write a loop over the lanes of a chunk.
 
         On the host its body is a function: what a simd loop itself declares lies in memory if it
-        is a struct (a complex number), and the loop does not vectorise.
+        is a struct (a complex number), and the loop does not vectorise.  Nor does it if the
+        function takes many names from around it: what has no structs does without.
         """
-        if self.device:
+        if self.device or not self.structs:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
 
