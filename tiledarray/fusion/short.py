@@ -35,11 +35,11 @@ class Reach(NamedTuple):
 
     Attributes
     ----------
-    computed, read : list of (Value, Index)
-        Values computed and read, with the index for an element of the array.
+    passed, read : list of (Value, Index)
+        Values computed or viewed, and values read, with the index for an element of the array.
     """
 
-    computed: list[Place]
+    passed: list[Place]
     read: list[Place]
 
     @property
@@ -65,9 +65,10 @@ def reach(value: Value, stored: Collection[Value], most: int) -> Reach | None:
         if inner in stored or not isinstance(inner.op, (Elementwise, AxisView, Source)):
             found.read.append(at)
         elif isinstance(inner.op, AxisView):
+            found.passed.append(at)
             waiting.append((inner.args[0], through_view(inner, index)))
         elif isinstance(inner.op, Elementwise):
-            found.computed.append(at)
+            found.passed.append(at)
             waiting += [(arg, broadcast_index(arg.shape, index))
                         for arg in inner.args if isinstance(arg, Value)]
     return found
@@ -101,7 +102,7 @@ class Apart(NamedTuple):
     axes : dict
         For reductions of arrays with such axes: which axes of the array.
     shared : dict
-        For what is computed below them: how many components a kernel has of it.
+        For what is computed or viewed below them: how many components a kernel has of it.
     """
 
     axes: dict[Value, tuple[int, ...]]
@@ -129,11 +130,11 @@ def _take_apart(value: Value, stored: Collection[Value], limits: Limits, apart: 
     axes = tuple(
         axis for axis in short
         if any(not follows(index, (axis,)) and follows(index, reduced) and _works(inner)
-               for inner, index in found.computed))
+               for inner, index in found.passed))
     if not axes or prod(source.shape[axis] for axis in axes) > limits.components:
         return
     apart.axes[value] = axes
-    for inner, index in found.computed:
+    for inner, index in found.passed:
         count = prod(source.shape[axis] for axis in axes if follows(index, (axis,)))
         apart.shared[inner] = max(count, apart.shared.get(inner, 1))
 
