@@ -225,7 +225,7 @@ def test_explain_names_an_array_of_components_once():
     result = forces(np, p)
     text = str(explain(result))
     assert text.count("writes") == 1
-    assert text.count("a live array holds it") == 1
+    assert text.count("(a live array holds") == 1
 
 
 # ---- values ------------------------------------------------------------------------------------

@@ -205,8 +205,12 @@ def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, sh
     if op.combine.startswith("logical"):
         parts = [_cast(builder, part, dtype) for part in parts]
     combine = elementwise.BY_NAME[op.combine]
+    loop = parts[0].dtype
+    if op.combine in ("minimum", "maximum"):  # of a long chain of branches a compiler makes much
+        while len(parts) > 2:
+            parts = [builder.make(combine, (loop, loop), pair, shape, loop) if len(pair) > 1
+                     else pair[0] for pair in (parts[k:k + 2] for k in range(0, len(parts), 2))]
     total = parts[0]
-    loop = total.dtype
     for part in parts[1:]:
         total = builder.make(combine, (loop, loop), (total, part), shape, loop)
     return _cast(builder, total, dtype) if total.dtype != dtype else total
