@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import Cell, Param, Size, Terms, storage
+from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
@@ -23,9 +23,22 @@ from tiledarray.ops.op import Elementwise, Reduction, Update
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
 INT32_MAX = 2**31 - 1
+NEAR = 64  # elements from one pointer to another that is a constant from there
 UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
+
+
+def _place_in_line(cell: Cell) -> tuple[Any, int]:
+    """What a cell reads but for a constant along the last dimension, and that constant."""
+    assert cell.access is not None
+    value, index = cell.access.value, cell.access.index
+    if not index:
+        return (value, index), 0
+    last = index[-1]
+    place = dict(last.terms).get(ONE, 0)
+    moving = tuple(term for term in last.terms if term[0] != ONE)
+    return (value, index[:-1], last.axis, last.step, moving), place
 
 
 class Printer:
@@ -188,9 +201,16 @@ class Printer:
                 self.put(f"const idx i_{rows[0]}{suffix} = {rest};")
 
     def _row_pointers(self) -> None:
+        near: dict[Any, tuple[int, int]] = {}
         for cell, access in self.kernel.loads.items():
             if self._is_row_load(cell):
-                self._row_pointer(f"p_{cell.number}", self._pointer_type(access), access)
+                kind, name = self._pointer_type(access), f"p_{cell.number}"
+                line, place = _place_in_line(cell)
+                first, start = near.setdefault(line, (cell.number, place))
+                if 0 < abs(place - start) <= NEAR:
+                    self._near_pointer(kind, name, f"p_{first}", place - start, access)
+                else:
+                    self._row_pointer(name, kind, access)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
 
@@ -218,6 +238,13 @@ class Printer:
                     row = f"i_{k}{suffix}"
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
+
+    def _near_pointer(self, kind: str, name: str, first: str, shift: int, access: Strided) -> None:
+        """A pointer a few elements from another one: loads from both share an address."""
+        copies = self._copies(access=access)
+        for u in copies:
+            suffix = f"_{u}" if len(copies) > 1 else ""
+            self.put(f"{kind} const {name}{suffix} = {first}{suffix} + ({shift});")
 
     def _stride(self, name: str, axis: int, stride: int) -> str:
         return self.size(f"s{name}_{axis}", stride)
