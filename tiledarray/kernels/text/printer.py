@@ -69,6 +69,7 @@ class Printer:
         self.depth = 1
         self.arrays: set[Cell] = set()
         self.quick = False
+        self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
@@ -241,13 +242,14 @@ class Printer:
 
     def _near_pointer(self, kind: str, name: str, first: str, shift: int, access: Strided) -> None:
         """A pointer a few elements from another one: loads from both share an address."""
+        self.near[name] = first
         copies = self._copies(access=access)
         for u in copies:
             suffix = f"_{u}" if len(copies) > 1 else ""
             self.put(f"{kind} const {name}{suffix} = {first}{suffix} + ({shift});")
 
     def _stride(self, name: str, axis: int, stride: int) -> str:
-        return self.size(f"s{name}_{axis}", stride)
+        return self.size(f"s{self.near.get(name, name)}_{axis}", stride)
 
     def _is_inner(self, cell: Cell) -> bool:
         return bool(cell.axes & self.inner)
