@@ -194,6 +194,16 @@ def test_forces_by_gradient_store_nothing_of_all_pairs(target):
     assert moved(plan) < 10 * p.nbytes
 
 
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_long_work_on_components_is_no_kernel_beyond_its_limits(target):
+    p, q = np.asarray(points(300, 4)), np.asarray(points(300, 4, seed=1))
+    d = p[None, :, :, None] - q[:, None, None, :]
+    for k in range(30):
+        d = d * k + np.exp(-potential(np, p[None] - q[:, None], -1))[..., None]
+    plan = planned(d.sum(1), target=target)
+    assert all(len(kernel.cells) <= target.limits.cells for kernel in plan.kernels)
+
+
 def test_stored_rows_are_read_as_they_lie():
     """What really is in memory is reduced by a loop, as it always was."""
     x = np.asarray(points(5000, 16))

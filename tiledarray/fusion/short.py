@@ -131,12 +131,18 @@ def _take_apart(value: Value, stored: Collection[Value], limits: Limits, apart: 
         axis for axis in short
         if any(not follows(index, (axis,)) and follows(index, reduced) and _works(inner)
                for inner, index in found.passed))
-    if not axes or prod(source.shape[axis] for axis in axes) > limits.components:
+
+    def count(place: Place) -> int:
+        return prod(source.shape[axis] for axis in axes if follows(place[1], (axis,)))
+
+    if (not axes or prod(source.shape[axis] for axis in axes) > limits.components
+            or sum(map(count, found.passed)) > limits.unrolled_cells
+            or sum(map(count, found.read)) > limits.unrolled_loads):
         return
     apart.axes[value] = axes
-    for inner, index in found.passed:
-        count = prod(source.shape[axis] for axis in axes if follows(index, (axis,)))
-        apart.shared[inner] = max(count, apart.shared.get(inner, 1))
+    for place in found.passed:
+        inner = place[0]
+        apart.shared[inner] = max(count(place), apart.shared.get(inner, 1))
 
 
 def _works(value: Value) -> bool:
