@@ -20,6 +20,7 @@ from tests.plans import (
     planned,
 )
 from tiledarray import config, explain
+from tiledarray.kernels.text.program import print_kernel
 from tiledarray.recording.stretch import local
 
 N = 700
@@ -223,6 +224,16 @@ def test_distances_that_are_returned_are_no_longer_free():
     plan = planned(apart, apart.sum(-1))
     assert "unroll_small_reduction" not in plan.fired
     assert kinds(plan) == ["row"] or kinds(plan) == ["column"]
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_the_terms_of_a_short_axis_share_an_address(target):
+    inputs = [np.asarray(x) for x in inputs_of(nearest)]
+    (kernel,) = planned(nearest(np, *inputs), target=target).kernels
+    assert len(kernel.group.loads) == 2 * 16
+    program = print_kernel(kernel, device=target.kind == "cuda")
+    assert sum(slot.name.startswith("p_") for slot in program.slots) == 2
+    assert sum(slot.name.startswith("sp_") for slot in program.slots) == 2
 
 
 def test_long_axes_are_reduced_by_a_loop():
