@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import prod
 from queue import Empty
@@ -14,6 +14,7 @@ import numpy
 
 import tiledarray as ta
 from tiledarray.core import forget_programs
+from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate, executable
 from tiledarray.execution.background import background
 from tiledarray.execution.taken import Taken
@@ -122,6 +123,14 @@ def counted() -> Iterator[Counter[str]]:
     finally:
         inside.update(executable.counters)
         inside.subtract(before)
+
+
+def peak_of(function: Callable[[], Any]) -> tuple[Any, int]:
+    """What the function returns, and the most host memory that it took meanwhile."""
+    before = host_pool.statistics().in_use
+    host_pool.reset_peak()
+    result = function()
+    return result, host_pool.statistics().peak - before
 
 
 def address(array: Any) -> int:

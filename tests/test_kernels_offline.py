@@ -13,6 +13,7 @@ import pytest
 
 import tiledarray as np
 from tests import test_gradient_plans as gradients
+from tests import test_short_axes
 from tests.plans import DEVICE, filled, planned
 from tiledarray import config
 from tiledarray.execution import executable
@@ -299,6 +300,17 @@ def gravity():
     gap = p[:, None, :] - p[None, :, :]
     squares = (gap * gap).sum(-1) + 1e-3
     return (gap / (squares * np.sqrt(squares))[:, :, None]).sum(axis=1)
+
+
+def short_axes(program, dtype="f4", rows=5000):
+    return program(np, *(np.asarray(x) for x in test_short_axes.inputs_of(program, rows, dtype)))
+
+
+family("short axes", [*test_short_axes.CENTRES, *test_short_axes.BODIES], short_axes)
+family("short axes, double", [*test_short_axes.CENTRES, *test_short_axes.BODIES],
+       lambda program: short_axes(program, "f8"))
+family("short axes, many rows", test_short_axes.CENTRES,
+       lambda program: short_axes(program, "f4", 1 << 17))
 
 
 @case

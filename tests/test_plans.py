@@ -20,12 +20,12 @@ from tests.plans import (
     moved,
     nbytes,
     one_kernel,
+    peak_of,
     plan_of,
     planned,
 )
 from tiledarray import config
 from tiledarray.core import forget_programs
-from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate, executable
 from tiledarray.recording.stretch import local
 
@@ -48,14 +48,6 @@ def fresh(monkeypatch):
     monkeypatch.setattr(evaluate, "_executables", OrderedDict())
     forget_programs()
     monkeypatch.setattr(executable, "_compiled", {})
-
-
-def peak_of(function):
-    """What the function returns, and the most host memory that it took meanwhile."""
-    before = host_pool.statistics().in_use
-    host_pool.reset_peak()
-    result = function()
-    return result, host_pool.statistics().peak - before
 
 
 def close(ours, theirs, rtol=1e-12):

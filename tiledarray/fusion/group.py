@@ -16,13 +16,15 @@ from typing import NamedTuple
 from tiledarray.fusion.ir import Group, Sink, Value, storage, value_args
 from tiledarray.fusion.lower import Lowering, Refusal, place_in, refuse_loads
 from tiledarray.fusion.nearby import Nearby, bits_of
+from tiledarray.fusion.short import taken_apart, without
 from tiledarray.fusion.stored import (
     MustStore,
     cone,
     count_reads,
+    must_be_stored,
     pieces_of,
     reachable,
-    stored_values,
+    sooner_stored,
 )
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Update
@@ -77,14 +79,16 @@ class Grouper:
         self.may_restart = may_restart
         self.values = reachable(values, outputs)
         self.outputs = outputs
-        self.stored = stored_values(self.values, outputs, target.limits).union(forced)
+        must = must_be_stored(self.values, outputs).union(forced)
+        self._apart = taken_apart(self.values, must, target.limits)
+        self.stored = must | sooner_stored(self.values, target.limits, self._apart.shared)
         self.groups: list[Group] = []
         self.group_of: dict[Value, Group] = {}
         self._before: list[int] = []  # for each group, a bit for every group that must be done
         self._after: defaultdict[int, set[int]] = defaultdict(set)
         self._homes: defaultdict[Value, dict[int, Group]] = defaultdict(dict)
         self._reads: dict[Value, int] = {}
-        self._nearby = Nearby(self.stored, self._reads)
+        self._nearby = Nearby(self.stored, self._reads, self._apart.axes)
 
     def run(self) -> list[Group]:
         """Assign every sink to a group."""
@@ -183,7 +187,7 @@ class Grouper:
                 refusals.append(f"{value} not in kernel {number}: {reason}")
         shape = value.attrs[2] if isinstance(value.op, Update) else value.shape
         if isinstance(value.op, Reduction):
-            shape = value.args[0].shape
+            shape = without(value.args[0].shape, self._apart.axes.get(value, ()))
         group = self._new_group(shape)
         if self._try(value, group, needs) is None:
             group.refusals = refusals
@@ -231,18 +235,19 @@ class Grouper:
 
     def _try(self, value: Value, group: Group, needs: Needs) -> str | None:
         """Add the sink to the group; return the reason if that cannot be done."""
-        lowering = Lowering(group, self.stored, self._home, self.target.limits)
+        lowering = Lowering(
+            group, self.stored, self._home, self.target.limits, self._apart.axes)
         try:
-            level, index = lowering.frame(value)
+            level, indices = lowering.frame(value)
             self._refuse_early(group, needs)
-            sink = lowering.sink(value, level, index)
-            phases = self._passes(sink, lowering)
+            sinks = [lowering.sink(value, level, index) for index in indices]
+            phases = self._passes(sinks, lowering)
         except Refusal as refusal:
             return str(refusal)
         for promoted, home in lowering.promoted.items():
             self._now_stored(promoted)
             self._store_in(promoted, home)
-        lowering.apply(sink)
+        lowering.apply(sinks)
         group.phases = phases
         self._nearby.shaped(group)
         self._produces(group, value)
@@ -256,8 +261,8 @@ class Grouper:
                 self._nearby.computed(cell.value)
         return None
 
-    def _passes(self, sink: Sink, lowering: Lowering) -> int:
-        """Passes over the reduced axes with the sink; refused where they cost more than they save.
+    def _passes(self, added: list[Sink], lowering: Lowering) -> int:
+        """Passes over the reduced axes with more sinks; refused if they cost more than they save.
 
         Raises
         ------
@@ -265,7 +270,7 @@ class Grouper:
             If another kernel had better make them.
         """
         group, reduced = lowering.group, lowering.reduced
-        sinks = [sink] if reduced == group.reduced else [*group.sinks, sink]
+        sinks = added if reduced == group.reduced else [*group.sinks, *added]
         passes = max([group.phases, *(_last_phase(s, reduced) for s in sinks)])
         if passes > 1 and group.sinks:
             reason = self.target.refuse_passes(

@@ -208,14 +208,15 @@ class Group:
     """Sinks that share one iteration domain and become one kernel (or one library call).
 
     ``cells`` are in the order in which they are computed; ``known`` finds them by value and index
-    (or parameter), ``members`` the sinks by value.  ``depends`` are the groups that come before.
+    (or parameter), ``members`` the sinks by value and index: several of a value whose short axes
+    are taken out of the domain.  ``depends`` are the groups that come before.
     """
 
     number: int
     shape: tuple[int, ...]
     reduced: frozenset[int] = frozenset()
     sinks: list[Sink] = field(default_factory=list)
-    members: dict[Value, Sink] = field(default_factory=dict)
+    members: dict[Value, dict[Index, Sink]] = field(default_factory=dict)
     cells: list[Cell] = field(default_factory=list)
     loads: list[Cell] = field(default_factory=list)
     known: dict[Any, Cell] = field(default_factory=dict)
@@ -228,7 +229,7 @@ class Group:
     def add(self, sink: Sink) -> None:
         """Have the group produce a value."""
         self.sinks.append(sink)
-        self.members[sink.value] = sink
+        self.members.setdefault(sink.value, {})[sink.index] = sink
         self.largest = max(self.largest, sink.value.size)
 
     @property

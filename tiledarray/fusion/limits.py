@@ -23,6 +23,14 @@ class Limits:
     small_reduction: int = 8  # elements that are combined one by one
     many_rows: int = 64  # from which a deviation is worth two passes
 
+    # ---- short axes of what is computed from broadcast arrays ----------------------------------
+    broadcast: int = 4  # times that it is larger than all that it is computed from
+    short_reduction: int = 32  # elements that are combined one by one, in registers
+    short_axis: int = 4  # components that a kernel computes side by side
+    components: int = 16  # the same along several axes
+    unrolled_cells: int = 400  # values that a kernel computes for them
+    unrolled_loads: int = 64  # and that it reads
+
     # ---- what is stored, and what shares a kernel -----------------------------------------------
     expensive: int = 8  # flops from which a value is not computed twice
     spread: int = 256  # times that a value is read for each time it would be computed

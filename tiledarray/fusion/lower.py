@@ -26,6 +26,7 @@ from tiledarray.fusion.ir import (
 )
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import region_index
+from tiledarray.fusion.short import components, without
 from tiledarray.ops.movement import empty, iota
 from tiledarray.ops.op import (
     AxisView,
@@ -88,6 +89,8 @@ class Lowering:
     home : callable
         The earlier group from which a value had better be stored and read, if there is one.
     limits : Limits
+    apart : dict
+        Short axes of what is reduced that are no axes of the domain.
 
     Attributes
     ----------
@@ -104,8 +107,10 @@ class Lowering:
     """
 
     def __init__(self, group: Group, stored: set[Value],
-                 home: Callable[[Value, Group], Group | None], limits: Limits) -> None:
+                 home: Callable[[Value, Group], Group | None], limits: Limits,
+                 apart: dict[Value, tuple[int, ...]]) -> None:
         self._limits = limits
+        self._apart = apart
         self.group = group
         self.cells: list[Cell] = []
         self.loads: list[Cell] = []
@@ -116,8 +121,8 @@ class Lowering:
         self._home = home
         self._known: dict[Any, Cell] = {}
 
-    def apply(self, sink: Sink) -> None:
-        """Have the group compute the sink."""
+    def apply(self, sinks: list[Sink]) -> None:
+        """Have the group compute the sinks."""
         group = self.group
         group.cells += self.cells
         group.loads += self.loads
@@ -125,12 +130,13 @@ class Lowering:
         group.reduced = self.reduced
         sizes = (cell.access.value.size for cell in self.cells if cell.access is not None)
         group.largest = max(group.largest, *sizes, 0)
-        group.add(sink)
+        for sink in sinks:
+            group.add(sink)
 
     # ---- sinks ---------------------------------------------------------------------------
 
-    def frame(self, value: Value) -> tuple[Any, Index]:
-        """The level and the index at which the group could compute a sink.
+    def frame(self, value: Value) -> tuple[Any, list[Index]]:
+        """The level at which the group could compute a value, and the index of each sink.
 
         Raises
         ------
@@ -139,31 +145,46 @@ class Lowering:
         """
         group = self.group
         if value.op is empty:
-            return "full", ()
+            return "full", [()]
         if isinstance(value.op, Update):
             if group.sinks:
                 raise Refusal("an update is a kernel of its own")
-            return "full", tuple(
-                Affine(a) if n != 1 else ORIGIN for a, n in enumerate(value.attrs[2]))
+            return "full", [tuple(
+                Affine(a) if n != 1 else ORIGIN for a, n in enumerate(value.attrs[2]))]
         if isinstance(value.op, Reduction):
             return "row", self._frame_of_reduction(value)
         for level in LEVELS if group.reduced else LEVELS[:1]:
             index = match(value.shape, group, level)
             if index is not None:
-                return level, index
+                return level, [index]
+        indices = self._beside_components(value)
+        if indices:
+            return "row", indices
         raise Refusal(f"its shape {value.shape} is not that of the kernel, {group.shape}")
 
-    def _frame_of_reduction(self, value: Value) -> Index:
+    def _beside_components(self, value: Value) -> list[Index]:
+        """The index of each component of a value like one that the group has in components."""
+        for member, sinks in self.group.members.items():
+            if len(sinks) > 1 and member.shape == value.shape:
+                return [*sinks]
+        return []
+
+    def _frame_of_reduction(self, value: Value) -> list[Index]:
         group = self.group
         source, axes = value.args[0], value.attrs[0]
-        index = match(source.shape, group, "full")
-        if index is None:
+        short = self._apart.get(value, ())
+        index = match(without(source.shape, short), group, "full")
+        indices = [] if index is None else components(source.shape, short, index)
+        if index is None and short:
+            index = match(source.shape, group, "full")
+            indices = [index] if index is not None else []
+        if not indices:
             raise Refusal(f"it reduces an array of shape {source.shape}, not {group.shape}")
-        reduced = frozenset(index[axis].axis for axis in axes) - {-1} or frozenset({-1})
+        reduced = frozenset(indices[0][axis].axis for axis in axes) - {-1} or frozenset({-1})
         if group.reduced and group.reduced != reduced:
             raise Refusal(f"it reduces axes {_names(reduced)}, not {_names(group.reduced)}")
         self.reduced = reduced
-        return index
+        return indices
 
     def sink(self, value: Value, level: Any, index: Index) -> Sink:
         """Lower a sink in its frame.
@@ -191,7 +212,7 @@ class Lowering:
         inner = self._lower(source, index)
         kept = frozenset(range(len(self.group.shape))) - self.reduced
         cell = self._cell(
-            ("sink", value), kind="reduce", value=value, dtype=value.dtype,
+            ("sink", value, index), kind="reduce", value=value, dtype=value.dtype,
             args=(inner,), axes=kept, phase=inner.phase + 1,
         )
         row = tuple(index[d] for d in range(len(source.shape)) if d not in axes)
@@ -235,8 +256,8 @@ class Lowering:
         return self._load(value, index)
 
     def _reduced_here(self, value: Value, index: Index) -> Cell:
-        sink = self.group.members[value]
-        if sink.index != index:
+        sink = self.group.members[value].get(index)
+        if sink is None:
             raise Refusal(f"it reads {value} at other places than the kernel computes it")
         return sink.cell
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tiledarray.fusion.ir import Group, Value, storage, value_args
+from tiledarray.fusion.short import without
 from tiledarray.fusion.stored import is_virtual
 from tiledarray.ops.op import Reduction, Update
 
@@ -56,9 +57,13 @@ class Nearby:
         Values that are read rather than computed; whoever adds to it calls `forget`.
     reads : dict
         How many stored elements it takes to compute a value again.
+    apart : dict
+        Short axes of what is reduced that are no axes of a kernel's domain.
     """
 
-    def __init__(self, stored: set[Value], reads: dict[Value, int]) -> None:
+    def __init__(self, stored: set[Value], reads: dict[Value, int],
+                 apart: dict[Value, tuple[int, ...]]) -> None:
+        self._apart = apart
         self._stored = stored
         self._reads = reads
         self.sources: list[Value] = []
@@ -137,6 +142,9 @@ class Nearby:
         if group.reduced:
             self._rows[lengths(tuple(group.shape[axis] for axis in group.row_axes))] |= (
                 1 << group.number)
+        for value, sinks in group.members.items():
+            if len(sinks) > 1:
+                self._rows[lengths(value.shape)] |= 1 << group.number
 
     def near(self, source: Value) -> int:
         """A bit for every group that reads or produces a stored value."""
@@ -151,6 +159,8 @@ class Nearby:
         if isinstance(sink.op, Update):
             return 0  # a kernel of its own
         if isinstance(sink.op, Reduction):
-            return self._domains.get(lengths(sink.args[0].shape), 0)
+            source, short = sink.args[0].shape, self._apart.get(sink, ())
+            fitting = self._domains.get(lengths(source), 0)
+            return fitting | self._domains.get(lengths(without(source, short)), 0)
         own = lengths(sink.shape)
         return self._domains.get(own, 0) | self._rows.get(own, 0)

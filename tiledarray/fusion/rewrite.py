@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
+from tiledarray.fusion.short import may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
 
 
 class Builder:
-    """Makes values, one of each; keeps which rules fired."""
+    """Makes values, one of each; keeps which rules fired, and what is read again or returned."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.values: list[Value] = []
         self.fired: Counter[str] = Counter()
         self.shared: set[int] = set()
+        self.kept: set[Value] = set()
         self.origin: dict[Value, int] = {}
         self.entry: dict[Value, list[int]] = {}
         self._known: dict[Any, Value] = {}
@@ -184,23 +186,31 @@ def deviation_in_two_passes(builder: Builder, op: Any, attrs: Any, args: Args, s
 
 def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                            dtype: DType) -> Value | None:
-    """A handful of elements is combined directly: it fuses like any elementwise work."""
+    """A handful of elements is combined directly: it fuses like any elementwise work.
+
+    Of what is computed from broadcast arrays it may be some more.
+    """
     inner = args[0]
     axes, accumulate = attrs
-    count = prod(inner.shape[axis] for axis in axes)
-    most = builder.target.limits.small_reduction
-    if not op.combine or not 1 <= count <= most or inner.size <= 64 or not shape:
+    if not op.combine or len(axes) != 1 or inner.size <= 64 or not shape:
         return None
-    if len(axes) != 1:
+    axis, limits = axes[0], builder.target.limits
+    count = inner.shape[axis]
+    if count < 1 or (count > limits.small_reduction
+                     and not may_unroll(inner, axis, builder.kept, limits)):
         return None
-    parts = [_slice_at(builder, inner, axes[0], k, shape) for k in range(count)]
+    parts = [_part_at(builder, inner, axis, k, shape) for k in range(count)]
     if accumulate is not None and parts[0].dtype != accumulate:
         parts = [_cast(builder, part, accumulate) for part in parts]
     if op.combine.startswith("logical"):
         parts = [_cast(builder, part, dtype) for part in parts]
     combine = elementwise.BY_NAME[op.combine]
+    loop = parts[0].dtype
+    if op.combine in ("minimum", "maximum"):  # of a long chain of branches a compiler makes much
+        while len(parts) > 2:
+            parts = [builder.make(combine, (loop, loop), pair, shape, loop) if len(pair) > 1
+                     else pair[0] for pair in (parts[k:k + 2] for k in range(0, len(parts), 2))]
     total = parts[0]
-    loop = total.dtype
     for part in parts[1:]:
         total = builder.make(combine, (loop, loop), (total, part), shape, loop)
     return _cast(builder, total, dtype) if total.dtype != dtype else total
@@ -244,6 +254,18 @@ def _less_own_maximum(value: Any, axes: tuple[int, ...]) -> Value | None:
             return None
         top = top.args[0]
     return x if top.op is reduction.max and top.args[0] is x and top.attrs[0] == axes else None
+
+
+def _part_at(builder: Builder, value: Value, axis: int, k: int, shape: tuple[int, ...]) -> Value:
+    """One term of a reduction; a product stays one, to be rounded together with the sum."""
+    if _factors(value) is None or value.number in builder.shared or not builder.target.contract:
+        return _slice_at(builder, value, axis, k, shape)
+    inner = (x for x in value.args)
+    if any(isinstance(x, Value) and x.shape != value.shape for x in inner):
+        return _slice_at(builder, value, axis, k, shape)
+    parts = [_slice_at(builder, x, axis, k, shape) if isinstance(x, Value) else x
+             for x in value.args]
+    return builder.make(value.op, value.attrs, parts, shape, value.dtype)
 
 
 def _slice_at(builder: Builder, value: Value, axis: int, k: int, shape: tuple[int, ...]) -> Value:
@@ -332,6 +354,7 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
     uses = Counter(ref for entry in entries if entry[0] is not None
                    for ref in entry[4:] if ref is not None and ref >= 0)
     uses.update(outputs)
+    returned = set(outputs)
     builder = Builder(target)
     made: list[Value] = []
     for number, entry in enumerate(entries):
@@ -346,6 +369,8 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
             value = builder.make(op, attrs, args, shape, dtype)
         if uses[number] > 1:
             builder.shared.add(value.number)
+        if number in returned:
+            builder.kept.add(value)
         builder.origin.update((new, number) for new in builder.values[before:])
         if entry[0] is movement.update:
             builder.origin[value] = number

@@ -22,6 +22,8 @@ from tiledarray.ops.op import (
     Update,
 )
 
+Components = dict[Value, int]  # how many of a value's elements are computed side by side
+
 
 def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
     """The values that the outputs need, inputs first."""
@@ -32,15 +34,10 @@ def reachable(values: list[Value], outputs: list[Value]) -> list[Value]:
     return [value for value in values if value in needed]
 
 
-def stored_values(values: list[Value], outputs: list[Value], limits: Limits) -> set[Value]:
-    """Values that must have memory: outputs, what library calls and reshapes read, updates.
-
-    Beyond those, an expensive value that would be computed several times: read by more than one
-    user through different views, or broadcast along an axis it does not have.
-    """
+def must_be_stored(values: list[Value], outputs: list[Value]) -> set[Value]:
+    """Values that must have memory: outputs, what library calls and reshapes read, updates."""
     stored = set(outputs)
     users: defaultdict[Value, list[Value]] = defaultdict(list)
-    cost: dict[Value, int] = {}
     for value in values:
         for arg in value_args(value):
             users[arg].append(value)
@@ -55,18 +52,31 @@ def stored_values(values: list[Value], outputs: list[Value], limits: Limits) -> 
                 stored.add(value.args[0])
         if value.op is empty:
             stored.add(value)
+    return stored | {
+        value.args[0] for value in values
+        if isinstance(value.op, Update) and value.args[0].op is full
+        and not (is_straight(value) and users[value.args[0]] == [value])}
+
+
+def sooner_stored(values: list[Value], limits: Limits, components: Components) -> set[Value]:
+    """Expensive values that would be computed several times.
+
+    They are read by more than one user through different views, or broadcast along an axis they do
+    not have; the components that a kernel computes side by side count once.
+    """
+    users: defaultdict[Value, list[Value]] = defaultdict(list)
+    cost: dict[Value, int] = {}
+    for value in values:
+        for arg in value_args(value):
+            users[arg].append(value)
         own = value.op.cost if isinstance(value.op, Elementwise) else 0
         below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
             value_args(value))
         cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
-    stored |= {
-        value.args[0] for value in values
-        if isinstance(value.op, Update) and value.args[0].op is full
-        and not (is_straight(value) and users[value.args[0]] == [value])}
-    return stored | {
+    return {
         value for value in values
         if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
-        and ((cost[value] >= limits.expensive and _computed_often(value, users))
+        and ((cost[value] >= limits.expensive and _computed_often(value, users, components))
              or _spread_far(value, users, limits))}
 
 
@@ -79,15 +89,20 @@ def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -
     return largest >= limits.spread * max(value.size, limits.spread, 1)
 
 
-def _computed_often(value: Value, users: dict[Value, list[Value]]) -> bool:
+def _computed_often(value: Value, users: dict[Value, list[Value]], components: Components) -> bool:
+    def size(user: Value) -> int:
+        return user.size // components.get(user, 1)
+
     readers = users[value]
     if len(readers) > 1 and any(isinstance(user.op, AxisView) for user in readers):
+        if sum(user.size * len(users[user]) for user in readers) <= value.size:
+            return False  # its parts, each read once
         return value.size > 1 and any(
             isinstance(user.op, AxisView) and not _is_placement(user) for user in readers)
     for user in readers:
         largest = max([user, *users[user]] if isinstance(user.op, AxisView) else [user],
-                      key=lambda v: v.size)
-        if isinstance(largest.op, (Elementwise, AxisView)) and largest.size >= 2 * value.size:
+                      key=size)
+        if isinstance(largest.op, (Elementwise, AxisView)) and size(largest) >= 2 * value.size:
             return not _hoistable(value, largest)
     return False
 

@@ -352,11 +352,14 @@ class Reporter:
         return list(uses.values())
 
     def _writes(self, kernel: Kernel, number: int) -> list[ArrayUse]:
-        return [
-            self._use(store.access.value, touched_bytes(kernel, store.access),
-                      self._destination(store.access.value, number))
-            for store in kernel.stores
-        ]
+        uses: dict[Value, ArrayUse] = {}
+        for store in kernel.stores:  # the components of one value are one array
+            value, size = store.access.value, touched_bytes(kernel, store.access)
+            if value in uses:
+                uses[value].nbytes += size
+            else:
+                uses[value] = self._use(value, size, self._destination(value, number))
+        return list(uses.values())
 
     def _destination(self, value: Value, own: int) -> str:
         """Why a value is written to memory by that step."""

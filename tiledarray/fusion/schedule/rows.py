@@ -9,6 +9,8 @@ from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 
+OWN_OF_ROWS = 32  # accumulators, and values read for each row, that a thread has room for
+
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
     """Rows one after the other; long ones are shared out between threads."""
@@ -16,7 +18,7 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     schedule.width = 64 if schedule.lane.size >= 256 else 16
     work = max(1, prod(axis.size for axis in schedule.axes if axis.role != "row"))
     if _shared_between_rows(kernel):
-        schedule.unroll = 4
+        schedule.unroll = _rows_together(kernel, 4)
     schedule.row_tile = max(schedule.unroll, target.limits.tile // work)
     split(kernel, target.limits.split, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
 
@@ -26,7 +28,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     lane, width = schedule.lane.size, schedule.width
     if _shared_between_rows(kernel):
-        schedule.unroll = 8
+        schedule.unroll = _rows_together(kernel, 8)
     held = kernel.group.phases > 1
     per_thread = _held_elements(kernel, target) // width if held else 4 if lane > 128 else 1
     least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
@@ -62,6 +64,15 @@ def _shared_between_rows(kernel: Kernel) -> bool:
         and not any(access.strides[k] for access in reads for k in rows)
         and not any(store.sink.level == "full" for store in kernel.stores)
     )
+
+
+def _rows_together(kernel: Kernel, most: int) -> int:
+    """Rows computed together: as many as have room for what each has of its own."""
+    own = sum(cell.kind == "reduce" or (
+        cell.kind == "load" and not cell.axes & kernel.group.reduced) for cell in kernel.cells)
+    while most > 1 and most * own > OWN_OF_ROWS:
+        most //= 2
+    return most
 
 
 def _held_elements(kernel: Kernel, target: Target) -> int:

@@ -28,6 +28,8 @@ class ColumnPrinter(Printer):
             cell for cell in cells if cell.phase > 0 and not cell.axes & self.step_axes
             and cell.kind in ("apply", "reduce", "load")
         }
+        ahead = self._ahead()
+        self.arrays.update(ahead)
         if self.schedule.splits > 1:
             tiles = self.schedule.rows * (-(-self.schedule.lane.size // self.schedule.lane_tile))
             self.arg(Slot("counters", "arrived", "unsigned*", number=tiles))
@@ -35,9 +37,21 @@ class ColumnPrinter(Printer):
             for cell in cells:
                 if cell in self.arrays:
                     self.put(f"{ctype(cell.dtype)} x_{cell.number}[V];")
+            if ahead:
+                with self._each():
+                    for cell in ahead:
+                        self._define_column(cell)
             for number in range(1, self.kernel.group.phases + 1):
                 self._column_pass(number)
             self._column_stores()
+
+    def _ahead(self) -> list[Cell]:
+        """What no step changes and lanes read far apart: it is gathered once."""
+        if not pairs(self.kernel):
+            return []
+        return [cell for cell in self.kernel.cells
+                if cell.kind == "load" and cell.phase == 0 and self._is_inner(cell)
+                and not cell.axes & self.step_axes and self.kernel.loads[cell].strides[-1] != 1]
 
     def _column_pass(self, number: int) -> None:
         sinks = reductions(self.kernel.cells, number)

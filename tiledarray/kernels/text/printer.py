@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import Cell, Param, Size, Terms, storage
+from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
@@ -23,9 +23,22 @@ from tiledarray.ops.op import Elementwise, Reduction, Update
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
 INT32_MAX = 2**31 - 1
+NEAR = 64  # elements from one pointer to another that is a constant from there
 UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
+
+
+def _place_in_line(cell: Cell) -> tuple[Any, int]:
+    """What a cell reads but for a constant along the last dimension, and that constant."""
+    assert cell.access is not None
+    value, index = cell.access.value, cell.access.index
+    if not index:
+        return (value, index), 0
+    last = index[-1]
+    place = dict(last.terms).get(ONE, 0)
+    moving = tuple(term for term in last.terms if term[0] != ONE)
+    return (value, index[:-1], last.axis, last.step, moving), place
 
 
 class Printer:
@@ -56,6 +69,7 @@ class Printer:
         self.depth = 1
         self.arrays: set[Cell] = set()
         self.quick = False
+        self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
@@ -63,6 +77,8 @@ class Printer:
         self.inner = inner_axes(kernel)
         self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
         self.needed = passes_needed(kernel)
+        self.structs = any(cell.dtype is not None and cell.dtype.kind == "c"
+                           for cell in kernel.cells)
         self.row_domain = frozenset(
             a for axis in self.axes if axis.role == "row" for a in axis.domain
         )
@@ -186,9 +202,16 @@ class Printer:
                 self.put(f"const idx i_{rows[0]}{suffix} = {rest};")
 
     def _row_pointers(self) -> None:
+        near: dict[Any, tuple[int, int]] = {}
         for cell, access in self.kernel.loads.items():
             if self._is_row_load(cell):
-                self._row_pointer(f"p_{cell.number}", self._pointer_type(access), access)
+                kind, name = self._pointer_type(access), f"p_{cell.number}"
+                line, place = _place_in_line(cell)
+                first, start = near.setdefault(line, (cell.number, place))
+                if 0 < abs(place - start) <= NEAR:
+                    self._near_pointer(kind, name, f"p_{first}", place - start, access)
+                else:
+                    self._row_pointer(name, kind, access)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
 
@@ -217,8 +240,16 @@ class Printer:
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
             self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
 
+    def _near_pointer(self, kind: str, name: str, first: str, shift: int, access: Strided) -> None:
+        """A pointer a few elements from another one: loads from both share an address."""
+        self.near[name] = first
+        copies = self._copies(access=access)
+        for u in copies:
+            suffix = f"_{u}" if len(copies) > 1 else ""
+            self.put(f"{kind} const {name}{suffix} = {first}{suffix} + ({shift});")
+
     def _stride(self, name: str, axis: int, stride: int) -> str:
-        return self.size(f"s{name}_{axis}", stride)
+        return self.size(f"s{self.near.get(name, name)}_{axis}", stride)
 
     def _is_inner(self, cell: Cell) -> bool:
         return bool(cell.axes & self.inner)
@@ -436,9 +467,10 @@ class Printer:
         """Write a loop over the lanes of a chunk.
 
         On the host its body is a function: what a simd loop itself declares lies in memory if it
-        is a struct (a complex number), and the loop does not vectorise.
+        is a struct (a complex number), and the loop does not vectorise.  Nor does it if the
+        function takes many names from around it: what has no structs does without.
         """
-        if self.device:
+        if self.device or not self.structs:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
 
