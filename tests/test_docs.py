@@ -24,7 +24,8 @@ def as_users_have_it():
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NEEDS_MORE = ("tiledarray.devices.cuda", "tiledarray.command.ipython", "tiledarray.__main__")
+NEEDS_MORE = ("tiledarray.devices.cuda", "tiledarray.devices.cublas", "tiledarray.command.ipython",
+              "tiledarray.__main__")
 
 
 def blocks(language):

@@ -130,7 +130,8 @@ def test_a_backward_pass_lets_go_of_what_it_has_computed(monkeypatch):
     for name, value in {"pool_bytes": 0, "compile": "never", "verify": False, "cut": 60}.items():
         monkeypatch.setattr(np.config, name, value)
     x = np.array(numpy.random.default_rng(0).normal(size=50_000))
-    few, many = (held_at_most(diffused(steps), x)[0] / x.nbytes for steps in (20, 60))
+    few, many = (  # the least of some: what waits to be collected comes on top
+        min(held_at_most(diffused(steps), x)[0] for _ in range(4)) / x.nbytes for steps in (20, 60))
     assert many - few < 0.6 * 40  # arrays a step; before it let go there were 2.3
 
 

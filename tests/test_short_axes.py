@@ -244,9 +244,9 @@ def test_long_axes_are_reduced_by_a_loop():
 def test_explain_names_an_array_of_components_once():
     p = np.asarray(points(N, 3))
     result = forces(np, p)
-    text = str(explain(result))
-    assert text.count("writes") == 1
-    assert text.count("(a live array holds") == 1
+    steps = str(explain(result)).partition("step 1:")[2]  # what other tests left to NumPy is above
+    assert steps.count("writes") == 1
+    assert steps.count("(a live array holds") == 1
 
 
 # ---- values ------------------------------------------------------------------------------------

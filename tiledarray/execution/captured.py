@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -114,8 +114,8 @@ def captured(call: Call, memory: Mapping[Value, Value], found: Mapping[Value, Bu
     """
     value = call.value
     operands = [operand_of(arg, memory) for arg in value.args]
-    buffers = {base: _as_array(found[base], base, device)
-               for base in map(memory.__getitem__, touched(call))}
+    buffers: dict[Value, Any] = {
+        base: _as_array(found[base], base) for base in map(memory.__getitem__, touched(call))}
     backend = device.backend
     with backend.active():
         left, right = (operand(buffers, ()) for operand in operands)
@@ -123,10 +123,15 @@ def captured(call: Call, memory: Mapping[Value, Value], found: Mapping[Value, Bu
         return backend.recorded_product(value.op.name, left, right, out.reshape(value.shape))
 
 
-def _as_array(buffer: Buffer, base: Value, device: Device) -> Buffer:
-    """A buffer of bytes as an array of a value's shape and dtype."""
+class _Array(NamedTuple):
+    """A buffer of bytes as an array of a value's shape and dtype; no hold on its memory."""
+
+    array: Any
+
+
+def _as_array(buffer: Buffer, base: Value) -> _Array:
     array = buffer.array.reshape(-1).view(np.uint8)[:base.nbytes].view(base.dtype)
-    return Buffer(array.reshape(base.shape), buffer.pointer, device)
+    return _Array(array.reshape(base.shape))
 
 
 class Copies:

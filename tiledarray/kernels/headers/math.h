@@ -86,7 +86,12 @@ TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arc
 TA_FORWARD_1(m_erf, erf) TA_FORWARD_1(m_erfc, erfc)
 TA_FORWARD_1(m_rint, rint) TA_FORWARD_1(m_floor, floor)
 TA_FORWARD_1(m_ceil, ceil) TA_FORWARD_1(m_trunc, trunc)
-TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot) TA_FORWARD_2(m_power, pow)
+TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot)
+#if TA_DEVICE
+TA_FORWARD_2(any_power, pow)
+#else
+TA_FORWARD_2(m_power, pow)
+#endif
 TA_FORWARD_2(m_copysign, copysign)
 #undef TA_FORWARD_1
 #undef TA_FORWARD_2
@@ -118,6 +123,32 @@ TA_FN f64 near_reciprocal(f64 x) {
     r = m_fma(r, m_fma(-x, r, 1.0), r);
     return m_fma(r, m_fma(-x, r, 1.0), r);
 }
+// A few halves as an exponent, such as of a squared distance, to 4 ulp; all threads of a warp mostly
+// have the same, so this is no branch that divides them.
+TA_FN f32 near_rsqrt(f32 x) {
+    f32 r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return m_fma(.5f * r, m_fma(-x * r, r, 1.f), r);
+}
+TA_FN f64 near_rsqrt(f64 x) { return ::rsqrt(x); }
+template <class R> TA_FN R m_power_of(R x, R y) {
+    const R twice = y + y;
+    if (x > (R)1e-9 && x < (R)1e9 && m_abs(twice) <= 8) {
+        const R r = near_rsqrt(x);
+        if (twice == -3) { // once more what is missing of x * r * r = 1, and half of that
+            const R q = r * r, p = r * q;
+            return m_fma(p, (R)-1.5 * m_fma(x, q, (R)-1), p);
+        }
+        if (twice == -1) return r;
+        if (twice == 3) return x * (x * r);
+        if (twice == 4) return x * x;
+        if (twice == 6) return x * x * x;
+        if (twice == 8) return (x * x) * (x * x);
+    }
+    return any_power(x, y);
+}
+TA_FN f32 m_power(f32 x, f32 y) { return m_power_of(x, y); }
+TA_FN f64 m_power(f64 x, f64 y) { return m_power_of(x, y); }
 #include "device_math.h"
 #else
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
