@@ -15,8 +15,9 @@ from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
-from tiledarray.execution.library_calls import library_call
+from tiledarray.execution.library_calls import computing, library_call
 from tiledarray.execution.loaded import Loaded
+from tiledarray.execution.looping import looping
 from tiledarray.execution.spans import Spending
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
@@ -26,7 +27,7 @@ from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
-from tiledarray.ops.op import Item, Leaf
+from tiledarray.ops.op import Item, Leaf, Loop
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
@@ -75,6 +76,8 @@ class Executable:
     for_core, told : bool, set
         Whether the core might run it (`instructions.program_of`), as far as is known; and the keys
         by which it was told to.
+    bodies : dict
+        For each loop what it does with a block, by the sizes of the block.
     parts : dict
         Of each call of several results those that the plan asks for.
     replay : callable or None
@@ -99,7 +102,12 @@ class Executable:
         self.launches: dict[Kernel, Launch] = {}
         self.sites: list[Site | None] = []
         self.params: list[Any] = []
-        self.ready = not plan.kernels
+        self.bodies = {
+            value: {sizes: Executable(body, device, self.contract)
+                    for sizes, body in found.items()}
+            for value, found in plan.bodies.items()
+        }
+        self.ready = not self.sources()
         self.trouble = Trouble()
         self.wanted = self.queued = self.kept = False
         self.met = self.looks = self.runs = 0
@@ -118,8 +126,13 @@ class Executable:
     # ---- compiling -----------------------------------------------------------------------
 
     def sources(self) -> list[tuple[str, str]]:
-        """Source text and name of every kernel."""
-        return [(self._source(kernel), self.names[kernel]) for kernel in self.programs]
+        """Source text and name of every kernel, those in loops included."""
+        own = [(self._source(kernel), self.names[kernel]) for kernel in self.programs]
+        return [*own, *(pair for body in self._of_loops() for pair in body.sources())]
+
+    def _of_loops(self) -> list[Executable]:
+        """What loops do with blocks, of any size."""
+        return [body for found in self.bodies.values() for body in found.values()]
 
     def _source(self, kernel: Kernel) -> str:
         return self.programs[kernel].text.replace("NAME", self.names[kernel])
@@ -186,6 +199,8 @@ class Executable:
         for kernel, program in self.programs.items():
             compiled = kernels[self._source(kernel)]
             self.launches[kernel] = self._launch(kernel, program, compiled)
+        for body in self._of_loops():
+            body.compile()
 
     def _compile(self, missing: list[tuple[str, str]]) -> Sequence[HostKernel | CudaKernel]:
         if self.device.kind != "cuda":
@@ -207,9 +222,11 @@ class Executable:
         while self.told:
             core.forget_program(self.told.pop())
         if not self.kept:
-            self.ready = not self.plan.kernels
+            self.ready = not self.sources()
             self.replay = None
             self.launches.clear()
+            for body in self._of_loops():
+                body.let_go()
 
     def _launch(self, kernel: Kernel, program: Program, compiled: Any) -> Launch:
         binding = Binding.of(program.slots, self.plan.memory)
@@ -350,9 +367,15 @@ class Executable:
         source = buffers[self.plan.memory[step.source]]
         target.array.reshape(-1)[...] = source.array.reshape(-1)
 
+    def computing(self, value: Value) -> Callable[..., Any]:
+        """Return what computes the value of a library call, or of a loop, from its operands."""
+        if isinstance(value.op, Loop):
+            return looping(value.attrs, self.bodies[value], self.device)
+        return computing(value, self.device)
+
     def _call_action(self, step: Call, free: Collection[Value]) -> Action:
         value, parts = step.value, self.parts.get(step.value, ())
-        call = library_call(value, self.plan.memory, self.device, free)
+        call = library_call(value, self.plan.memory, self.device, free, self.computing(value))
 
         def action(buffers: dict[Value, Any], params: Sequence[Any],
                    overwritten: list[Kernel]) -> None:

@@ -16,7 +16,6 @@ from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
 from tiledarray.execution.library_calls import (
     SILENCE,
-    computing,
     is_shared,
     stored,
     strides_of,
@@ -226,7 +225,7 @@ class _Maker:
             results = [self._number(value)]
             self._there.add(value)
         operands = [word for arg in value.args for word in self._operand(arg)]
-        called = self._object(into or computing(value, self.executable.device))
+        called = self._object(into or self.executable.computing(value))
         self.code += (
             _CALL, 6 + len(results) + len(operands), called,
             -1 if into is None else self._number(value), len(results), *results,

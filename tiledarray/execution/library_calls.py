@@ -49,7 +49,8 @@ SILENCE = _silence()
 
 
 def library_call(
-    value: Value, memory: Mapping[Value, Value], device: Device, free: Collection[Value] = ()
+    value: Value, memory: Mapping[Value, Value], device: Device, free: Collection[Value] = (),
+    compute: Callable[..., Any] | None = None,
 ) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
     """Return what computes a value from buffers and scalars, as a buffer or a tuple of them.
 
@@ -61,13 +62,15 @@ def library_call(
     device : Device
     free : collection of Value
         The values in whose memory nobody looks any more once it has been called.
+    compute : callable, optional
+        What computes it, if not `computing`.
     """
     operands = [operand_of(arg, memory) for arg in value.args]
     base = _overwritten(value, memory, free)
     if base is not None:
         assert isinstance(value.op, Library) and value.op.in_place is not None
         return _in_place(value, value.op.in_place, operands, base, device)
-    compute = computing(value, device)
+    compute = compute or computing(value, device)
 
     def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
         inputs = [operand(buffers, params) for operand in operands]

@@ -38,6 +38,10 @@ class Limits:
     loads: int = 64  # arrays that a kernel reads
     parts: int = 32  # kernels of a launch
 
+    # ---- what is computed block by block ----------------------------------------------------------
+    loop_least: int = 1 << 26  # bytes of library calls' results that are not stored then
+    loop_bytes: int = 1 << 22  # of the largest array of a block
+
     # ---- reductions of several passes -----------------------------------------------------------
     row_bytes: int = 1 << 20  # host: of a row between passes; it stays in a core's cache
     walked_columns: int = 1024  # host: that a thread walks over side by side
@@ -82,5 +86,6 @@ class Limits:
 
 HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
-H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6)
+H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
+              loop_least=1 << 28, loop_bytes=1 << 25)
 GPU = replace(H200)  # until others have been measured

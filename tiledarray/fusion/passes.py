@@ -9,6 +9,7 @@ from typing import Any
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value
+from tiledarray.fusion.loops import Body, Sizes, in_blocks
 from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
 from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
@@ -21,7 +22,7 @@ from tiledarray.fusion.target import Target
 from tiledarray.fusion.updates import UpdateChoice, choose_updates
 from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
-from tiledarray.ops.op import AxisView
+from tiledarray.ops.op import AxisView, Loop
 
 RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
@@ -49,10 +50,13 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     InvalidPlan
         If it does not accept that.
     """
+    # Loops.  What goes block by block is a library call to all that follows, and planned apart.
+
     # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
     # shares equal values.  What is overwritten must be known before arrays are cut along their
     # parts: a part may begin uninitialised.
-    builder, outputs = rewrite(signature, target)
+    looped = in_blocks(signature, target)
+    builder, outputs = rewrite(looped, target)
     outputs = [_as_stored(builder, value) for value in outputs]
     assumed = Regions(params)
     uncover(builder, outputs, assumed)
@@ -84,10 +88,18 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
         shared=shared_outputs(outputs, memory), last_use=last_uses(steps, memory),
         fired=dict(builder.fired), origin=builder.origin, entry=builder.entry, updates=choices,
         refusals=refusals, assumed=tuple(regions.assumed),
+        bodies={value: _planned_body(value.attrs, target, check=check)
+                for value in builder.values if isinstance(value.op, Loop)},
     )
     if check:
         verify(result, donatable)
     return result
+
+
+def _planned_body(body: Body, target: Target, *, check: bool) -> dict[Sizes, Plan]:
+    """Plan what a loop does with blocks of each of its sizes."""
+    return {sizes: plan(signature, body.written, target, check=check)
+            for sizes, signature in body.signatures.items()}
 
 
 def _grouped(builder: Builder, outputs: list[Value], donatable: frozenset[int], target: Target,

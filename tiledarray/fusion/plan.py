@@ -274,6 +274,8 @@ class Plan:
         For each update, ``"in place"``, ``"border"``, ``"fill"`` or ``"copy"``, and why.
     assumed : tuple of Assumption
         What must hold of the run-time parameters for the plan to be right.
+    bodies : dict
+        For each loop, its body's plans by the sizes of the block.
     """
 
     steps: list[Step]
@@ -288,6 +290,7 @@ class Plan:
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
     assumed: tuple[Assumption, ...] = ()
+    bodies: dict[Value, dict[tuple[int, ...], Plan]] = field(default_factory=dict)
 
     def suits(self, params: Sequence[Any]) -> bool:
         """Whether what the plan assumes of the parameters holds for these."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
+from tiledarray.fusion.loops import Looped
 from tiledarray.fusion.short import may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
@@ -348,16 +349,16 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
 }
 
 
-def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[Value]]:
+def rewrite(signature: Looped, target: Target) -> tuple[Builder, list[Value]]:
     """Build the values of a signature; return them and the outputs."""
-    entries, kinds, outputs = signature[:3]
+    entries, kinds, outputs, numbers = signature
     uses = Counter(ref for entry in entries if entry[0] is not None
                    for ref in entry[4:] if ref is not None and ref >= 0)
     uses.update(outputs)
     returned = set(outputs)
     builder = Builder(target)
     made: list[Value] = []
-    for number, entry in enumerate(entries):
+    for place, (number, entry) in enumerate(zip(numbers, entries, strict=True)):
         before = len(builder.values)
         if entry[0] is None:
             value = Value(len(builder.values), movement.leaf, number, (), entry[1], entry[2])
@@ -367,14 +368,16 @@ def rewrite(signature: tuple[Any, ...], target: Target) -> tuple[Builder, list[V
             args = [None if ref is None else made[ref] if ref >= 0
                     else _param(~ref, kinds, op.moves) for ref in references]
             value = builder.make(op, attrs, args, shape, dtype)
-        if uses[number] > 1:
+        if uses[place] > 1:
             builder.shared.add(value.number)
-        if number in returned:
+        if place in returned:
             builder.kept.add(value)
-        builder.origin.update((new, number) for new in builder.values[before:])
+        recorded = number if number >= 0 else ~number
+        builder.origin.update((new, recorded) for new in builder.values[before:])
         if entry[0] is movement.update:
-            builder.origin[value] = number
-        builder.entry.setdefault(value, []).append(number)
+            builder.origin[value] = recorded
+        if number >= 0:
+            builder.entry.setdefault(value, []).append(number)
         made.append(value)
     return builder, [made[number] for number in outputs]
 

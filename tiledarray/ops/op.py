@@ -220,5 +220,13 @@ class Library(Op):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Loop(Library):
+    """A call that is a recording of its own, done once for each block of some axes.
+
+    The planner makes it (`fusion/loops.py`).
+    """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Item(Op):
     """Output ``attrs`` (an int) of a `Library` node with several outputs."""
