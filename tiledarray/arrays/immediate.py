@@ -25,6 +25,8 @@ _SIZES = {
 }
 _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
+_SUM_PRODUCTS = frozenset(("dot", "inner", "tensordot", "einsum", "linalg.matmul",
+                           "linalg.tensordot"))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 # There is no uninitialized array, on any way.
@@ -74,6 +76,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.COPIES
     if name in _MULTIPLY:
         kind = core.OUTER
+    if name in _SUM_PRODUCTS:
+        kind |= core.PRODUCT
     if name in _RECORD and how == "native":
         kind |= core.RECORDS
     target = _STAND_INS.get(original, original)
@@ -96,7 +100,7 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
     kind = core.UFUNC
     if original.signature is not None:  # products: they only record
-        kind |= core.LIBRARY | core.RECORDS
+        kind |= core.LIBRARY | core.RECORDS | core.PRODUCT
     return core.AtOnce(original, ours, kind, core.ANY_SIZE, original.nin, methods)
 
 

@@ -34,7 +34,7 @@ from tiledarray.arrays.handle import (
 from tiledarray.arrays.immediate import attribute, method
 from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
-from tiledarray.core import LIBRARY, READS, WRITES
+from tiledarray.core import LIBRARY, PRODUCT, READS, WRITES
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
@@ -275,7 +275,7 @@ class TiledArray(Handle):
     partition = method("partition", copying.partition, WRITES)
     conj = conjugate = method("conj", copying.conj)
     clip = method("clip", copying.clip)
-    dot = method("dot", copying.dot, LIBRARY)
+    dot = method("dot", copying.dot, LIBRARY | PRODUCT)
     resize = copying.resize
     put = method("put", copying.put, WRITES)
     setflags = copying.setflags

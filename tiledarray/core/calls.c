@@ -34,7 +34,7 @@ static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int 
     arguments->arrays = 1;
     if (size > most)
         return 0;
-    arguments->product *= size;
+    arguments->product *= (double)size;
     if (PyArray_Check(array)) {
         if (!arguments->first)
             arguments->first = array;
@@ -408,7 +408,10 @@ static int take_arguments(Arguments *arguments, const AtOnce *function, PyObject
     if (function->size == ANY_SIZE && !arguments->handles &&
         !(function->kind & UFUNC && !arguments->arrays) && !births)
         return 0;
-    return !(function->kind & OUTER && arguments->product > limit);
+    if (function->kind & PRODUCT && arguments->first &&
+        is_large_product(arguments->first, arguments->product))
+        return 0;
+    return !(function->kind & OUTER && arguments->product > (double)limit);
 }
 
 /* Whether NumPy may write into the argument at a place: 1, 0 if not, -1 with an error set. */

@@ -132,9 +132,18 @@ typedef struct {
     PyObject *values[MOST_ARGUMENTS + 1]; /* the first stays free, as vectorcall wants it */
     Py_ssize_t count;
     PyObject *first;          /* the first array; borrowed */
-    npy_intp product, total;  /* of the arrays' sizes; of those in sequences */
+    double product;           /* of the arrays' sizes */
+    npy_intp total;           /* of those in sequences */
     int handles, arrays;      /* whether there are handles, and anything that makes an array */
 } Arguments;
+
+/* Whether a product of matrices, by the arrays' sizes, is too large to be made at once. */
+static inline int is_large_product(PyObject *first, double sizes)
+{
+    int axes = PyArray_NDIM((PyArrayObject *)first);
+    double summed = axes ? (double)PyArray_DIM((PyArrayObject *)first, axes - 1) : 1;
+    return sizes > (double)at_most(library_factor) * summed * summed;
+}
 
 PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth);
 

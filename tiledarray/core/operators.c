@@ -149,9 +149,9 @@ static PyObject *factor(PyObject *x)
 static PyObject *n_matmul(PyObject *x, PyObject *y)
 {
     PyObject *left = factor(x), *right = left ? factor(y) : NULL, *result = NULL;
-    if (right)
+    int done = right && !is_large_product(left, (double)size_of(left) * (double)size_of(right));
+    if (done)
         result = own(PyNumber_MatrixMultiply(left, right));
-    int done = right != NULL;
     Py_XDECREF(left);
     Py_XDECREF(right);
     if (done || PyErr_Occurred())

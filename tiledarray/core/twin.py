@@ -51,6 +51,7 @@ from tiledarray.core.twin_calls import (
     OF_SHAPE,
     OF_SQUARE,
     OUTER,
+    PRODUCT,
     READS,
     RECORDS,
     UFUNC,
@@ -103,8 +104,8 @@ __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "COPIES", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE",
-    "OF_DATA",
+    "BOUND", "RECORDS", "COPIES", "PRODUCT", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
+    "OF_SQUARE", "OF_DATA",
 ]
 
 # What Python gives `install`.

@@ -32,6 +32,7 @@ from tiledarray.core.twin_calls import (
     OF_SQUARE,
     OURS,
     OUTER,
+    PRODUCT,
     READS,
     RECORDED,
     UFUNC,
@@ -410,7 +411,7 @@ def call_of(function: Any) -> Function:
     _, _, kind, size, furthest, _ = function
     if kind & METHOD:
         return of_any(function) if kind & WRITES else of_method(function)
-    if kind & (WRITES | OUTER):
+    if kind & (WRITES | OUTER | PRODUCT):
         return of_any(function)
     if kind & DRAWS:
         return of_draws(function)

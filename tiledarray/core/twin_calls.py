@@ -20,6 +20,7 @@ from tiledarray.core.twin_state import (
     LIBRARY_FACTOR,
     WRITE_FACTOR,
     at_most,
+    is_large_product,
     own,
     root_of,
     settled,
@@ -43,6 +44,7 @@ DRAWS = 64  # draws random numbers: what it makes is born like any array
 LOOKS = 256  # computes what is recorded, for only NumPy does it
 BOUND = 128  # the first argument is an object of NumPy's own
 COPIES = 1024  # what NumPy returns views for is a copy that nobody writes to
+PRODUCT = 2048  # sums over an axis, so the result may be larger than the arguments
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 
@@ -285,6 +287,9 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         return None
     of_ours = arguments.handles or (kind & UFUNC and not arguments.arrays) or state.births
     if (size == ANY_SIZE and not of_ours) or (kind & OUTER and arguments.product > state.limit):
+        return None
+    if kind & PRODUCT and arguments.first is not None and is_large_product(
+            arguments.first, arguments.product):
         return None
     return arguments
 

@@ -18,6 +18,7 @@ from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
     at_most,
+    is_large_product,
     own,
     own_known,
     recorded,
@@ -213,14 +214,18 @@ def n_matmul(x: Any, y: Any) -> Any:
     """Multiply matrices."""
     left = factor(x)
     right = None if left is None else factor(y)
-    return recorded["__matmul__"](x, y) if right is None else own(left @ right)
+    if right is None or is_large_product(left, left.size * right.size):
+        return recorded["__matmul__"](x, y)
+    return own(left @ right)
 
 
 def r_matmul(y: Any, x: Any) -> Any:
     """Multiply matrices; the first is no array of ours."""
     left = factor(x)
     right = None if left is None else factor(y)
-    return recorded["__rmatmul__"](y, x) if right is None else own(left @ right)
+    if right is None or is_large_product(left, left.size * right.size):
+        return recorded["__rmatmul__"](y, x)
+    return own(left @ right)
 
 
 n_pow_of_two, r_pow_of_two = binary("pow")

@@ -38,9 +38,9 @@ class Limits:
     loads: int = 64  # arrays that a kernel reads
     parts: int = 32  # kernels of a launch
 
-    # ---- what is computed block by block ----------------------------------------------------------
+    # ---- what is computed block by block ---------------------------------------------------------
     loop_least: int = 1 << 26  # bytes of library calls' results that are not stored then
-    loop_bytes: int = 1 << 22  # of the largest array of a block
+    loop_bytes: int = 1 << 24  # of the largest array of a block
 
     # ---- reductions of several passes -----------------------------------------------------------
     row_bytes: int = 1 << 20  # host: of a row between passes; it stays in a core's cache

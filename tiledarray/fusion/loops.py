@@ -1,16 +1,16 @@
 """What is larger than all that it is made of and leads to is computed block by block.
 
-In ``softmax(q @ k.T) @ v`` the scores are a library call's result, which fuses with nothing and would
-be stored.  But a row of the result needs a row of them, so it is done for some rows at a time: the
-scores of a block stay in the caches, and never is there memory for all.  So it is with distances of
-which the nearest are sought, with the hidden layers of a network and with what a gradient adds up
-over the rows of its data.
+In ``softmax(q @ k.T) @ v`` the scores are a library call's result, which fuses with nothing and
+would be stored.  But a row of the result needs a row of them, so it is done for some rows at a
+time: the scores of a block stay in the caches, and never is there memory for all.  So it is with
+distances of which the nearest are sought, with the hidden layers of a network and with what a
+gradient adds up over the rows of its data.
 
 A *loop* has axes of its own.  What is inside is cut along them: every value there says which of its
 dimensions follows which axis of the loop, if any does.  A result either has a loop's axis, and each
-block of it is written once, or is combined over it, and each block adds its part.  The signature that
-remains has the loop as one library call (`ops.op.Loop`), and the loop's `Body` is a signature again,
-with the whole inputs and results for leaves and the blocks' places for parameters.
+block of it is written once, or is combined over it, and each block adds its part.  The signature
+that remains has the loop as one library call (`ops.op.Loop`), and the loop's `Body` is a signature
+again, with the whole inputs and results for leaves and the blocks' places for parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.fusion.target import Target
-from tiledarray.ops import elementwise, movement
+from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.loop import loop
 from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Source
@@ -65,7 +65,7 @@ class Entry:
 
 
 class Result(NamedTuple):
-    """What a loop gives: ``start`` is what it is combined with first, ``None`` if blocks are written."""
+    """What a loop gives: blocks of it, or what is combined, with ``start`` first."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -131,7 +131,7 @@ class Looped(NamedTuple):
     numbers: Sequence[int]
 
 
-def in_blocks(signature: tuple[Any, ...], target: Target) -> Looped:
+def in_blocks(signature: tuple[Any, ...], target: Target, most: int = MOST_LOOPS) -> Looped:
     """Find what is worth a loop, and make it one.
 
     Parameters
@@ -139,10 +139,12 @@ def in_blocks(signature: tuple[Any, ...], target: Target) -> Looped:
     signature : tuple
         See `Trace.signature`.
     target : Target
+    most : int
+        How many.
     """
     entries, kinds, outputs = signature
     looped = Looped(entries, kinds, outputs, range(len(entries)))
-    for _ in range(MOST_LOOPS):
+    for _ in range(most):
         if not any(_is_seed(entry, target) for entry in looped.entries):
             break
         region = _found(looped, target)
@@ -150,6 +152,13 @@ def in_blocks(signature: tuple[Any, ...], target: Target) -> Looped:
             break
         looped = region.cut_out(looped)
     return looped
+
+
+def _entry(parts: Sequence[Any]) -> Entry:
+    if parts[0] is None:
+        return Entry(None, None, parts[1], parts[2])
+    op, attrs, shape, dtype, *refs = parts
+    return Entry(op, attrs, shape, dtype, tuple(refs))
 
 
 def _is_seed(entry: Sequence[Any], target: Target) -> bool:
@@ -160,22 +169,20 @@ def _is_seed(entry: Sequence[Any], target: Target) -> bool:
 
 
 def _found(looped: Looped, target: Target) -> Region | None:
-    entries = [Entry(*entry[:4], tuple(entry[4:])) if entry[0] is not None
-               else Entry(None, None, *entry[1:]) for entry in looped.entries]
+    entries = [*map(_entry, looped.entries)]
     for seed, entry in enumerate(looped.entries):
         if seed in looped.outputs or not _is_seed(entry, target):
             continue
 
-        def region(axes: Sequence[int], seed: int = seed) -> Region | None:
-            found = Region(entries, looped.kinds, looped.outputs, seed, axes, target)
-            return found if found.pays() else None
+        def along(axes: Sequence[int], seed: int = seed) -> Region:
+            return Region(entries, looped.kinds, looped.outputs, seed, axes, target)
 
-        alone = [axis for axis, n in enumerate(entries[seed].shape) if n > 1 and region([axis])]
-        last = len(entries[seed].shape) - 1
-        axes = [axis for axis in alone if axis != last] or alone
+        shape = entries[seed].shape
+        alone = [axis for axis, n in enumerate(shape) if n > 1 and along([axis]).saves()]
+        axes = [axis for axis in alone if axis < len(shape) - 1] or alone
         while axes:
-            found = region(axes)
-            if found is not None:
+            found = along(axes)
+            if found.saves() and found.pays():
                 return found
             axes = axes[1:]
     return None
@@ -234,13 +241,13 @@ def _kept_in_place(shape: tuple[int, ...], to: tuple[int, ...]) -> list[int]:
 def _of_product(entry: Entry, k: int, shapes: Sequence[Any]) -> list[int]:
     op, rank = entry.op, len(entry.shape)
     if op is BY_NAME["einsum"]:
-        return _of_einsum(dict(entry.attrs)["subscripts"], k)
+        return _of_einsum(dict(entry.attrs)["subscripts"], k) or [WHOLE] * len(shapes[k])
     ranks = [len(shape) for shape in shapes]
-    if op is BY_NAME["dot"] and max(ranks) > 2 or 0 in ranks:
+    if (op is BY_NAME["dot"] and max(ranks) > 2) or 0 in ranks:
         return [WHOLE] * ranks[k]
     # How many of its last axes each operand multiplies with, and which of them is summed.
     cores = {"vecdot": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}.get(
-        op.name, (min(ranks[0], 2), min(ranks[1], 2)))  # type: ignore[union-attr]
+        op.name if op else "", (min(ranks[0], 2), min(ranks[1], 2)))
     kept = sum(cores) - 2
     own = cores[k] - 1
     core = [SUMMED] if not own else [rank - kept, SUMMED] if k == 0 else [SUMMED, rank - 1]
@@ -249,10 +256,11 @@ def _of_product(entry: Entry, k: int, shapes: Sequence[Any]) -> list[int]:
 
 
 def _of_einsum(subscripts: str, k: int) -> list[int]:
+    """The same of a sum in Einstein's notation; nothing where that leaves letters out."""
     operands, arrow, result = subscripts.replace(" ", "").partition("->")
-    letters = operands.split(",")[k]
     if not arrow or "." in subscripts:
-        return [WHOLE] * len(letters)
+        return []
+    letters = operands.split(",")[k]
     return [WHOLE if letters.count(letter) > 1 else result.index(letter) if letter in result
             else SUMMED - ord(letter) for letter in letters]
 
@@ -262,26 +270,21 @@ def _axis_of(entry: Entry) -> int | None:
     if entry.op in (BY_NAME["partition"], BY_NAME["argpartition"], BY_NAME["take_along_axis"]):
         axis: int | None = dict(entry.attrs).get("axis", -1)
         return axis
-    return entry.attrs[0]  # type: ignore[no-any-return]
+    axis, _ = entry.attrs
+    return axis
 
 
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", "vecmat", "vecdot", "einsum")}
 
 
-def _along_an_axis() -> set[Op]:
-    from tiledarray.ops import indexing
-
-    return {indexing.sort, indexing.argsort,
-            *(BY_NAME[name] for name in ("partition", "argpartition", "take_along_axis"))}
-
-
-_ALONG_AN_AXIS = _along_an_axis()
+_ALONG_AN_AXIS = {indexing.sort, indexing.argsort, *(
+    BY_NAME[name] for name in ("partition", "argpartition", "take_along_axis"))}
 
 
 def _combining(entry: Entry) -> tuple[Op, Any] | None:
     """The op by which parts of a reduction or product are combined, and what to begin with."""
     dtype = entry.dtype
-    if dtype.kind not in "iufcb" or dtype.kind in "fc" and dtype.itemsize < 4:
+    if dtype.kind not in "iufcb" or (dtype.kind in "fc" and dtype.itemsize < 4):
         return None
     if isinstance(entry.op, Reduction):
         name = entry.op.combine
@@ -422,14 +425,18 @@ class Region:
         found = self.inside.get(number)
         return self.beside[number] if found is None else found
 
+    def saves(self) -> bool:
+        """Whether enough is not stored then."""
+        return self.seed not in self.results and self._saved() >= self.target.limits.loop_least
+
     def pays(self) -> bool:
-        """Whether enough is not stored then, and little read or added again for it."""
-        if self.seed in self.results or not self.results:
-            return False
-        saved = sum(self.entries[number].nbytes for number in (*self.inside, *self.beside)
-                    if isinstance(self.entries[number].op, Library)
-                    and number not in self.results)
-        return saved >= self.target.limits.loop_least and self._again() <= 2 * saved
+        """Whether that is more than what is read or added up again for it."""
+        return self._block() != self._lengths() and self._again() <= 2 * self._saved()
+
+    def _saved(self) -> int:
+        """Bytes of library calls' results that need not be stored."""
+        return sum(self.entries[number].nbytes for number in (*self.inside, *self.beside)
+                   if isinstance(self.entries[number].op, Library) and number not in self.results)
 
     def _again(self) -> int:
         """Bytes that are read or added up for more than one block."""
@@ -458,10 +465,10 @@ class Region:
         lengths = self._lengths()
         largest = max(
             -(-self.entries[number].nbytes // prod(
-                n for n, d in zip(lengths, self._along(number), strict=True)
-                if d is not None and d >= 0))
-            for number in (*self.inside, *self.beside)
-            if not isinstance(self.entries[number].op, Source | AxisView))
+                n for n, d in zip(lengths, along, strict=True) if d is not None and d >= 0))
+            for number, along in (*self.inside.items(), *self.beside.items())
+            if not _combines(along) and along[-1] is not None
+            and not isinstance(self.entries[number].op, AxisView))
         room = max(1, self.target.limits.loop_bytes // largest)
         sizes: list[int] = []
         for place, n in reversed([*enumerate(lengths)]):
@@ -587,18 +594,26 @@ class _BodyMaker:
 
     def _of_all(self, number: int) -> int:
         """An entry from outside, all of it: views and the like cost nothing in here."""
-        if number not in self._whole:
-            entry = self.region.entries[number]
-            if isinstance(entry.op, AxisView | Reshape | Source) and (
-                    entry.op is not movement.empty):
-                below = [self._of_all(ref) for ref in entry.refs if ref is not None and ref >= 0]
-                made = self._add(entry.op, entry.attrs, entry.shape, entry.dtype,
-                                 self._refs(entry, below))
-            else:
-                self.inputs.append(number)
-                made = self._add(None, ("input", len(self.inputs) - 1), entry.shape, entry.dtype)
-            self._whole[number] = made
+        entries = self.region.entries
+        path = [number]
+        while path[-1] not in self._whole and isinstance(
+                entries[path[-1]].op, AxisView | Reshape):
+            path.append(entries[path[-1]].refs[0])  # type: ignore[arg-type]
+        for each in reversed(path):
+            if each not in self._whole:
+                self._whole[each] = self._of_all_below(each, entries[each])
         return self._whole[number]
+
+    def _of_all_below(self, number: int, entry: Entry) -> int:
+        if isinstance(entry.op, AxisView | Reshape):
+            below = [self._whole[entry.refs[0]]]  # type: ignore[index]
+        elif isinstance(entry.op, Source) and entry.op is not movement.empty:
+            below = []
+        else:
+            self.inputs.append(number)
+            return self._add(None, None, entry.shape, entry.dtype)
+        return self._add(entry.op, entry.attrs, entry.shape, entry.dtype,
+                         self._refs(entry, below))
 
     def _part(self, number: int, along: Along) -> int:
         """A block of an operand."""

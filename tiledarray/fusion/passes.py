@@ -9,7 +9,7 @@ from typing import Any
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value
-from tiledarray.fusion.loops import Body, Sizes, in_blocks
+from tiledarray.fusion.loops import MOST_LOOPS, Body, Sizes, in_blocks
 from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
 from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
@@ -28,7 +28,7 @@ RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
 
 def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, *,
-         params: Sequence[Any] | None = None, check: bool = False) -> Plan:
+         params: Sequence[Any] | None = None, check: bool = False, loops: bool = True) -> Plan:
     """Plan what a signature describes: every pass, in order, checked if so wished.
 
     With ``params``, scalars of an evaluation, the plan may assume of them what it says in
@@ -44,6 +44,8 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     params : sequence of scalar, optional
     check : bool
         Whether the verifier looks at what each pass leaves.
+    loops : bool
+        Whether something may go block by block.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
     # shares equal values.  What is overwritten must be known before arrays are cut along their
     # parts: a part may begin uninitialised.
-    looped = in_blocks(signature, target)
+    looped = in_blocks(signature, target, most=MOST_LOOPS if loops else 0)
     builder, outputs = rewrite(looped, target)
     outputs = [_as_stored(builder, value) for value in outputs]
     assumed = Regions(params)
@@ -98,7 +100,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
 
 def _planned_body(body: Body, target: Target, *, check: bool) -> dict[Sizes, Plan]:
     """Plan what a loop does with blocks of each of its sizes."""
-    return {sizes: plan(signature, body.written, target, check=check)
+    return {sizes: plan(signature, body.written, target, check=check, loops=False)
             for sizes, signature in body.signatures.items()}
 
 
