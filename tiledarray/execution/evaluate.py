@@ -33,19 +33,21 @@ from tiledarray.execution.executable import Executable, counters, observers
 from tiledarray.execution.instructions import program_of
 from tiledarray.execution.library_calls import SILENCE
 from tiledarray.execution.op_by_op import run as reference
+from tiledarray.execution.op_by_op.blocks import run_loops
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.spans import Spending
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
 from tiledarray.fusion.ir import Value
+from tiledarray.fusion.loops import in_blocks
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, location
-from tiledarray.graph.program import Trace, trace
+from tiledarray.graph.program import Trace, below, trace
 from tiledarray.graph.scalars import told_apart
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.ops.elementwise import has_kernel
@@ -173,6 +175,9 @@ def _evaluate_taken(
     parts = parts_of(traced.nodes, targets)
     if _waits(executable, parts):
         return executable
+    if executable.bodies and cost(parts, host_threads())[1] > AMPLE_BYTES:
+        run_loops(traced, in_blocks(traced.signature, target_of(device)), device, run_reference)
+        parts = parts_of(below(targets), targets)
     _op_by_op(parts, taken, targets)
     if executable.wanted:
         executable.compile_in_background()  # not before: the compiler would take a processor

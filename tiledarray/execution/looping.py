@@ -29,7 +29,7 @@ def looping(
 
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
-        results = [_begun(result, device) for result in body.results]
+        results = [begun(result, device) for result in body.results]
         leaves = [*results, *(device.wrap(array, given=True) for array in operands[:body.inputs])]
         for starts, sizes in blocks:
             executable = executables[sizes]
@@ -40,7 +40,7 @@ def looping(
     return compute
 
 
-def _begun(result: Result, device: Device) -> Buffer:
+def begun(result: Result, device: Device) -> Buffer:
     """Memory for a result; what blocks add their parts to is what that begins with."""
     buffer = device.allocate(result.shape, result.dtype)
     if result.start is not None:

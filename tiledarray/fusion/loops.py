@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -88,6 +89,8 @@ class Body:
     signatures : dict
         By the sizes of the block.  The leaves are the results as far as they have come, then the
         inputs; the parameters are the scalars, then the block's place along each axis.
+    numbers : tuple of int
+        Which entry of the recording each of theirs stands for.
     """
 
     lengths: Sizes
@@ -95,6 +98,7 @@ class Body:
     inputs: int
     results: tuple[Result, ...]
     signatures: dict[Sizes, tuple[Any, ...]]
+    numbers: tuple[int, ...]
 
     @property
     def written(self) -> frozenset[int]:
@@ -144,10 +148,19 @@ def in_blocks(signature: tuple[Any, ...], target: Target, most: int = MOST_LOOPS
     """
     entries, kinds, outputs = signature
     looped = Looped(entries, kinds, outputs, range(len(entries)))
+    in_vain: set[int] = set()
     for _ in range(most):
-        if not any(_is_seed(entry, target) for entry in looped.entries):
-            break
-        region = _found(looped, target)
+        seeds = [place for place, entry in enumerate(looped.entries)
+                 if _is_seed(entry, target) and place not in looped.outputs
+                 and looped.numbers[place] not in in_vain]
+        graph = Graph.of(looped) if seeds else None
+        region = None
+        for seed in seeds:
+            assert graph is not None
+            region = _found(graph, seed, target)
+            if region is not None:
+                break
+            in_vain.add(looped.numbers[seed])
         if region is None:
             break
         looped = region.cut_out(looped)
@@ -168,24 +181,48 @@ def _is_seed(entry: Sequence[Any], target: Target) -> bool:
         prod(entry[2]) * entry[3].itemsize >= target.limits.loop_least)
 
 
-def _found(looped: Looped, target: Target) -> Region | None:
-    entries = [*map(_entry, looped.entries)]
-    for seed, entry in enumerate(looped.entries):
-        if seed in looped.outputs or not _is_seed(entry, target):
-            continue
-
-        def along(axes: Sequence[int], seed: int = seed) -> Region:
-            return Region(entries, looped.kinds, looped.outputs, seed, axes, target)
-
-        shape = entries[seed].shape
-        alone = [axis for axis, n in enumerate(shape) if n > 1 and along([axis]).saves()]
-        axes = [axis for axis in alone if axis < len(shape) - 1] or alone
-        while axes:
-            found = along(axes)
-            if found.saves() and found.pays():
-                return found
-            axes = axes[1:]
+def _found(graph: Graph, seed: int, target: Target) -> Region | None:
+    """The loop that is worth most for the sake of one product."""
+    shape = graph.entries[seed].shape
+    alone = [axis for axis, n in enumerate(shape)
+             if n > 1 and Region(graph, seed, [axis], target).saves()]
+    axes = [axis for axis in alone if axis < len(shape) - 1] or alone
+    while axes:
+        found = Region(graph, seed, axes, target)
+        if found.saves() and found.pays():
+            return found
+        axes = axes[1:]
     return None
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """A signature, and who reads what in it."""
+
+    entries: list[Entry]
+    kinds: Sequence[Any]
+    outputs: frozenset[int]
+    users: list[list[int]]
+
+    @classmethod
+    def of(cls, looped: Looped) -> Graph:
+        """Return the graph of a signature."""
+        entries = [*map(_entry, looped.entries)]
+        users: list[list[int]] = [[] for _ in entries]
+        for number, entry in enumerate(entries):
+            for ref in entry.refs:
+                if ref is not None and ref >= 0:
+                    users[ref].append(number)
+        return cls(entries, looped.kinds, frozenset(looped.outputs), users)
+
+    def operands(self, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The operands of an entry that are values, and what becomes of their dimensions."""
+        entry = self.entries[number]
+        shapes = [self.entries[ref].shape if ref is not None and ref >= 0 else None
+                  for ref in entry.refs]
+        for k, ref in enumerate(entry.refs):
+            if ref is not None and ref >= 0:
+                yield ref, _relation(entry, k, shapes)
 
 
 # ---- relations -----------------------------------------------------------------------------------
@@ -321,9 +358,7 @@ class Region:
         Entries that others ask for, in order.
     """
 
-    entries: list[Entry]
-    kinds: Sequence[Any]
-    outputs: Sequence[int]
+    graph: Graph
     seed: int
     axes: Sequence[int]
     target: Target
@@ -334,41 +369,32 @@ class Region:
     def __post_init__(self) -> None:
         self._grow()
         self._take_along()
-        users = self._users()
+        graph = self.graph
         self.results = [
             number for number, along in self.inside.items()
-            if number in self.outputs or _combines(along)
-            or any(user not in self.inside for user in users[number])]
+            if number in graph.outputs or _combines(along)
+            or any(user not in self.inside for user in graph.users[number])]
 
-    def _users(self) -> list[list[int]]:
-        users: list[list[int]] = [[] for _ in self.entries]
-        for number, entry in enumerate(self.entries):
-            for ref in entry.refs:
-                if ref is not None and ref >= 0:
-                    users[ref].append(number)
-        return users
-
-    def _shapes(self, entry: Entry) -> list[tuple[int, ...] | None]:
-        return [self.entries[ref].shape if ref is not None and ref >= 0 else None
-                for ref in entry.refs]
-
-    def _operands(self, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """The operands that are values, and what becomes of their dimensions."""
-        entry = self.entries[number]
-        shapes = self._shapes(entry)
-        for k, ref in enumerate(entry.refs):
-            if ref is not None and ref >= 0:
-                yield ref, _relation(entry, k, shapes)
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries of the signature."""
+        return self.graph.entries
 
     def _grow(self) -> None:
         """Go through all that depends on the seed: what is cut like it is inside."""
+        users = self.graph.users
         self.inside[self.seed] = tuple(self.axes)
         behind: set[int] = set()  # what needs all of something inside, or what is combined
-        for number in range(self.seed + 1, len(self.entries)):
+        waiting = [*users[self.seed]]
+        heapify(waiting)
+        met: set[int] = set()
+        while waiting:
+            number = heappop(waiting)
+            if number in met:
+                continue
+            met.add(number)
             refs = self.entries[number].refs
             below = [ref for ref in refs if ref in self.inside]
-            if not below and behind.isdisjoint(refs):
-                continue
             along = None
             if behind.isdisjoint(refs) and not any(_combines(self.inside[ref]) for ref in below):
                 along = self._cut(number)
@@ -376,11 +402,13 @@ class Region:
                 behind.add(number)
             else:
                 self.inside[number] = along
+            for user in users[number]:
+                heappush(waiting, user)
 
     def _cut(self, number: int) -> Along | None:
         """How an entry is cut if its operands inside are; ``None`` if it cannot be."""
         along: list[int | None] = [None] * len(self.axes)
-        for ref, relation in self._operands(number):
+        for ref, relation in self.graph.operands(number):
             for axis, d in enumerate(self.inside.get(ref, ())):
                 if d is None:
                     continue
@@ -395,27 +423,39 @@ class Region:
         if _combines(found) and _combining(self.entries[number]) is None:
             return None
         agree = all(_operand_along(relation, found) == self.inside[ref]
-                    for ref, relation in self._operands(number) if ref in self.inside)
+                    for ref, relation in self.graph.operands(number) if ref in self.inside)
         return found if agree else None
 
     def _take_along(self) -> None:
         """Find what only those inside ask for, and can be computed for each block as well."""
-        users = self._users()
-        for number in range(max(self.inside), -1, -1):
-            entry = self.entries[number]
-            if number in self.inside or number in self.outputs or not (
+        waiting = [-ref for number in self.inside for ref in self._below(number)]
+        heapify(waiting)
+        last = None
+        while waiting:
+            number = -heappop(waiting)
+            if number == last:
+                continue
+            last, entry, users = number, self.entries[number], self.graph.users[number]
+            if number in self.graph.outputs or not (
                     isinstance(entry.op, Elementwise) or entry.op in _PRODUCTS):
                 continue
-            if all(user in self.inside or user in self.beside for user in users[number]):
-                along = self._asked(number, users[number])
+            if all(user in self.inside or user in self.beside for user in users):
+                along = self._asked(number, users)
                 if along is not None:
                     self.beside[number] = along
+                    for ref in self._below(number):
+                        heappush(waiting, -ref)
+
+    def _below(self, number: int) -> list[int]:
+        """Operands that are not inside."""
+        return [ref for ref in self.entries[number].refs
+                if ref is not None and ref >= 0 and ref not in self.inside]
 
     def _asked(self, number: int, users: Sequence[int]) -> Along | None:
         """How those who ask for an entry cut it, if they agree and it is cut at all."""
         found = {
             _operand_along(relation, self._along(user))
-            for user in users for ref, relation in self._operands(user) if ref == number}
+            for user in users for ref, relation in self.graph.operands(user) if ref == number}
         along = found.pop()
         large = self.entries[number].nbytes >= self.target.limits.loop_bytes
         enough = any if large else all  # what is small is better computed once
@@ -447,7 +487,7 @@ class Region:
             times = prod(n for n, to in zip(counts, along, strict=True) if to is None or to < 0)
             total += 4 * self.entries[number].nbytes * (times - 1)
         for number in (*self.inside, *self.beside):
-            for ref, relation in self._operands(number):
+            for ref, relation in self.graph.operands(number):
                 if not self._is_inside(ref):
                     along = _operand_along(relation, self._along(number))
                     times = prod(n for n, d in zip(counts, along, strict=True) if d is None)
@@ -494,7 +534,8 @@ class Region:
             combining = _combining(entry) if combines else None
             results.append(Result(entry.shape, entry.dtype,
                                   None if combining is None else combining[1]))
-        body = Body(lengths, block, len(maker.inputs), tuple(results), signatures)
+        body = Body(lengths, block, len(maker.inputs), tuple(results), signatures,
+                    tuple(looped.numbers[number] for number in maker.numbers))
         refs = (*maker.inputs, *(~k for k in maker.params))
         first = results[0]
         op = loop(len(results))
@@ -554,7 +595,9 @@ class _BodyMaker:
         self.sizes = sizes
         self.inputs: list[int] = []
         self.params: list[int] = []
+        self.numbers: list[int] = []
         self._entries: list[Entry] = []
+        self._numbers: list[int] = []
         self._whole: dict[int, int] = {}
         self._cut: dict[tuple[int, Along], int] = {}
 
@@ -563,15 +606,17 @@ class _BodyMaker:
         region = self.region
         for number in region.results:
             entry = region.entries[number]
-            self._add(None, None, entry.shape, entry.dtype)
+            self._add(number, None, None, entry.shape, entry.dtype)
         wanted = [self._computed(number) for number in region.results]
         outputs = tuple(self._into(place, number, new)
                         for place, (number, new) in enumerate(
                             zip(region.results, wanted, strict=True)))
         return self._in_order(outputs)
 
-    def _add(self, op: Op | None, attrs: Any, shape: Sizes, dtype: Any,
+    def _add(self, number: int, op: Op | None, attrs: Any, shape: Sizes, dtype: Any,
              refs: Sequence[Any] = ()) -> int:
+        """Enter what stands for an entry of the whole signature."""
+        self._numbers.append(number)
         self._entries.append(Entry(op, attrs, shape, dtype, tuple(refs)))
         return len(self._entries) - 1
 
@@ -611,8 +656,8 @@ class _BodyMaker:
             below = []
         else:
             self.inputs.append(number)
-            return self._add(None, None, entry.shape, entry.dtype)
-        return self._add(entry.op, entry.attrs, entry.shape, entry.dtype,
+            return self._add(number, None, None, entry.shape, entry.dtype)
+        return self._add(number, entry.op, entry.attrs, entry.shape, entry.dtype,
                          self._refs(entry, below))
 
     def _part(self, number: int, along: Along) -> int:
@@ -625,12 +670,13 @@ class _BodyMaker:
         if (number, along) not in self._cut:
             entry, shape = region.entries[number], self._shape(number, along)
             if entry.op is movement.full:
-                made = self._add(entry.op, entry.attrs, shape, entry.dtype, self._refs(entry, ()))
+                made = self._add(number, entry.op, entry.attrs, shape, entry.dtype,
+                                 self._refs(entry, ()))
             else:
                 places = [("place", along.index(d)) if d in along else None
                           for d in range(len(shape))]
                 made = self._add(
-                    movement.view, (tuple(range(len(shape))), (1,) * len(shape)), shape,
+                    number, movement.view, (tuple(range(len(shape))), (1,) * len(shape)), shape,
                     entry.dtype, (self._of_all(number), *places))
             self._cut[number, along] = made
         return self._cut[number, along]
@@ -640,20 +686,21 @@ class _BodyMaker:
         path = [number]
         while path:
             top = path[-1]
+            entry = self.region.entries[top]
             along = self.region._along(top)
             if (top, along) in self._cut:
                 path.pop()
                 continue
-            waiting = [ref for ref, _ in self.region._operands(top) if self.region._is_inside(ref)
+            waiting = [ref for ref in entry.refs
+                       if ref is not None and ref >= 0 and self.region._is_inside(ref)
                        and (ref, self.region._along(ref)) not in self._cut]
             if waiting:
                 path += waiting
                 continue
-            entry = self.region.entries[top]
             values = [self._part(ref, _operand_along(relation, along))
-                      for ref, relation in self.region._operands(top)]
+                      for ref, relation in self.region.graph.operands(top)]
             self._cut[top, along] = self._add(
-                entry.op, entry.attrs, self._shape(top, along), entry.dtype,
+                top, entry.op, entry.attrs, self._shape(top, along), entry.dtype,
                 self._refs(entry, values))
         return self._cut[number, self.region._along(number)]
 
@@ -669,12 +716,12 @@ class _BodyMaker:
             assert found is not None
             old = place
             if shape != entry.shape:
-                old = self._add(movement.view, (tuple(range(rank)), (1,) * rank), shape,
+                old = self._add(number, movement.view, (tuple(range(rank)), (1,) * rank), shape,
                                 entry.dtype, (place, *starts))
-            loop_dtype = entry.dtype
-            new = self._add(found[0], (loop_dtype, loop_dtype), shape, entry.dtype, (old, new))
-        return self._add(movement.update, (tuple(range(rank)), (1,) * rank, shape), entry.shape,
-                         entry.dtype, (place, new, *starts))
+            new = self._add(number, found[0], (entry.dtype, entry.dtype), shape, entry.dtype,
+                            (old, new))
+        return self._add(number, movement.update, (tuple(range(rank)), (1,) * rank, shape),
+                         entry.shape, entry.dtype, (place, new, *starts))
 
     def _in_order(self, outputs: Sequence[int]) -> tuple[Any, ...]:
         """The signature: leaves first, and parameters by number."""
@@ -683,6 +730,7 @@ class _BodyMaker:
                   if number >= results and entry.op is None]
         others = [number for number, entry in enumerate(self._entries) if entry.op is not None]
         order = [*range(results), *inputs, *others]
+        self.numbers = [self._numbers[number] for number in order]
         places = {number: place for place, number in enumerate(order)}
         numbers = {number: k for k, number in enumerate(self.params)}
 
@@ -703,5 +751,5 @@ class _BodyMaker:
 
     def _kind(self, number: int) -> Any:
         """The type of a scalar: where a start lies beside another is of no use in here."""
-        kind = self.region.kinds[number]
+        kind = self.region.graph.kinds[number]
         return int if isinstance(kind, tuple) else kind

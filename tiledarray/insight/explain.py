@@ -303,6 +303,7 @@ def _summary(plan: PlanReport) -> str:
     kinds = [step.kind for step in plan.steps]
     parts = []
     for kind, plural in (("kernel", "kernels"), ("library call", "library calls"),
+                         ("loop", "loops"),
                          ("copy", "copies"), ("allocation", "allocations")):
         count = kinds.count(kind)
         if count:
@@ -322,7 +323,7 @@ def _step_lines(step: StepReport) -> list[str]:
             if heading in step.notes:
                 add(heading, step.notes[heading])
 
-    add_notes("why", "domain", "tile")
+    add_notes("why", "blocks", "each", "domain", "tile")
     for number, (place, names) in enumerate(step.fused):
         add("" if number else "ops", f"{place}  {counted(names)}".lstrip())
     add_notes("values", "update")

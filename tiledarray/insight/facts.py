@@ -13,13 +13,14 @@ from typing import Any
 
 from tiledarray.execution.executable import Executable, program_name, source_of
 from tiledarray.fusion.ir import Cell, Group, Value, library_operand, storage, value_args
+from tiledarray.fusion.loops import Body
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
-from tiledarray.ops.op import Leaf, Update
+from tiledarray.ops.op import Leaf, Loop, Update
 
 INSTALLED = frozenset(("site-packages", "dist-packages"))
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
@@ -91,7 +92,7 @@ class StepReport:
     ----------
     number : int
         From 1, in the order of running.
-    kind : {"kernel", "library call", "copy", "allocation"}
+    kind : {"kernel", "library call", "loop", "copy", "allocation"}
     name : str
     fused : list of (place, ops)
         The member ops by the line that recorded them, in order.
@@ -299,8 +300,30 @@ class Reporter:
                  for arg in value_args(value)]
         writes = [self._use(value, value.nbytes, self._destination(value, number))]
         moved = sum(use.nbytes for use in [*reads, *writes])
+        if isinstance(value.op, Loop):
+            return self._loop(value, StepReport(
+                number, "loop", "", reads=reads, writes=writes, bytes_moved=moved))
         return StepReport(number, "library call", value.op.name,
                           fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+
+    def _loop(self, value: Value, report: StepReport) -> StepReport:
+        """What is done block by block, and what for each block."""
+        body: Body = value.attrs
+        executable = self.executable.bodies[value][body.block]
+        report.name = f"over {count_text(body.count, 'block')}"
+        report.notes["blocks"] = " x ".join(
+            f"{size:,} of {n:,}" for n, size in zip(body.lengths, body.block, strict=True))
+        report.notes["each"] = ", ".join(
+            program_name(step) if isinstance(step, Kernel) else step.value.op.name
+            for step in executable.plan.steps if isinstance(step, Kernel | Call))
+        of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
+                                        None for number in body.numbers])
+        lines: dict[str, list[str]] = {}
+        for step in executable.plan.steps:
+            for place, names in of_body.fused(step):
+                lines.setdefault(place, []).extend(names)
+        report.fused = list(lines.items())
+        return report
 
     def _kernel(self, kernel: Kernel, number: int) -> StepReport:
         device = self.executable.device
