@@ -32,7 +32,8 @@ _CHARACTER = 7.3
 _GAP_X = 70
 _GAP_Y = 18
 _OPS_SHOWN = 8
-_KINDS = {"kernel": "kernel", "library call": "call", "loop": "call", "copy": "copy", "allocation": "array"}
+_KINDS = {"kernel": "kernel", "library call": "call", "loop": "call", "copy": "copy",
+          "allocation": "array"}
 
 
 @dataclass(slots=True)
