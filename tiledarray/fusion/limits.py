@@ -87,5 +87,5 @@ class Limits:
 HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
-              loop_least=1 << 28, loop_bytes=1 << 25)
+              loop_least=1 << 32, loop_bytes=1 << 30)
 GPU = replace(H200)  # until others have been measured
