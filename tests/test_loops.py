@@ -390,7 +390,7 @@ def test_the_gradient_of_attention_stores_no_square_array(tiny):
         value_and_grad = np.jit(np.value_and_grad(
             lambda q, k, v: (attention(np, q, k, v) ** 2).sum(), (0, 1, 2)))
         for _ in range(2):
-            value, grads = value_and_grad(q, k, v)
+            _, grads = value_and_grad(q, k, v)
     plan = plan_of(grads[0])
     bodies = loops_of(plan)
     assert bodies and not any(
