@@ -39,20 +39,8 @@ __all__ = [
 def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
     """Record a product of the arrays' common dtype."""
     dtype = common_dtype(arrays)
-    vectors = name == "matmul" and all(array.ndim == 1 for array in arrays)
-    if vectors and _are_summed(arrays, dtype):
-        left, right = arrays
-        return (left * right).sum()
     nodes = [record.cast(array.node, dtype) for array in arrays]
     return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
-
-
-def _are_summed(arrays: Sequence[TiledArray], dtype: np.dtype[Any]) -> bool:
-    """Whether a product of two vectors is recorded as a sum, which fuses with what is around it.
-
-    On the host BLAS is quicker as long as no kernel has been compiled.
-    """
-    return dtype.char in "fdFD" and arrays[0].device.kind != "cpu"
 
 
 def _matmul_shape(left: Shape, right: Shape) -> Shape | None:
@@ -152,10 +140,7 @@ def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
 
 @implements(np.vdot, "library")
 def vdot(a: Any, b: Any, /) -> TiledArray:
-    left, right = arrays_of(a, b)
-    if left.shape == right.shape and _are_summed((left, right), common_dtype((left, right))):
-        return (left.conj() * right).sum()  # as they lie: a reshape would keep it apart
-    left, right = left.reshape(-1), right.reshape(-1)
+    left, right = (array.reshape(-1) for array in arrays_of(a, b))
     if left.shape != right.shape:
         check_with_numpy(np.vdot, left, right)
     return _product("matmul", (left.conj(), right), ())

@@ -38,6 +38,9 @@ class Limits:
     loads: int = 64  # arrays that a kernel reads
     parts: int = 32  # kernels of a launch
 
+    # ---- products --------------------------------------------------------------------------------
+    summed_vectors: int = 1 << 14  # elements of vectors whose product is no call
+
     # ---- what is computed block by block ---------------------------------------------------------
     loop_least: int = 1 << 26  # bytes of library calls' results that are not stored then
     loop_bytes: int = 1 << 24  # of the largest array of a block
@@ -87,5 +90,5 @@ class Limits:
 HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
-              loop_least=1 << 32, loop_bytes=1 << 30)
+              summed_vectors=1, loop_least=1 << 34, loop_bytes=1 << 30)
 GPU = replace(H200)  # until others have been measured

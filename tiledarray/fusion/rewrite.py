@@ -18,7 +18,10 @@ from tiledarray.fusion.loops import Looped
 from tiledarray.fusion.short import may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
-from tiledarray.ops.op import AxisView, Elementwise, Op, Reduction, Reshape
+from tiledarray.ops.library import BY_NAME
+from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape
+
+_PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
 
 
 class Builder:
@@ -337,6 +340,32 @@ def product_with_sum(builder: Builder, op: Any, attrs: Any, args: Args, shape: S
     return None
 
 
+def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                       dtype: DType) -> Value | None:
+    """A product of two vectors is a sum of products, which fuses with what is around it."""
+    if op not in _PRODUCTS or shape or dtype.char not in "fdFD":
+        return None
+    left, right = args
+    if not len(left.shape) == len(right.shape) == 1 or not (
+            left.dtype == dtype == right.dtype) or (
+            left.size < builder.target.limits.summed_vectors):
+        return None
+    if op is BY_NAME["vecdot"]:
+        left = _conjugate(builder, left)
+    # As they lie: a reshape would keep them apart.
+    lies = next((x.args[0].shape for x in (left, right) if isinstance(x.op, Reshape)), left.shape)
+    factors = [builder.make(movement.reshape, None, (x,), lies, dtype) for x in (left, right)]
+    products = builder.make(arithmetic.multiply, (dtype, dtype), factors, lies, dtype)
+    return builder.make(reduction.sum, (tuple(range(len(lies))), dtype), (products,), shape, dtype)
+
+
+def _conjugate(builder: Builder, value: Value) -> Value:
+    if value.dtype.kind != "c":
+        return value
+    conjugate = elementwise.BY_NAME["conjugate"]
+    return builder.make(conjugate, (value.dtype,), (value,), value.shape, value.dtype)
+
+
 RULES: dict[type[Op], tuple[Rule, ...]] = {
     Reshape: (
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
@@ -346,6 +375,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
                 unroll_small_reduction, maximum_carried_along),
     AxisView: (view_of_nothing_moved,),
     Elementwise: (cast_to_same, product_with_sum),
+    Library: (product_of_vectors,),
 }
 
 
