@@ -11,7 +11,7 @@ import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, plan_of, planned
 from tiledarray import config, explain
 from tiledarray.core import Node
-from tiledarray.execution import evaluate, looping
+from tiledarray.execution import evaluate, looping, room
 from tiledarray.execution.executable import counters
 from tiledarray.execution.op_by_op import blocks
 from tiledarray.fusion import limits, loops
@@ -439,3 +439,55 @@ def test_explain_tells_of_blocks():
     text = str(explain(attention(np, q, k, v)))
     assert "1 loop;" in text and "loop over 16 blocks" in text and "512 of 8,192" in text
     assert "matmul, ta_row_max_sum" in text and "test_loops.py" in text
+
+
+# ---- what has a name, and was not asked for ----------------------------------------------------
+
+
+@pytest.fixture
+def cramped(tiny, monkeypatch):
+    """A machine with memory for a few thousand numbers."""
+    monkeypatch.setattr(room, "memory_bytes", lambda: 8 * 8 * 1200)
+
+
+@pytest.mark.parametrize("compile", ["never", pytest.param("wait", marks=pytest.mark.compiler)])
+def test_large_intermediates_with_names_are_left_pending(compile, cramped):
+    """As at the top of a script: every intermediate lives, and nobody looks at most of them."""
+    a, b, c = drawn(50, 5), drawn(60, 5, seed=1), drawn(60, 4, seed=2)
+    with config.override(compile=compile):
+        q, k, v = map(np.array, (a, b, c))
+        scores = q @ k.T
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        total = weights.sum(1, keepdims=True)
+        result = weights @ v / total
+        s = a @ b.T
+        w = numpy.exp(s - s.max(1, keepdims=True))
+        expected = w @ c / w.sum(1, keepdims=True)
+        numpy.testing.assert_allclose(numpy.asarray(result), expected, rtol=1e-11)
+        assert scores.node.buffer is None and weights.node.buffer is None
+        assert total.node.buffer is not None
+        q *= 2  # what is left pending is of the array as it was
+        k[3:] = 0
+        numpy.testing.assert_allclose(float(weights.max()), w.max(), rtol=1e-11)
+        scores[0] = 7.0
+        s[0] = 7.0
+        numpy.testing.assert_allclose(numpy.asarray(scores), s, rtol=1e-11)
+        numpy.testing.assert_allclose(numpy.asarray(weights), w, rtol=1e-11)
+        numpy.testing.assert_allclose(numpy.asarray(q), 2 * a)
+
+
+def test_what_is_asked_for_or_stored_anyway_is_not_left(cramped):
+    with config.override(compile="never"):
+        q, k = np.array(drawn(50, 5)), np.array(drawn(60, 5, seed=1))
+        scores = q @ k.T
+        scaled = np.linalg.pinv(scores)  # needs all of it
+        np.evaluate(scaled)
+        assert scores.node.buffer is not None
+        again = q @ k.T
+        total = again.sum(1)
+        np.evaluate(again, total)
+        assert again.node.buffer is not None and total.node.buffer is not None
+        other = q @ k.T
+        apart = np.array(drawn(3)) + 1
+        np.evaluate(apart)  # of which it is no part
+        assert other.node.buffer is not None

@@ -12,6 +12,7 @@ Settings hold for the whole process, not for one thread.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -155,6 +156,7 @@ def _folder(value: Any) -> Path:
     raise ValueError("must be the path of a folder")
 
 
+@functools.cache
 def memory_bytes() -> int:
     """Memory that the process may use: of the machine, or of its control group if that is less."""
     try:

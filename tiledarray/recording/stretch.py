@@ -17,6 +17,7 @@ from tiledarray import config, core
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
 from tiledarray.execution import evaluate
+from tiledarray.execution.room import left_pending
 from tiledarray.graph.node import Node, Site, location
 from tiledarray.recording import segments
 from tiledarray.recording.site import user_site
@@ -122,6 +123,8 @@ def look(nodes: list[Node]) -> None:
         )
     targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
     recorder.reset()
+    left = left_pending(targets, wanted)
+    targets = [node for node in targets if node not in left]
     if not targets:
         return
     try:
@@ -158,6 +161,8 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
 
     A failure is raised where nothing at all can be computed.
     """
+    left = left_pending(targets)
+    targets = [node for node in targets if node not in left]
     if not targets:
         return
     try:
