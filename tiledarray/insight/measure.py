@@ -159,10 +159,16 @@ def measure(
                   if isinstance(value.op, Leaf)}
     written = {base for value, base in plan.memory.items() if base is not value}
     best: dict[Step, float] = {}
+    inside = 0.0  # a loop, of which the steps of its body have told
 
     def observe(running: Executable, step: Step, elapsed: float) -> None:
-        if running is executable and not isinstance(step, Allocate):
-            best[step] = min(elapsed, best.get(step, elapsed))
+        nonlocal inside
+        if running is not executable:
+            inside += elapsed
+            return
+        if not isinstance(step, Allocate):
+            best[step] = min(elapsed + inside, best.get(step, elapsed + inside))
+        inside = 0.0
 
     execution.observers.append(observe)
     try:
