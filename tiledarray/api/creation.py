@@ -24,6 +24,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, any_keeps, wrap
+from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
 from tiledarray.graph.node import Node
@@ -476,6 +477,7 @@ def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def ours(*args: Any, device: Any = None, **kwargs: Any) -> TiledArray:
         refuse(any_keeps([*by_numpy.handles_in((args, kwargs))]), "an argument has a history")
+        refuse(not may_look(by_numpy.handles_in((args, kwargs))), "an argument has no value here")
         target = _device(device, args)
         return _wrapped(original(*host(args), **host(kwargs)), target)
 

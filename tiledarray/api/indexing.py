@@ -34,6 +34,7 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
+from tiledarray.arrays.tracing import may_look
 from tiledarray.arrays.views import Affine
 from tiledarray.devices.device import resolve
 from tiledarray.graph.node import Node
@@ -136,6 +137,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
     count = len(options_given)
     places = places.astype(np.intp)
     if mode == "raise":
+        refuse(not may_look([places]), "the places have no values here")
         if bool(((places < 0) | (places >= count)).any()):
             raise ValueError("invalid entry in choice array")
     elif mode == "wrap":
@@ -421,6 +423,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     sizes = tuple(int(size) for size in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     refuse(indices.dtype.kind not in "iu" or 0 in sizes, "not integers, or an axis of length 0")
     total = int(np.prod(sizes, dtype=object))
+    refuse(not may_look([indices]), "the indices have no values here")
     if bool(((indices < 0) | (indices >= total)).any()):
         np.unravel_index(host(indices), sizes)  # raises, naming the index
     rest = indices.astype(np.intp)

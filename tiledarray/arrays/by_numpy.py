@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.arrays import in_traces
 from tiledarray.arrays.handle import Handle, as_node, shown, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
@@ -22,6 +23,7 @@ from tiledarray.execution.spans import Spending
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, marked
+from tiledarray.recording.stretch import local
 
 Function = Callable[..., Any]
 MOST_TRIED = 1 << 22  # elements of operands whose error NumPy is asked for: it may find none
@@ -60,6 +62,10 @@ def call(
 
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
+    if found is not None and local.recorder.scope is not None:
+        recorded = _in_a_trace(name, function, args, kwargs)
+        if recorded is not None:
+            return recorded[0]
     device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))
     kept = copies.kept()
@@ -76,6 +82,19 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     if type(result) is tuple:
         return tuple(_ours(part, device, given) for part in result)
     return _ours(result, device, given)
+
+
+def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any) -> Any:
+    """Record a call of arrays without values; ``None`` if that cannot be, else what it gives."""
+    nodes = [handle.node for handle in handles_in((args, kwargs))]
+    if local.recorder.scope.knows(nodes):
+        return None
+    if function in KEEPING and any(node.keeps for node in nodes):
+        try:
+            return (KEEPING[function](*args, **kwargs),)
+        except (HistoryLost, LeaveToNumPy, TypeError):  # the last where it looks at a value
+            pass
+    return in_traces.recorded(name, function, args, kwargs)
 
 
 _CHANGE_NOTHING = frozenset(("save", "savetxt", "savez", "savez_compressed"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -197,6 +197,12 @@ def _count(change: int) -> None:
 def is_tracing() -> bool:
     """Whether this thread traces a function."""
     return local.recorder.scope is not None
+
+
+def may_look(handles: Iterable[Handle]) -> bool:
+    """Whether the arrays have values here, or will have them once they are computed."""
+    scope = local.recorder.scope
+    return scope is None or scope.knows([handle.node for handle in handles])
 
 
 def check_own(handle: Handle) -> None:

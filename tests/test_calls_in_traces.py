@@ -1,0 +1,134 @@
+"""What only NumPy does, in traced functions: recorded where the shapes of results are known."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tiledarray import config
+from tiledarray.errors import NoDerivative
+from tiledarray.recording.stretch import local
+
+X = numpy.random.default_rng(0).random((6, 8))
+V, PLACES, MASK = X[0], numpy.arange(8) % 3, X > 0.5
+SQUARE = X[:, :6] @ X[:, :6].T + numpy.eye(6)
+OPERANDS = X, V, PLACES, MASK, SQUARE
+
+
+pytestmark = pytest.mark.compiler  # without one, `jit` calls functions as they are
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    local.recorder.reset()
+    with config.override(compile="wait"):
+        yield
+    local.recorder.reset()
+
+
+def at(ufunc):
+    def program(np, x, v, i, m, s):
+        found = np.ones(3)
+        getattr(np, ufunc).at(found, i, v)
+        return found
+
+    return program
+
+
+def written(how):
+    def program(np, x, v, i, m, s):
+        found = x.copy()
+        half = found[::2, 1:]
+        how(np, half, x, v, i, m[::2, 1:])
+        return found, half * 2
+
+    return program
+
+
+def last_places(np, a, x, v, i, m):
+    np.put_along_axis(a, np.argmax(a, 1)[:, None], 9.0, 1)
+
+
+PROGRAMS = {
+    "bincount": lambda np, x, v, i, m, s: np.bincount(i, v, 5),
+    "bincount of places": lambda np, x, v, i, m, s: np.bincount(i, minlength=4),
+    "histogram": lambda np, x, v, i, m, s: np.histogram(x, bins=4),
+    "histogram of a range": lambda np, x, v, i, m, s: np.histogram(v, 5, (0.2, 0.9), weights=v)[0],
+    "histogram of edges": lambda np, x, v, i, m, s: np.histogram(v, numpy.linspace(0, 1, 5))[0],
+    "histogram2d": lambda np, x, v, i, m, s: np.histogram2d(v, v[::-1], bins=3)[0],
+    "maximum.at": at("maximum"), "multiply.at": at("multiply"), "add.at": at("add"),
+    "reduceat": lambda np, x, v, i, m, s: np.add.reduceat(x, [0, 3, 5], axis=1),
+    "logaddexp.reduce": lambda np, x, v, i, m, s: np.logaddexp.reduce(x, axis=0),
+    "put": written(lambda np, a, x, v, i, m: np.put(a, [1, 3, -1], [7.0, 8.0])),
+    "place": written(lambda np, a, x, v, i, m: np.place(a, m, [1.0, 2.0, 3.0])),
+    "putmask": written(lambda np, a, x, v, i, m: np.putmask(a, m, a * 2)),
+    "put_along_axis": written(last_places),
+    "lstsq": lambda np, x, v, i, m, s: np.linalg.lstsq(x.T, v, rcond=None)[:2],
+    "multi_dot": lambda np, x, v, i, m, s: np.linalg.multi_dot([x, x.T, x]),
+    "matrix_rank": lambda np, x, v, i, m, s: np.linalg.matrix_rank(s),
+    "cond": lambda np, x, v, i, m, s: np.linalg.cond(s),
+    "polyfit": lambda np, x, v, i, m, s: np.polyfit(v, v**2, 2),
+    "vander": lambda np, x, v, i, m, s: np.vander(v, 3),
+    "choose": lambda np, x, v, i, m, s: np.choose(i, [v, v * 2, v * 3]),
+    "unravel_index": lambda np, x, v, i, m, s: np.unravel_index(i, (2, 4)),
+    "ravel_multi_index": lambda np, x, v, i, m, s: np.ravel_multi_index((i, i), (3, 3)),
+    "isin": lambda np, x, v, i, m, s: np.isin(i, [1, 2]),
+    "packbits": lambda np, x, v, i, m, s: np.packbits(m),
+    "i0": lambda np, x, v, i, m, s: np.i0(v),
+    "average": lambda np, x, v, i, m, s: np.average(x, axis=1, weights=v),
+    "among others": lambda np, x, v, i, m, s: (
+        np.histogram(np.sqrt(x) * v, bins=4, range=(0, 1))[0].cumsum() / x.size),
+}
+
+
+def compared(found, expected):
+    if isinstance(expected, tuple):
+        assert len(found) == len(expected)
+        for mine, theirs in zip(found, expected, strict=True):
+            compared(mine, theirs)
+        return
+    assert found.shape == numpy.shape(expected) and found.dtype == numpy.asarray(expected).dtype
+    numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_numpy(name):
+    """Called twice, of other values: nothing of the first call is kept."""
+    program = PROGRAMS[name]
+    jitted = np.jit(lambda *operands: program(np, *operands))
+    for turned in (False, True):
+        operands = [x[::-1].copy() if turned else x for x in OPERANDS]
+        compared(jitted(*map(np.array, operands)), program(numpy, *operands))
+
+
+def test_places_beyond_the_array_are_an_error_of_the_call():
+    @np.jit
+    def program(x, places):
+        found = x.copy()
+        np.put(found, places, 1.0)
+        return found
+
+    assert program(np.array(V), np.array([1, 2]))[2] == 1
+    with pytest.raises(IndexError, match="out of bounds"):
+        numpy.asarray(program(np.array(V), np.array([1, 20])))
+    assert program(np.array(V), np.array([1, 3]))[3] == 1
+
+
+def test_a_shape_that_depends_on_values_is_refused():
+    counts = np.jit(lambda i: np.bincount(i, minlength=4))
+    assert counts(np.array([0, 1, 1])).tolist() == [1, 2, 0, 0]
+    with pytest.raises(ValueError, match=r"bincount: the result has shape \(8,\), and \(4,\)"):
+        numpy.asarray(counts(np.array([0, 7])))
+    for refused in (lambda x: np.unique(x), lambda x: np.bincount(x), lambda x: np.nonzero(x)):
+        with pytest.raises(TypeError, match="looked at a value"):
+            np.jit(refused)(np.array(PLACES))
+
+
+def test_it_has_no_derivative():
+    places = np.array(PLACES)
+    with pytest.raises(NoDerivative, match="bincount"):
+        np.jit(np.grad(lambda x: np.bincount(places, x, 3)[0]))(np.array(V))
+
+
+def test_for_each_sample():
+    found = np.vmap(lambda x: np.histogram(x, bins=4, range=(0, 1))[0])(np.array(X))
+    assert found.tolist() == [numpy.histogram(x, 4, (0, 1))[0].tolist() for x in X]

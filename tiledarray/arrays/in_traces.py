@@ -1,0 +1,169 @@
+"""NumPy's functions in traced ones: recorded as library calls, where results' shapes are known.
+
+A traced function has no values to call NumPy with.  Where the shapes and dtypes of the results
+follow from those of the arguments and from arguments that are no arrays, NumPy is asked for them
+by stand-ins, and called when the values are there: on the host, whatever the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.ops.op import Library
+from tiledarray.recording import record
+
+Function = Callable[..., Any]
+
+# What changes its first argument and returns nothing.
+_WRITING = frozenset(("put", "place", "putmask", "put_along_axis"))
+_KNOWN = _WRITING | frozenset((
+    "bincount", "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander",
+    "choose", "unravel_index", "ravel_multi_index", "isin", "in1d", "packbits", "unpackbits",
+    "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
+    "linalg.multi_dot", "linalg.tensorinv", "linalg.tensorsolve", "digitize", "interp",
+))
+_METHODS = (".at", ".reduceat", ".accumulate", ".reduce")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.dtype, type, np.generic, slice,
+          type(Ellipsis))
+
+
+class _Unknown(Exception):
+    """An argument of which nobody knows beforehand what it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """Stands for an input among the arguments."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A function and its arguments, arrays left out: the attrs of a recorded call."""
+
+    function: Function
+    args: Any
+    kwargs: Any
+
+    def on(self, arrays: Sequence[Any]) -> Any:
+        """Call the function on these arrays; of what is written the new value is the result."""
+        result = self.function(*_filled(self.args, arrays),
+                               **dict(_filled(self.kwargs, arrays)))
+        return arrays[0] if result is None else result
+
+
+def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Record a call of NumPy's function; ``None`` if its results cannot be known.
+
+    Parameters
+    ----------
+    name : str
+        The function's public name.
+    function : callable
+    args, kwargs : tuple, dict
+        With arrays of ours among them.
+
+    Returns
+    -------
+    tuple or None
+        The result, alone.
+    """
+    if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None or (
+            name == "bincount" and not (len(args) > 2 or kwargs.get("minlength"))):
+        return None
+    inputs: list[Any] = []
+    try:
+        call = _Call(function, _emptied(args, inputs), _emptied(tuple(kwargs.items()), inputs))
+        hash(call)
+    except (_Unknown, TypeError):
+        return None
+    writes = name in _WRITING or name.endswith(".at")
+    if writes and not isinstance(args[0], Handle):
+        return None
+    sample = _sample(call, inputs)
+    parts = sample if isinstance(sample, tuple) else (sample,)
+    if not all(isinstance(part, np.ndarray | np.generic | int | float) for part in parts):
+        return None
+    kinds = tuple((np.shape(part), np.asarray(part).dtype) for part in parts)
+    made = record.library(_op(name, len(kinds)), inputs, _Known(call, kinds), *kinds[0])
+    if writes:
+        args[0][...] = wrap(made)
+        return (None,)
+    if not isinstance(sample, tuple):
+        return (wrap(made),)
+    items = [made] if len(kinds) == 1 else [
+        record.item(made, place, *kind) for place, kind in enumerate(kinds)]
+    wrapped = map(wrap, items)
+    return (type(sample)(*wrapped) if hasattr(sample, "_fields") else tuple(wrapped),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A call, and the shape and dtype of each of its results."""
+
+    call: _Call
+    kinds: tuple[tuple[tuple[int, ...], Any], ...]
+
+
+@functools.lru_cache(1024)
+def _op(name: str, results: int) -> Library:
+    """Return the op of a function; what has several results is told from what has one."""
+
+    def reference(xp: Any, *inputs: Any, attrs: _Known, shape: Any, dtype: Any) -> Any:
+        arrays = [np.array(x if xp is np else xp.asnumpy(x)) for x in inputs]
+        found = attrs.call.on(arrays)
+        parts = found if isinstance(found, tuple) else (found,)
+        for part, (known, _) in zip(parts, attrs.kinds, strict=True):
+            if np.shape(part) != known:
+                raise ValueError(
+                    f"{name}: the result has shape {np.shape(part)}, and {known} when it was "
+                    "recorded; under tiledarray.jit it may not depend on values"
+                )
+        made = tuple(xp.asarray(np.asarray(part, kind))
+                     for part, (_, kind) in zip(parts, attrs.kinds, strict=True))
+        return made if results > 1 else made[0]
+
+    return Library(name, reference, outputs=results)
+
+
+def _emptied(value: Any, inputs: list[Any]) -> Any:
+    """Return nested arguments with a place in place of each array, which becomes an input."""
+    if isinstance(value, (Handle, np.ndarray)):
+        device = inputs[0].device if inputs else None
+        inputs.append(value.node if isinstance(value, Handle) else as_node(value, device))
+        return _Array(len(inputs) - 1)
+    if type(value) in (tuple, list):
+        return type(value), tuple(_emptied(part, inputs) for part in value)
+    if isinstance(value, _PLAIN):
+        return value
+    raise _Unknown
+
+
+def _filled(value: Any, arrays: Sequence[Any]) -> Any:
+    if isinstance(value, _Array):
+        return arrays[value.number]
+    if type(value) is tuple:
+        kind, parts = value
+        return kind(_filled(part, arrays) for part in parts)
+    return value
+
+
+def _sample(call: _Call, inputs: Sequence[Any]) -> Any:
+    """Call the function on stand-ins: whole numbers are 0, others differ from one another."""
+    random = np.random.default_rng(0)
+    arrays = [
+        node.buffer.array.copy() if node.buffer is not None and node.buffer.device.on_host
+        else random.random(node.shape).astype(node.dtype) if node.dtype.kind in "fc"
+        else np.zeros(node.shape, node.dtype) for node in inputs
+    ]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return call.on(arrays)
