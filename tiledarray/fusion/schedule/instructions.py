@@ -1,14 +1,24 @@
-"""Choices for kernels that are bound by their instructions rather than by memory."""
+"""Choices for kernels that are bound by their instructions rather than by memory.
+
+A multiprocessor of a GPU issues four instructions of a warp a cycle, and its L1 cache answers a
+load of one word by a warp in one cycle, whether its threads read one address or 32.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.schedule.place import inner_axes
 from tiledarray.ops.op import Elementwise
 
 QUICK_COST = 12  # of divisions, roots, logarithms for which a chunk's text is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
-PAIR_THREADS = 64  # along the lanes
-PAIR_BLOCKS = 64  # for each multiprocessor: long blocks leave some idle at the end
+PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
+PAIR_CELLS = 320  # scalar computations of a step by one thread
+PAIR_LANES = 8  # from which loads are few beside the arithmetic
 
 
 def pairs(kernel: Kernel) -> bool:
@@ -17,7 +27,26 @@ def pairs(kernel: Kernel) -> bool:
     return kernel.schedule.form == "column" and not any(
         access.strides[-1] and any(access.strides[k] for k in steps)
         for access in kernel.loads.values()
-    )
+    ) and not any(store.sink.level == "full" for store in kernel.stores)
+
+
+def pair_width(kernel: Kernel) -> int:
+    """Lanes that a thread keeps: what a step loads is used for each of them."""
+    inner = inner_axes(kernel)
+    lane = frozenset(kernel.schedule.lane.domain)
+    own = sum(_words(cell.dtype) for cell in kernel.cells
+              if cell.kind == "load" and cell.axes & inner and cell.axes & inner <= lane)
+    reduced = [cell for cell in kernel.cells if cell.kind == "reduce"]
+    own += sum(3 * _words(cell.dtype) for cell in reduced)  # a lane's value, and its total
+    work = sum(cell.kind == "apply" for cell in kernel.cells)
+    width = PAIR_LANES
+    while width > 1 and (width * own > PAIR_WORDS or width * work > PAIR_CELLS):
+        width //= 2
+    return width
+
+
+def _words(dtype: np.dtype[Any]) -> int:
+    return -(-dtype.itemsize // 4)
 
 
 def try_quick(kernel: Kernel) -> None:

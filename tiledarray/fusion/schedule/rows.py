@@ -6,6 +6,7 @@ from math import prod
 
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
+from tiledarray.fusion.schedule.bundles import find_bundles
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 
@@ -49,6 +50,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
                 share = -(-lane // (schedule.splits * unit)) * unit
                 schedule.splits = -(-lane // share)
     stage(kernel, target)
+    find_bundles(kernel)
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:

@@ -193,6 +193,11 @@ template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) 
   const idx j = range.begin + idx(threadIdx.x % TX) * V;
   body(j, j < range.end ? V : 0);
 }
+// The same with a thread's lanes TX apart: w of them are in the range.
+template <int TX, int V, class Body> TA_FN void spread_columns(Range range, Body body) {
+  const idx j = range.begin + idx(threadIdx.x % TX), left = range.end - j;
+  body(j, left <= 0 ? 0 : left > (V - 1) * TX ? V : (left + TX - 1) / TX);
+}
 template <int TX, int TY, int U, class Body, class Flush>
 TA_FN void steps(Range range, Body body, Flush flush) {
   int count = 0;
@@ -350,14 +355,15 @@ template <class R, int V> struct ColumnAccumulator {
       total[v] = sum;
     }
   }
-  // Merge what other blocks left, one part every `stride` elements; a part of it per ty.
-  template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
+  // Merge what other blocks left, one part every `stride` elements, its lanes `APART` of them
+  // apart; a part of it per ty.
+  template <int TX, int TY, int APART = 1> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
                                                    idx count, int w) {
     const int ty = threadIdx.x / TX;
     _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = R::total();
     for (idx k = ty; k < count; k += TY) {
       _Pragma("unroll") for (int v = 0; v < V; ++v) {
-        if (v < w) R::merge(total[v], parts[k * stride + v]);
+        if (v < w) R::merge(total[v], parts[k * stride + v * APART]);
       }
     }
   }

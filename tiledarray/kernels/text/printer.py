@@ -56,9 +56,12 @@ class Printer:
         Where in shared memory a staged chunk lies, as an expression of the loops around it.
     lanes : str
         Name of the number of lanes of a chunk.
+    lane : str
+        Lane ``v`` of a chunk, as an expression.
     """
 
     staged_place = ""
+    lane = "(j + v)"
 
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
         self.kernel = kernel
@@ -68,6 +71,8 @@ class Printer:
         self.params: dict[int, int] = {}  # numbered as met: equal texts compile once
         self.depth = 1
         self.arrays: set[Cell] = set()
+        self.bundled = {cell: bundle for bundle in kernel.bundles if device
+                        for cell in bundle.cells}
         self.quick = False
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
@@ -204,7 +209,7 @@ class Printer:
     def _row_pointers(self) -> None:
         near: dict[Any, tuple[int, int]] = {}
         for cell, access in self.kernel.loads.items():
-            if self._is_row_load(cell):
+            if self._is_row_load(cell) and not self._bundled_behind(cell):
                 kind, name = self._pointer_type(access), f"p_{cell.number}"
                 line, place = _place_in_line(cell)
                 first, start = near.setdefault(line, (cell.number, place))
@@ -214,6 +219,10 @@ class Printer:
                     self._row_pointer(name, kind, access)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
+
+    def _bundled_behind(self, cell: Cell) -> bool:
+        """Whether the vector that brings a load begins at another one."""
+        return cell in self.bundled and self.bundled[cell].first is not cell
 
     def _is_row_load(self, cell: Cell) -> bool:
         """Whether the cell is read through a pointer of its own for each row."""
@@ -327,14 +336,14 @@ class Printer:
         for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
             if axis.role == "row" or not stride:
                 continue
-            at = "(j + v)" if axis.role == "lane" else f"k_{k}"
+            at = self.lane if axis.role == "lane" else f"k_{k}"
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
         terms += self._wrapped(name, access)
         return " + ".join(terms) or "0"
 
     def _chunk_offset(self, name: str, access: Strided) -> str:
         """Element offset of a chunk of lanes from the row's pointer."""
-        return self._lane_offset(name, access).replace("(j + v)", "j")
+        return self._lane_offset(name, access).replace(self.lane, "j")
 
     def _wrapped(self, name: str, access: Strided) -> list[str]:
         """Terms of a wrapped access: the joined row of a lane, and its place there."""
@@ -350,6 +359,10 @@ class Printer:
         pointer = f"{name}_{u}" if many else name
         if not lanes:
             return f"{pointer}[0]"
+        if cell in self.bundled:
+            bundle = self.bundled[cell]
+            suffix = f"_{u}" if many else ""
+            return f"l_{bundle.first.number}{suffix}[{bundle.cells[cell]}]"
         if access.strides[-1] == 1:
             return f"l_{cell.number}{f'_{u}' if many else ''}[v]"
         return f"{pointer}[{self._lane_offset(name, access)}]"
@@ -357,7 +370,8 @@ class Printer:
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         """Loads of whole chunks, ahead of the loop over lanes."""
         for cell in cells:
-            if cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1:
+            if (cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1
+                    or cell in self.arrays):
                 continue
             access = self.kernel.loads[cell]
             copies = self._copies(access=access)
@@ -370,6 +384,17 @@ class Printer:
                 else:
                     value = f"load<V>({source}{', w' if guarded else ''})"
                 self.put(f"const auto l_{cell.number}{suffix} = {value};")
+
+    def _bundle_loads(self, cells: Iterable[Cell]) -> None:
+        """Load the vectors that bring some of these cells for one lane."""
+        for bundle in dict.fromkeys(self.bundled[cell] for cell in cells if cell in self.bundled):
+            name = f"p_{bundle.first.number}"
+            access = self.kernel.loads[bundle.first]
+            copies = self._copies(access=access)
+            for u in copies:
+                suffix = f"_{u}" if len(copies) > 1 else ""
+                self.put(f"const auto l{name[1:]}{suffix} = load<{len(bundle.cells)}>("
+                         f"{name}{suffix} + {self._lane_offset(name, access)});")
 
     def _iota(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
@@ -388,7 +413,7 @@ class Printer:
             if not stride or (not lanes and axis.role != "row"):
                 continue
             suffix = f"_{u}" if self.unroll > 1 else ""
-            at = {"lane": "(j + v)", "step": f"k_{k}", "row": f"i_{k}{suffix}"}[axis.role]
+            at = {"lane": self.lane, "step": f"k_{k}", "row": f"i_{k}{suffix}"}[axis.role]
             terms.append(f"i64({at})" if stride == 1 else
                          f"i64({at}) * {self._stride(name, k, stride)}")
         terms += [f"i64({term})" for term in self._wrapped(name, access)]
@@ -476,6 +501,8 @@ class Printer:
 
     def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
         with self._each():
+            self._bundle_loads(cell for cell in self._reads(cells, number)
+                               if cell not in self.arrays)
             self._lane_cells(cells, number)
             for k, store in stores:
                 for u in self._copies(access=store.access):
@@ -514,9 +541,9 @@ class Printer:
         op = cell.value.op
         assert isinstance(op, Reduction)
         place = ""
-        if not self.device and cell in self.kernel.positions:
+        if cell in self.kernel.positions:
             places = prod(self.kernel.positions[cell].value.shape)
-            place = ", i32" if places <= INT32_MAX else ""  # half the vectors of i64
+            place = ", i32" if places <= INT32_MAX else ""  # half the registers of i64
         return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
 
     def _position(self, cell: Cell, u: int) -> str:
