@@ -68,6 +68,11 @@ class Elementwise(Op):
     quick : str
         Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
         (``kernels/device_math.h``), ``""`` if none.
+    saves : int
+        Flops that it saves in a kernel that streams memory.
+    usual : str
+        The device's function that gives a loop of its own to usual values of the last operand, if
+        that is a scalar, ``""`` if none.
     nanoseconds : (float, float)
         NumPy's time for an element of float64 and of float32, where it is far from the usual.
     exponent : bool
@@ -90,6 +95,8 @@ class Elementwise(Op):
     cost: int = 1
     ufunc: np.ufunc | None = None
     quick: str = ""
+    saves: int = 0
+    usual: str = ""
     nanoseconds: tuple[float, float] = NANOSECONDS
     exponent: bool = False
     beyond: bool | None = None

@@ -14,7 +14,7 @@ from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.place import inner_axes
 from tiledarray.ops.op import Elementwise
 
-QUICK_COST = 12  # of divisions, roots, logarithms for which a chunk's text is written twice
+QUICK_SAVES = 12  # flops for which the text of a map's chunk is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
 PAIR_CELLS = 320  # scalar computations of a step by one thread
@@ -50,16 +50,19 @@ def _words(dtype: np.dtype[Any]) -> int:
 
 
 def try_quick(kernel: Kernel) -> None:
-    """Let a map on a GPU try texts for most arguments, where its divisions and roots are many.
+    """Let a kernel on a GPU try texts for most arguments, where it is bound by such operations.
 
-    All results must be in registers until a chunk is done, since it may be done again.
+    That is a map with many divisions and roots, and whatever meets in pairs.  All results of a chunk
+    must be in registers until it is done, since it may be done again.
     """
-    cost = sum(
-        cell.value.op.cost for cell in kernel.cells if cell.kind == "apply"
+    saves = [
+        cell.value.op.saves for cell in kernel.cells if cell.kind == "apply"
         and isinstance(cell.value.op, Elementwise) and cell.value.op.has_quick(cell.value.attrs)
-    )
+    ]
     schedule = kernel.schedule
-    if schedule.form == "map" and cost >= QUICK_COST and all(
+    if schedule.form == "map" and sum(saves) >= QUICK_SAVES and all(
             store.access.strides[-1] == 1 for store in kernel.stores):
         schedule.quick = True
         schedule.resident = QUICK_BLOCKS
+    elif saves and (pairs(kernel) or (schedule.form == "row" and schedule.unroll > 1)):
+        schedule.quick = True

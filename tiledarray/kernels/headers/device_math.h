@@ -26,6 +26,33 @@ TA_FN f32 quick_sqrt(f32 x, bool& rare) {
     rare |= bits_of(x) - 0x0d000000u >= 0x72800000u;  // not in [2^-101, infinity)
     return root;
 }
+// 2^(x log2 e) misses what is rounded off x log2 e: at most 2^-17, which is its own exponential less 1.
+TA_FN f32 quick_exp(f32 x, bool& rare) {
+    const f32 power = x * log2_e<f32>;
+    f32 r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(power));
+    const f32 rest = m_fma(power, 1.9046543e-9f, m_fma(power, -ln2<f32>, x));
+    rare |= !(m_abs(x) < 87.f);
+    return m_fma(r, rest, r);
+}
+// With x r r = 1 - e the power is r^-2y (1 - e)^y; a loop knows its exponent.
+TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
+    if (y != -1.5f && y != -0.5f) return m_power(x, y);
+    const f32 r = near_root(x), square = r * r;
+    const f32 left = y == -1.5f ? m_fma(-x, square, 1.f) : m_fma(-x * r, r, 1.f);
+    const f32 near = y == -1.5f ? r * square : r;
+    const f32 power = m_fma(near * -y, left, near);
+    rare |= !(power > 0.f);
+    return power;
+}
+template <int N> struct Halves {
+    TA_FN constexpr operator f32() const { return N * 0.5f; }
+};
+template <class Body> TA_FN void with_exponent(f32 y, Body body) {
+    if (y == -1.5f) body(Halves<-3>());
+    else if (y == -0.5f) body(Halves<-1>());
+    else body(y);
+}
 // x = m 2^n with m within a third of 1, and log(1 + f) = f + f f P(f): at most 1.5 ulp.
 TA_FN f32 quick_log(f32 x, bool& rare) {
     rare |= !(x >= 0x1p-126f) | !(x < infinity<f32>());

@@ -336,8 +336,12 @@ template <class R, int V> struct ColumnAccumulator {
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {
-    _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
-    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+    if constexpr (leafless<R>) {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = lane.get(v);
+    } else {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
+      _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+    }
   }
   // Merge over ty; every thread of a column gets the result.
   template <int TX, int TY> TA_MEMBER void finish() {

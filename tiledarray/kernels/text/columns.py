@@ -69,8 +69,8 @@ class ColumnPrinter(Printer):
         if self.alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
-        with self.block(self._step_loop(number, first, together),
-                        "}, " + self._flush(sinks) + ");"):
+        with self._usual_scalars(number), self.block(
+                self._step_loop(number, first, together), "}, " + self._flush(sinks) + ");"):
             for k in rest:
                 self.put(f"for (idx k_{k} = 0; k_{k} < {self.extent(k)}; ++k_{k}) {{")
                 self.depth += 1

@@ -74,6 +74,7 @@ class Printer:
         self.bundled = {cell: bundle for bundle in kernel.bundles if device
                         for cell in bundle.cells}
         self.quick = False
+        self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
@@ -156,6 +157,8 @@ class Printer:
         """Name of an operand; a scalar arrives as the loop's type, so the kernel casts nothing."""
         if cell.kind != "param":
             return self.name(cell, u)
+        if cell in self.known:
+            return self.known[cell]
         param: Any = cell.value
         if isinstance(param, Size):
             return self.size(f"z_{cell.number}", param.count)
@@ -466,15 +469,20 @@ class Printer:
                 for u in self._copies(access=store.access):
                     name = f"{k}{self._suffix(u)}"
                     self._begin_storing(store, name, f"q_{name} + {offset}")
-        if self.schedule.quick:
+        sinks = reductions(self.kernel.cells, number)
+        if self.schedule.quick and any(map(self._is_quick, cells)):
+            reduced = self._collected(sinks)
             self.put("bool rare = false;")
             self.quick = True
-            self._each_lane(cells, stores, number)
+            self._each_lane(cells, stores, number, reduced)
             self.quick = False
             with self.block("if (rare)"):
-                self._each_lane(cells, stores, number)
+                self._each_lane(cells, stores, number, reduced)
+            if sinks:
+                with self._each():
+                    self._accumulations(sinks, reduced)
         else:
-            self._each_lane(cells, stores, number)
+            self._each_lane(cells, stores, number, sinks=sinks)
         for k, store in stores:
             if store.access.strides[-1] == 1:
                 for u in self._copies(access=store.access):
@@ -499,7 +507,56 @@ class Printer:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
 
-    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
+    @staticmethod
+    def _is_quick(cell: Cell) -> bool:
+        """Whether there is a text of a cell for most arguments."""
+        op = cell.value.op
+        return cell.kind == "apply" and isinstance(op, Elementwise) and op.has_quick(
+            cell.value.attrs)
+
+    def _collected(self, sinks: list[Cell]) -> dict[str, str]:
+        """Declare where what is reduced stays until it is right; return it by its name."""
+        reduced: dict[str, str] = {}
+        for cell in sinks:
+            value = cell.args[0]
+            for u in self._copies(cell):
+                name = self.name(value, u)
+                if name not in reduced and value not in self.arrays:
+                    reduced[name] = f"e{name[1:]}[v]"
+                    self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
+        return reduced
+
+    def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
+        for cell in sinks:
+            for u in self._copies(cell):
+                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, "
+                         f"{self._reduced_input(cell, u, reduced)}, {self._position(cell, u)});")
+
+    @contextmanager
+    def _usual_scalars(self, number: int) -> Iterator[None]:
+        """Write a loop once for each usual value of a scalar, such as an exponent."""
+        found: Cell | None = None
+        usual = ""
+        if self.schedule.quick:
+            for cell in self._pass_cells(number):
+                op = cell.value.op
+                if (self._is_quick(cell) and isinstance(op, Elementwise) and op.usual
+                        and cell.args[-1].kind == "param"):
+                    found, usual = cell, op.usual
+                    break
+        if found is None:
+            yield
+            return
+        scalar, loop = found.args[-1], found.value.attrs[-1]
+        name = f"k_{scalar.number}_{number}"
+        with self.block(f"{usual}({self.operand(scalar, loop)}, "
+                        f"[&](const auto {name}) TA_LAMBDA", "});"):
+            self.known[scalar] = f"{ctype(loop)}({name})"
+            yield
+            del self.known[scalar]
+
+    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int,
+                   reduced: dict[str, str] | None = None, sinks: Iterable[Cell] = ()) -> None:
         with self._each():
             self._bundle_loads(cell for cell in self._reads(cells, number)
                                if cell not in self.arrays)
@@ -507,10 +564,9 @@ class Printer:
             for k, store in stores:
                 for u in self._copies(access=store.access):
                     self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
-            for cell in reductions(self.kernel.cells, number):
-                for u in self._copies(cell):
-                    self.put(f"r_{cell.number}{self._suffix(u)}.add(v, "
-                             f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
+            for name, place in (reduced or {}).items():
+                self.put(f"{place} = {name};")
+            self._accumulations(list(sinks), {})
 
     def _suffix(self, u: int) -> str:
         return f"_{u}" if self.unroll > 1 else ""
@@ -528,9 +584,10 @@ class Printer:
             return f"cast<{target}>({name})"
         return name
 
-    def _reduced_input(self, cell: Cell, u: int) -> str:
+    def _reduced_input(self, cell: Cell, u: int, reduced: dict[str, str]) -> str:
         loop = self._accumulate(cell)
-        return f"cast<{ctype(loop)}>({self.name(cell.args[0], u)})"
+        name = self.name(cell.args[0], u)
+        return f"cast<{ctype(loop)}>({reduced.get(name, name)})"
 
     def _accumulate(self, cell: Cell) -> np.dtype[Any]:
         """The dtype a reduction works in."""

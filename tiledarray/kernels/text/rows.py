@@ -38,8 +38,9 @@ class RowPrinter(Printer):
                 self.depth += 1
             call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {self._together(number)}>"
             extra = ", const int c" if held else ""
-            with self.block(f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
-                            "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
+            with self._usual_scalars(number), self.block(
+                    f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
+                    "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
                 self._lane_body(number, guarded=bool(held))
             for _ in steps:
                 self.depth -= 1
