@@ -207,7 +207,8 @@ class Kernel:
     ``windows`` groups the loads of a map kernel on the device.  ``staged`` are the loads that
     asynchronous copies bring into shared memory ahead of their use, with the byte offset of each.
     ``turned`` are loads that run along the last row axis in memory: a block copies its tile of them
-    as they lie, and turns it on chip.  ``bundles`` are loads of a device's reduction that vectors
+    as they lie, and turns it on chip.  ``products`` are the sums of what is a product, with its
+    factors: both are rounded together.  ``bundles`` are loads of a device's reduction that vectors
     bring, each from places side by side.
     """
 
@@ -220,6 +221,7 @@ class Kernel:
     staged: dict[Cell, int] = field(default_factory=dict)
     turned: list[Cell] = field(default_factory=list)
     bundles: list[Bundle] = field(default_factory=list)
+    products: dict[Cell, tuple[Cell, Cell]] = field(default_factory=dict)
     border: Border | None = None
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0

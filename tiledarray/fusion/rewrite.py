@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.loops import Looped
-from tiledarray.fusion.short import may_unroll, computed_again
+from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.library import BY_NAME

@@ -6,18 +6,22 @@ load of one word by a warp in one cycle, whether its threads read one address or
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.place import inner_axes
+from tiledarray.ops import arithmetic, reduction
 from tiledarray.ops.op import Elementwise
 
 QUICK_SAVES = 12  # flops for which the text of a map's chunk is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
 PAIR_CELLS = 320  # scalar computations of a step by one thread
+_CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
 PAIR_LANES = 8  # from which loads are few beside the arithmetic
 
 
@@ -45,6 +49,28 @@ def pair_width(kernel: Kernel) -> int:
     return width
 
 
+def find_products(kernel: Kernel) -> None:
+    """Note the sums of products that nothing else uses: a product is rounded with its sum."""
+    uses = Counter(arg for cell in kernel.cells for arg in cell.args if isinstance(arg, Cell))
+    uses.update(store.sink.cell for store in kernel.stores)
+    for cell in kernel.cells:
+        if cell.kind != "reduce" or cell.value.op is not reduction.sum:
+            continue
+        product, accumulate = cell.args[0], cell.value.attrs[1]
+        factors = _factors(product)
+        if (factors is not None and uses[product] == 1 and product.dtype in _CONTRACTED
+                and accumulate in (None, product.dtype)):
+            kernel.products[cell] = factors
+
+
+def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
+    if cell.kind != "apply" or any(loop != cell.dtype for loop in cell.value.attrs):
+        return None
+    if cell.value.op is arithmetic.multiply:
+        return cell.args[0], cell.args[1]
+    return (cell.args[0], cell.args[0]) if cell.value.op is arithmetic.square else None
+
+
 def _words(dtype: np.dtype[Any]) -> int:
     return -(-dtype.itemsize // 4)
 
@@ -52,8 +78,8 @@ def _words(dtype: np.dtype[Any]) -> int:
 def try_quick(kernel: Kernel) -> None:
     """Let a kernel on a GPU try texts for most arguments, where it is bound by such operations.
 
-    That is a map with many divisions and roots, and whatever meets in pairs.  All results of a chunk
-    must be in registers until it is done, since it may be done again.
+    That is a map with many divisions and roots, and whatever meets in pairs.  All results of a
+    chunk must be in registers until it is done, since it may be done again.
     """
     saves = [
         cell.value.op.saves for cell in kernel.cells if cell.kind == "apply"

@@ -26,23 +26,15 @@ TA_FN f32 quick_sqrt(f32 x, bool& rare) {
     rare |= bits_of(x) - 0x0d000000u >= 0x72800000u;  // not in [2^-101, infinity)
     return root;
 }
-// 2^(x log2 e) misses what is rounded off x log2 e: at most 2^-17, which is its own exponential less 1.
-TA_FN f32 quick_exp(f32 x, bool& rare) {
-    const f32 power = x * log2_e<f32>;
-    f32 r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(power));
-    const f32 rest = m_fma(power, 1.9046543e-9f, m_fma(power, -ln2<f32>, x));
-    rare |= !(m_abs(x) < 87.f);
-    return m_fma(r, rest, r);
-}
-// With x r r = 1 - e the power is r^-2y (1 - e)^y; a loop knows its exponent.
+// With x r r = 1 - e the power is r^-2y (1 - e)^y; a loop knows its exponent.  Whatever is wrong on
+// the way leaves infinity or NaN.
 TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
     if (y != -1.5f && y != -0.5f) return m_power(x, y);
     const f32 r = near_root(x), square = r * r;
     const f32 left = y == -1.5f ? m_fma(-x, square, 1.f) : m_fma(-x * r, r, 1.f);
     const f32 near = y == -1.5f ? r * square : r;
     const f32 power = m_fma(near * -y, left, near);
-    rare |= !(power > 0.f);
+    rare |= !(power < infinity<f32>());
     return power;
 }
 template <int N> struct Halves {

@@ -318,6 +318,9 @@ template <class R, int V> struct RowAccumulator {
     _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx at) {
+    lane.add(v, x, y, at);
+  }
   TA_MEMBER void flush() {
     _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total, lane.get(v));
     _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
@@ -335,6 +338,9 @@ template <class R, int V> struct ColumnAccumulator {
     }
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx at) {
+    lane.add(v, x, y, at);
+  }
   TA_MEMBER void flush() {
     if constexpr (leafless<R>) {
       _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = lane.get(v);

@@ -24,6 +24,7 @@ TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
 INT32_MAX = 2**31 - 1
 NEAR = 64  # elements from one pointer to another that is a constant from there
+UNROLLED_ROWS = 128  # of rows computed together
 UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
@@ -73,6 +74,7 @@ class Printer:
         self.arrays: set[Cell] = set()
         self.bundled = {cell: bundle for bundle in kernel.bundles if device
                         for cell in bundle.cells}
+        self.products = kernel.products if device else {}
         self.quick = False
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
@@ -518,19 +520,27 @@ class Printer:
         """Declare where what is reduced stays until it is right; return it by its name."""
         reduced: dict[str, str] = {}
         for cell in sinks:
-            value = cell.args[0]
-            for u in self._copies(cell):
-                name = self.name(value, u)
-                if name not in reduced and value not in self.arrays:
-                    reduced[name] = f"e{name[1:]}[v]"
-                    self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
+            for value in dict.fromkeys(self._addends(cell)):
+                for u in self._copies(cell):
+                    name = self.operand(value, value.dtype, u)
+                    if name not in reduced and value not in self.arrays and value.kind != "param":
+                        reduced[name] = f"e{name[1:]}[v]"
+                        self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
         return reduced
+
+    def _addends(self, cell: Cell) -> tuple[Cell, ...]:
+        """What a reduction adds: a value, or the factors of a product."""
+        return self.products.get(cell) or (cell.args[0],)
 
     def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
         for cell in sinks:
             for u in self._copies(cell):
-                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, "
-                         f"{self._reduced_input(cell, u, reduced)}, {self._position(cell, u)});")
+                loop = self._accumulate(cell)
+                names = [self.operand(value, loop, u) for value in self._addends(cell)]
+                values = ", ".join(f"cast<{ctype(loop)}>({reduced.get(name, name)})"
+                                   for name in names)
+                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, {values}, "
+                         f"{self._position(cell, u)});")
 
     @contextmanager
     def _usual_scalars(self, number: int) -> Iterator[None]:
@@ -548,7 +558,7 @@ class Printer:
             yield
             return
         scalar, loop = found.args[-1], found.value.attrs[-1]
-        name = f"k_{scalar.number}_{number}"
+        name = f"known_{scalar.number}_{number}"
         with self.block(f"{usual}({self.operand(scalar, loop)}, "
                         f"[&](const auto {name}) TA_LAMBDA", "});"):
             self.known[scalar] = f"{ctype(loop)}({name})"
@@ -583,11 +593,6 @@ class Printer:
         if cell.dtype is None or ctype(cell.dtype) != target:
             return f"cast<{target}>({name})"
         return name
-
-    def _reduced_input(self, cell: Cell, u: int, reduced: dict[str, str]) -> str:
-        loop = self._accumulate(cell)
-        name = self.name(cell.args[0], u)
-        return f"cast<{ctype(loop)}>({reduced.get(name, name)})"
 
     def _accumulate(self, cell: Cell) -> np.dtype[Any]:
         """The dtype a reduction works in."""
