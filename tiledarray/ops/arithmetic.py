@@ -36,7 +36,7 @@ fmod = ufunc(
 )
 power = ufunc(
     np.power, "m_power(x, y)", cost=30, quick="quick_power(x, y, rare)", usual="with_exponent",
-    exponent=True, nanoseconds=(2.2, 0.7),
+    rare="rare_power(x, known)", exponent=True, nanoseconds=(2.2, 0.7),
     derivatives=("scaled(y, x ** (y - 1))", "scaled(out, log(x))"),
 )
 float_power = ufunc(

@@ -33,6 +33,7 @@ def ufunc(
     quick: str = "",
     saves: int = 0,
     usual: str = "",
+    rare: str = "",
     nanoseconds: tuple[float, float] = NANOSECONDS,
     exponent: bool = False,
     beyond: bool | None = None,
@@ -54,7 +55,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, saves, usual, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
+    quick, saves, usual, rare, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -72,7 +73,7 @@ def ufunc(
 
     op = Elementwise(
         name or numpy_name, reference, spread(expression), cost, function, quick, saves, usual,
-        nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives, vjp=vjp,
+        rare, nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives, vjp=vjp,
     )
     if output:
         _output_of[op] = output

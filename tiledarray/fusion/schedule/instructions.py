@@ -22,7 +22,7 @@ QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hi
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
 PAIR_CELLS = 320  # scalar computations of a step by one thread
 _CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
-PAIR_LANES = 8  # from which loads are few beside the arithmetic
+PAIR_LANES = 4  # from which loads are few beside the arithmetic
 
 
 def pairs(kernel: Kernel) -> bool:
@@ -75,20 +75,33 @@ def _words(dtype: np.dtype[Any]) -> int:
     return -(-dtype.itemsize // 4)
 
 
+def quick_op(cell: Cell) -> Elementwise | None:
+    """The op of a cell, if it has a text for most arguments; a scalar may have to be known."""
+    if cell.kind != "apply":
+        return None
+    op = cell.value.op
+    if not isinstance(op, Elementwise) or not op.has_quick(cell.value.attrs):
+        return None
+    return op if not op.usual or cell.args[-1].kind == "param" else None
+
+
+def streams_nothing(kernel: Kernel) -> bool:
+    """Whether what a reduction reads stays in caches: each load is used again and again."""
+    schedule = kernel.schedule
+    return pairs(kernel) or (schedule.form == "row" and schedule.unroll > 1)
+
+
 def try_quick(kernel: Kernel) -> None:
     """Let a kernel on a GPU try texts for most arguments, where it is bound by such operations.
 
     That is a map with many divisions and roots, and whatever meets in pairs.  All results of a
     chunk must be in registers until it is done, since it may be done again.
     """
-    saves = [
-        cell.value.op.saves for cell in kernel.cells if cell.kind == "apply"
-        and isinstance(cell.value.op, Elementwise) and cell.value.op.has_quick(cell.value.attrs)
-    ]
+    saves = [op.saves for cell in kernel.cells if (op := quick_op(cell)) is not None]
     schedule = kernel.schedule
     if schedule.form == "map" and sum(saves) >= QUICK_SAVES and all(
             store.access.strides[-1] == 1 for store in kernel.stores):
         schedule.quick = True
         schedule.resident = QUICK_BLOCKS
-    elif saves and (pairs(kernel) or (schedule.form == "row" and schedule.unroll > 1)):
+    elif saves and streams_nothing(kernel):
         schedule.quick = True

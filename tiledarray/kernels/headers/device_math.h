@@ -29,7 +29,6 @@ TA_FN f32 quick_sqrt(f32 x, bool& rare) {
 // With x r r = 1 - e the power is r^-2y (1 - e)^y; a loop knows its exponent.  Whatever is wrong on
 // the way leaves infinity or NaN.
 TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
-    if (y != -1.5f && y != -0.5f) return m_power(x, y);
     const f32 r = near_root(x), square = r * r;
     const f32 left = y == -1.5f ? m_fma(-x, square, 1.f) : m_fma(-x * r, r, 1.f);
     const f32 near = y == -1.5f ? r * square : r;
@@ -40,6 +39,11 @@ TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
 template <int N> struct Halves {
     TA_FN constexpr operator f32() const { return N * 0.5f; }
 };
+TA_FN constexpr bool is_usual(f32) { return false; }
+template <int N> TA_FN constexpr bool is_usual(Halves<N>) { return true; }
+TA_FN f32 rare_power(f32 x, f32 y) { return m_power(x, y); }
+__device__ __noinline__ f32 half_power(f32 x, f32 y) { return any_power(x, y); }
+template <int N> TA_FN f32 rare_power(f32 x, Halves<N> y) { return half_power(x, y); }
 template <class Body> TA_FN void with_exponent(f32 y, Body body) {
     if (y == -1.5f) body(Halves<-3>());
     else if (y == -0.5f) body(Halves<-1>());

@@ -6,7 +6,7 @@ A form (`maps`, `rows`, `columns`) adds what it does with one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
+from tiledarray.fusion.schedule.instructions import quick_op
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Slot
@@ -75,7 +76,7 @@ class Printer:
         self.bundled = {cell: bundle for bundle in kernel.bundles if device
                         for cell in bundle.cells}
         self.products = kernel.products if device else {}
-        self.quick = False
+        self.quick = self.rare = False
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
@@ -160,7 +161,7 @@ class Printer:
         if cell.kind != "param":
             return self.name(cell, u)
         if cell in self.known:
-            return self.known[cell]
+            return f"{ctype(loop)}({self.known[cell]})"
         param: Any = cell.value
         if isinstance(param, Size):
             return self.size(f"z_{cell.number}", param.count)
@@ -332,8 +333,16 @@ class Printer:
         if isinstance(op, Elementwise):
             names = [self.operand(arg, loop, u)
                      for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
-            return render(op, cell.value.attrs, cell.dtype, names, quick=self.quick)
+            return render(op, cell.value.attrs, cell.dtype, names, text=self._text_of(cell))
         return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
+
+    def _text_of(self, cell: Cell) -> str:
+        """The text of an op where most arguments are tried first; ``""`` for the usual one."""
+        op = quick_op(cell) if self.quick or self.rare else None
+        if op is None or (op.usual and cell.args[-1] not in self.known):
+            return ""
+        text = op.quick if self.quick else op.rare
+        return text.replace("known", self.known[cell.args[-1]]) if op.usual else text
 
     def _lane_offset(self, name: str, access: Strided) -> str:
         """Element offset along steps and lanes from the row's pointer."""
@@ -472,14 +481,17 @@ class Printer:
                     name = f"{k}{self._suffix(u)}"
                     self._begin_storing(store, name, f"q_{name} + {offset}")
         sinks = reductions(self.kernel.cells, number)
-        if self.schedule.quick and any(map(self._is_quick, cells)):
+        if self.schedule.quick and any(quick_op(cell) for cell in cells):
             reduced = self._collected(sinks)
-            self.put("bool rare = false;")
+            known = next(iter(self.known.values()), "")
+            self.put(f"bool rare = {f'!is_usual({known})' if known else 'false'};")
             self.quick = True
-            self._each_lane(cells, stores, number, reduced)
-            self.quick = False
+            with self.block("if (!rare)") if known else nullcontext():
+                self._each_lane(cells, stores, number, reduced)
+            self.quick, self.rare = False, True
             with self.block("if (rare)"):
                 self._each_lane(cells, stores, number, reduced)
+            self.rare = False
             if sinks:
                 with self._each():
                     self._accumulations(sinks, reduced)
@@ -508,13 +520,6 @@ class Printer:
         if self.device or not self.structs:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
-
-    @staticmethod
-    def _is_quick(cell: Cell) -> bool:
-        """Whether there is a text of a cell for most arguments."""
-        op = cell.value.op
-        return cell.kind == "apply" and isinstance(op, Elementwise) and op.has_quick(
-            cell.value.attrs)
 
     def _collected(self, sinks: list[Cell]) -> dict[str, str]:
         """Declare where what is reduced stays until it is right; return it by its name."""
@@ -545,23 +550,17 @@ class Printer:
     @contextmanager
     def _usual_scalars(self, number: int) -> Iterator[None]:
         """Write a loop once for each usual value of a scalar, such as an exponent."""
-        found: Cell | None = None
-        usual = ""
-        if self.schedule.quick:
-            for cell in self._pass_cells(number):
-                op = cell.value.op
-                if (self._is_quick(cell) and isinstance(op, Elementwise) and op.usual
-                        and cell.args[-1].kind == "param"):
-                    found, usual = cell, op.usual
-                    break
-        if found is None:
+        found = [(op.usual, cell) for cell in self._pass_cells(number)
+                 if self.schedule.quick and (op := quick_op(cell)) is not None and op.usual]
+        if not found:
             yield
             return
-        scalar, loop = found.args[-1], found.value.attrs[-1]
+        usual, cell = found[0]
+        scalar, loop = cell.args[-1], cell.value.attrs[-1]
         name = f"known_{scalar.number}_{number}"
         with self.block(f"{usual}({self.operand(scalar, loop)}, "
                         f"[&](const auto {name}) TA_LAMBDA", "});"):
-            self.known[scalar] = f"{ctype(loop)}({name})"
+            self.known[scalar] = name
             yield
             del self.known[scalar]
 
