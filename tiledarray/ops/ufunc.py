@@ -73,7 +73,8 @@ def ufunc(
 
     op = Elementwise(
         name or numpy_name, reference, spread(expression), cost, function, quick, saves, usual,
-        rare, nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives, vjp=vjp,
+        rare, nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives,
+        vjp=vjp,
     )
     if output:
         _output_of[op] = output

@@ -38,10 +38,10 @@ def pair_width(kernel: Kernel) -> int:
     """Lanes that a thread keeps: what a step loads is used for each of them."""
     inner = inner_axes(kernel)
     lane = frozenset(kernel.schedule.lane.domain)
-    own = sum(_words(cell.dtype) for cell in kernel.cells
+    own = sum(words(cell.dtype) for cell in kernel.cells
               if cell.kind == "load" and cell.axes & inner and cell.axes & inner <= lane)
     reduced = [cell for cell in kernel.cells if cell.kind == "reduce"]
-    own += sum(3 * _words(cell.dtype) for cell in reduced)  # a lane's value, and its total
+    own += sum(3 * words(cell.dtype) for cell in reduced)  # a lane's value, and its total
     work = sum(cell.kind == "apply" for cell in kernel.cells)
     width = PAIR_LANES
     while width > 1 and (width * own > PAIR_WORDS or width * work > PAIR_CELLS):
@@ -71,7 +71,8 @@ def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
     return (cell.args[0], cell.args[0]) if cell.value.op is arithmetic.square else None
 
 
-def _words(dtype: np.dtype[Any]) -> int:
+def words(dtype: np.dtype[Any]) -> int:
+    """Registers that a value takes."""
     return -(-dtype.itemsize // 4)
 
 

@@ -7,10 +7,11 @@ from tiledarray.fusion.schedule.instructions import pairs
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
-from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS, Printer
+from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS
+from tiledarray.kernels.text.reused import ReductionPrinter
 
 
-class ColumnPrinter(Printer):
+class ColumnPrinter(ReductionPrinter):
     """Each lane has accumulators of its own."""
 
     staged_place = "place"
@@ -69,8 +70,10 @@ class ColumnPrinter(Printer):
         if self.alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
-        with self._usual_scalars(number), self.block(
-                self._step_loop(number, first, together), "}, " + self._flush(sinks) + ");"):
+        with (self._usual_scalars(number),
+              self._loads_ahead(number, together, f"k_{first}", not rest) as ahead,
+              self.block(self._step_loop(number, first, together, ahead),
+                         "}, " + self._flush(sinks) + ");")):
             for k in rest:
                 self.put(f"for (idx k_{k} = 0; k_{k} < {self.extent(k)}; ++k_{k}) {{")
                 self.depth += 1
@@ -90,9 +93,13 @@ class ColumnPrinter(Printer):
                          f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
             self._column_cells(number)
 
-    def _step_loop(self, number: int, axis: int, together: int) -> str:
+    def _step_loop(self, number: int, axis: int, together: int, ahead: str) -> str:
         """The loop over steps; staged loads are asked for some steps ahead."""
         steps = self._range(axis)
+        if ahead:
+            half = max(1, together // 2)
+            return (f"steps_ahead<TX, TY, {half}, {ahead}>({steps}, fetch_{number}, "
+                    f"[&](const idx k_{axis}, const {ahead}& now) TA_LAMBDA")
         staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
         if not staged:
             return f"steps<TX, TY, {together}>({steps}, [&](const idx k_{axis}) TA_LAMBDA"

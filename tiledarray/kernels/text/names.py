@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 
 NUMBERED = {
-    "Args": "the arguments of alike parts of a launch", "part": "those of all such parts",
+    "Ahead": "what a step reads", "Args": "the arguments of alike parts of a launch",
+    "part": "those of all such parts",
     "b": "lanes collected before they are stored", "c": "the value of a cell",
     "d": "a divisor, prepared", "e": "what a chunk adds to a reduction",
     "fetch": "what asks for staged chunks of a pass",
@@ -26,7 +27,7 @@ NUMBERED = {
 }
 SINGLE = frozenset({
     "Args", "C", "S", "TX", "TY", "V", "W", "a", "all", "at", "block", "c", "first", "j", "js",
-    "k", "lane_block", "left", "place", "rare", "right", "row", "rows", "split", "t",
+    "k", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows", "split", "t",
     "v", "w",
 })
 GENERATED = re.compile(rf"({'|'.join(NUMBERED)})(_\d+)+")

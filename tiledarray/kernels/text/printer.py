@@ -77,6 +77,7 @@ class Printer:
                         for cell in bundle.cells}
         self.products = kernel.products if device else {}
         self.quick = self.rare = False
+        self.fetched: set[Cell] = set()  # loads that a turn of the loop finds in registers
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
@@ -373,6 +374,8 @@ class Printer:
         pointer = f"{name}_{u}" if many else name
         if not lanes:
             return f"{pointer}[0]"
+        if cell in self.fetched:
+            return self._fetched(cell, access)
         if cell in self.bundled:
             bundle = self.bundled[cell]
             suffix = f"_{u}" if many else ""
@@ -381,11 +384,19 @@ class Printer:
             return f"l_{cell.number}{f'_{u}' if many else ''}[v]"
         return f"{pointer}[{self._lane_offset(name, access)}]"
 
+    def _fetched(self, cell: Cell, access: Strided) -> str:
+        """A load that was asked for a turn ahead."""
+        lane = "[v]" if self.schedule.lane.reduced else ""
+        if cell in self.bundled:
+            bundle = self.bundled[cell]
+            return f"now.l_{bundle.first.number}{lane}[{bundle.cells[cell]}]"
+        return f"now.{'l' if access.strides[-1] == 1 else 'c'}_{cell.number}{lane}"
+
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         """Loads of whole chunks, ahead of the loop over lanes."""
         for cell in cells:
             if (cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1
-                    or cell in self.arrays):
+                    or cell in self.arrays or cell in self.fetched):
                 continue
             access = self.kernel.loads[cell]
             copies = self._copies(access=access)
@@ -401,7 +412,8 @@ class Printer:
 
     def _bundle_loads(self, cells: Iterable[Cell]) -> None:
         """Load the vectors that bring some of these cells for one lane."""
-        for bundle in dict.fromkeys(self.bundled[cell] for cell in cells if cell in self.bundled):
+        for bundle in dict.fromkeys(self.bundled[cell] for cell in cells
+                                    if cell in self.bundled and cell not in self.fetched):
             name = f"p_{bundle.first.number}"
             access = self.kernel.loads[bundle.first]
             copies = self._copies(access=access)
@@ -546,23 +558,6 @@ class Printer:
                                    for name in names)
                 self.put(f"r_{cell.number}{self._suffix(u)}.add(v, {values}, "
                          f"{self._position(cell, u)});")
-
-    @contextmanager
-    def _usual_scalars(self, number: int) -> Iterator[None]:
-        """Write a loop once for each usual value of a scalar, such as an exponent."""
-        found = [(op.usual, cell) for cell in self._pass_cells(number)
-                 if self.schedule.quick and (op := quick_op(cell)) is not None and op.usual]
-        if not found:
-            yield
-            return
-        usual, cell = found[0]
-        scalar, loop = cell.args[-1], cell.value.attrs[-1]
-        name = f"known_{scalar.number}_{number}"
-        with self.block(f"{usual}({self.operand(scalar, loop)}, "
-                        f"[&](const auto {name}) TA_LAMBDA", "});"):
-            self.known[scalar] = name
-            yield
-            del self.known[scalar]
 
     def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int,
                    reduced: dict[str, str] | None = None, sinks: Iterable[Cell] = ()) -> None:

@@ -6,10 +6,11 @@ from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
-from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_ROWS, Printer
+from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_ROWS
+from tiledarray.kernels.text.reused import ReductionPrinter
 
 
-class RowPrinter(Printer):
+class RowPrinter(ReductionPrinter):
     """Lanes are reduced; what a later pass needs again is held on chip."""
 
     staged_place = "j"
@@ -39,10 +40,17 @@ class RowPrinter(Printer):
             together = self._together(number, self._most())
             call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {together}>"
             extra = ", const int c" if held else ""
-            with self._usual_scalars(number), self.block(
-                    f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
-                    "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
-                self._lane_body(number, guarded=bool(held))
+            with (self._usual_scalars(number),
+                  self._loads_ahead(number, together, "j", not held) as ahead):
+                fetch = ""
+                if ahead:
+                    call = f"lanes_ahead<TX, V, {max(1, together // 2)}, {ahead}>"
+                    fetch = f"fetch_{number}, "
+                    extra = f", const {ahead}& now"
+                with self.block(f"{call}({self._range(lane)}, {fetch}"
+                                f"[&](const idx j, const auto w{extra}) TA_LAMBDA",
+                                "}, " + self._flush(sinks) + ");"):
+                    self._lane_body(number, guarded=bool(held))
             for _ in steps:
                 self.depth -= 1
                 self.put("}")
