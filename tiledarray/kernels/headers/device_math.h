@@ -39,8 +39,8 @@ TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
 template <int N> struct Halves {
     TA_FN constexpr operator f32() const { return N * 0.5f; }
 };
-TA_FN constexpr bool is_usual(f32) { return false; }
-template <int N> TA_FN constexpr bool is_usual(Halves<N>) { return true; }
+template <class T> constexpr bool is_usual = false;
+template <int N> constexpr bool is_usual<const Halves<N>> = true;
 TA_FN f32 rare_power(f32 x, f32 y) { return m_power(x, y); }
 __device__ __noinline__ f32 half_power(f32 x, f32 y) { return any_power(x, y); }
 template <int N> TA_FN f32 rare_power(f32 x, Halves<N> y) { return half_power(x, y); }

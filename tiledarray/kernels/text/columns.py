@@ -97,8 +97,8 @@ class ColumnPrinter(ReductionPrinter):
         """The loop over steps; staged loads are asked for some steps ahead."""
         steps = self._range(axis)
         if ahead:
-            half = max(1, together // 2)
-            return (f"steps_ahead<TX, TY, {half}, {ahead}>({steps}, fetch_{number}, "
+            how = f"{max(1, together // 2)}, {ahead}, {self._usual() or 'true'}"
+            return (f"steps_ahead<TX, TY, {how}>({steps}, fetch_{number}, "
                     f"[&](const idx k_{axis}, const {ahead}& now) TA_LAMBDA")
         staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
         if not staged:

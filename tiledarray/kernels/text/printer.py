@@ -495,8 +495,8 @@ class Printer:
         sinks = reductions(self.kernel.cells, number)
         if self.schedule.quick and any(quick_op(cell) for cell in cells):
             reduced = self._collected(sinks)
-            known = next(iter(self.known.values()), "")
-            self.put(f"bool rare = {f'!is_usual({known})' if known else 'false'};")
+            known = self._usual()
+            self.put(f"bool rare = {f'!{known}' if known else 'false'};")
             self.quick = True
             with self.block("if (!rare)") if known else nullcontext():
                 self._each_lane(cells, stores, number, reduced)
@@ -532,6 +532,10 @@ class Printer:
         if self.device or not self.structs:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
+
+    def _usual(self) -> str:
+        """Whether the loop is one for a usual value of a scalar; ``""`` if it knows none."""
+        return next((f"is_usual<decltype({name})>" for name in self.known.values()), "")
 
     def _collected(self, sinks: list[Cell]) -> dict[str, str]:
         """Declare where what is reduced stays until it is right; return it by its name."""
