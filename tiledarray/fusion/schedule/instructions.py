@@ -59,16 +59,16 @@ def find_products(kernel: Kernel) -> None:
         product, accumulate = cell.args[0], cell.value.attrs[1]
         factors = _factors(product)
         if (factors is not None and uses[product] == 1 and product.dtype in _CONTRACTED
-                and accumulate in (None, product.dtype)):
+                and (accumulate is None or accumulate == product.dtype)):
             kernel.products[cell] = factors
 
 
 def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
-    if cell.kind != "apply" or any(loop != cell.dtype for loop in cell.value.attrs):
+    op = cell.value.op if cell.kind == "apply" else None
+    if op not in (arithmetic.multiply, arithmetic.square) or any(
+            loop != cell.dtype for loop in cell.value.attrs):
         return None
-    if cell.value.op is arithmetic.multiply:
-        return cell.args[0], cell.args[1]
-    return (cell.args[0], cell.args[0]) if cell.value.op is arithmetic.square else None
+    return cell.args[0], cell.args[-1]
 
 
 def words(dtype: np.dtype[Any]) -> int:
