@@ -282,17 +282,16 @@ def layer_norm_by_variance():
 
 def of_many_points(member):
     """Threads keep as many lanes as registers allow only where lanes fill the device."""
-    program, features, dtype = member
+    name, features, dtype = member.split()
+    program, features = getattr(test_short_axes, name), int(features)
     x, c = (np.asarray(numpy.empty((n, features), dtype)) for n in (1 << 21, 64))
     return program(np, x, c)
 
 
 family("many_points", [
-    (program, features, dtype)
-    for program in (test_short_axes.nearest, test_short_axes.soft, test_short_axes.least)
-    for features, dtype in [(16, "f4"), (16, "f8"), (6, "f4"), (32, "f4"), (12, "i4")]
-    if dtype != "i4" or program is not test_short_axes.soft
-], of_many_points)
+    f"{name} {kind}" for name in ("nearest", "soft", "least")
+    for kind in ("16 f4", "16 f8", "6 f4", "32 f4")
+] + ["nearest 12 i4", "least 12 i4"], of_many_points)
 
 
 @case

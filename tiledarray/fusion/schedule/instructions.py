@@ -7,6 +7,7 @@ load of one word by a warp in one cycle, whether its threads read one address or
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tiledarray.ops.op import Elementwise
 QUICK_SAVES = 12  # flops for which the text of a map's chunk is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
-PAIR_CELLS = 320  # scalar computations of a step by one thread
+PAIR_COST = 320  # flops of a step by one thread: it waits for nothing then, and compiles soon
 _CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
 PAIR_LANES = 8  # from which loads are few beside the arithmetic
 
@@ -42,11 +43,17 @@ def pair_width(kernel: Kernel) -> int:
               if cell.kind == "load" and cell.axes & inner and cell.axes & inner <= lane)
     reduced = [cell for cell in kernel.cells if cell.kind == "reduce"]
     own += sum(3 * words(cell.dtype) for cell in reduced)  # a lane's value, and its total
-    work = sum(cell.kind == "apply" for cell in kernel.cells)
+    work = cost_of(kernel.cells)
     width = PAIR_LANES
-    while width > 1 and (width * own > PAIR_WORDS or width * work > PAIR_CELLS):
+    while width > 1 and (width * own > PAIR_WORDS or width * work > PAIR_COST):
         width //= 2
     return width
+
+
+def cost_of(cells: Iterable[Cell]) -> int:
+    """Flops of elementwise operations."""
+    return sum(op.cost for cell in cells if cell.kind == "apply"
+               and isinstance(op := cell.value.op, Elementwise))
 
 
 def find_products(kernel: Kernel) -> None:

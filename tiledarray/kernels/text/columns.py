@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.schedule.instructions import pairs
+from tiledarray.fusion.schedule.instructions import cost_of, pairs
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
@@ -65,8 +65,10 @@ class ColumnPrinter(ReductionPrinter):
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        limit = UNROLLED_PAIRS if self.alone else UNROLLED
-        together = 1 if rest else self._together(number, limit)
+        together = 1 if rest else self._together(number, UNROLLED)
+        if self.alone and not rest:
+            cost = self.schedule.width * max(1, cost_of(self._pass_cells(number)))
+            together = next(n for n in (4, 2, 1) if n * cost <= UNROLLED_PAIRS or n == 1)
         if self.alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.schedule.instructions import quick_op, streams_nothing, words
+from tiledarray.fusion.schedule.instructions import cost_of, quick_op, streams_nothing, words
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.printer import Printer
 
 AHEAD_WORDS = 32  # registers of a thread for what its next turn reads
+AHEAD_COST = 512  # flops of a turn from which it hardly waits, and a third copy of it takes long
 
 
 class ReductionPrinter(Printer):
@@ -43,9 +44,10 @@ class ReductionPrinter(Printer):
         found = [cell for cell in cells
                  if cell not in self.arrays and cell not in self.kernel.staged]
         lanes = self.schedule.width if self.schedule.lane.reduced else 1
+        cost = cost_of(self._pass_cells(number)) * self.schedule.width * self.unroll
         size = max(2, together) * lanes * sum(words(cell.dtype) for cell in found)
         if not (simple and self.device and streams_nothing(self.kernel) and found
-                and size <= AHEAD_WORDS):
+                and size <= AHEAD_WORDS and cost <= AHEAD_COST):
             yield ""
             return
         name = f"Ahead_{number}"
