@@ -66,14 +66,14 @@ def test_where_lanes_are_enough_each_thread_has_its_own():
 
 def test_where_they_are_not_threads_and_blocks_share_the_steps():
     schedule = kernel_of(density, *[many(1 << 16)] * 3).schedule
-    assert schedule.width == 8
+    assert schedule.width == 4
     assert schedule.threads[1] == 4
     assert DEVICE.workers * 32 < schedule.blocks < DEVICE.workers * 128
 
 
 @pytest.mark.parametrize("lanes", [1 << 21, (1 << 21) + 1, (1 << 21) - 5])
 @pytest.mark.parametrize(("features", "dtype", "width"), [
-    (2, "f4", 8), (16, "f4", 4), (32, "f4", 2), (16, "f8", 2), (32, "f8", 1),
+    (2, "f4", 4), (16, "f4", 4), (32, "f4", 2), (16, "f8", 2), (32, "f8", 1),
 ])
 def test_lanes_of_a_thread_fit_its_registers(features, dtype, width, lanes):
     kernel = kernel_of(test_short_axes.least, many(lanes, features, dtype=dtype),
@@ -122,7 +122,7 @@ def test_a_loop_knows_its_exponent():
     found = text(kernel_of(test_short_axes.forces, many(4096, 3)))
     assert found.count("with_exponent(a.f32_") == 1
     quick, exact = found.split("if (rare)")
-    assert quick.count("quick_power(") == exact.count("rare_power(") == 4  # rows
+    assert quick.count("quick_power(") == exact.count("rare_power(") == 2  # rows
     assert "m_power(" not in found
 
 
@@ -222,7 +222,7 @@ def test_lanes_kept_of_every_width(lanes_are_enough, folder, dtype):
 @pytest.mark.parametrize("n", [900, 129, 64, 5])
 def test_densities(lanes_are_enough, folder, n):
     kernel = compare(folder, density, *(points(n, dtype="f4", seed=k) for k in range(3)))
-    assert kernel.schedule.width == 8
+    assert kernel.schedule.width == 4
 
 
 @emulates

@@ -23,7 +23,7 @@ QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hi
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
 PAIR_COST = 320  # flops of a step by one thread: it waits for nothing then, and compiles soon
 _CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
-PAIR_LANES = 8  # from which loads are few beside the arithmetic
+PAIR_LANES = 4  # from which loads are few beside the arithmetic
 
 
 def pairs(kernel: Kernel) -> bool:

@@ -33,11 +33,11 @@ TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
     const f32 left = y == -1.5f ? m_fma(-x, square, 1.f) : m_fma(-x * r, r, 1.f);
     const f32 near = y == -1.5f ? r * square : r;
     const f32 power = m_fma(near * -y, left, near);
-    rare |= !(power < 3e38f);
+    rare |= !(m_abs(power) < 3e38f);
     return power;
 }
 template <int N> struct Halves {
-    TA_FN constexpr operator f32() const { return N * 0.5f; }
+    __device__ __forceinline__ constexpr operator f32() const { return N * 0.5f; }
 };
 template <class T> constexpr bool is_usual = false;
 template <int N> constexpr bool is_usual<const Halves<N>> = true;

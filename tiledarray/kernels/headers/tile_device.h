@@ -217,39 +217,36 @@ TA_FN void steps(Range range, Body body, Flush flush) {
 }
 
 // The same, 2 U steps a turn, with what U steps read asked for while U others are done, by
-// fetch(k, where), if that is worth it: what is asked for last, nobody needs.
-template <int TX, int TY, int U, class Ahead, bool WORTH, class Fetch, class Body, class Flush>
+// fetch(k, where); what is asked for last, nobody needs.
+template <int TX, int TY, int U, class Ahead, class Fetch, class Body, class Flush>
 TA_FN void steps_ahead(Range range, Fetch fetch, Body body, Flush flush) {
-  const auto step = [&](const idx k) TA_LAMBDA {
-    Ahead now;
-    fetch(k, now);
-    body(k, now);
-  };
-  if constexpr (!WORTH) return steps<TX, TY, 2 * U>(range, step, flush);
   int count = 0;
-  const idx last = range.end - 1 - (U - 1) * TY;
+  const idx last = range.end - 1;
   idx k = range.begin + (TY == 1 ? 0 : threadIdx.x / TX);
   Ahead some[U], others[U];
   if (k + (2 * U - 1) * TY < range.end)
     _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(k + u * TY, some[u]);
   _Pragma("unroll 1") for (; k + (2 * U - 1) * TY < range.end; k += 2 * U * TY) {
-    const idx middle = k + U * TY, next = min_idx(k + 2 * U * TY, last);
-    _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(middle + u * TY, others[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(k + (U + u) * TY, others[u]);
     _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + u * TY, some[u]);
-    _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(next + u * TY, some[u]);
-    _Pragma("unroll") for (int u = 0; u < U; ++u) body(middle + u * TY, others[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u)
+      fetch(min_idx(k + (2 * U + u) * TY, last), some[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + (U + u) * TY, others[u]);
     count += 2 * U;
     if (count == LEAF) {
       flush();
       count = 0;
     }
   }
-  _Pragma("unroll 1") for (; k < range.end; k += TY) step(k);
+  _Pragma("unroll 1") for (; k < range.end; k += TY) {
+    fetch(k, some[0]);
+    body(k, some[0]);
+  }
   flush();
 }
-template <int TX, int V, int U, class Ahead, bool WORTH, class Fetch, class Body, class Flush>
+template <int TX, int V, int U, class Ahead, class Fetch, class Body, class Flush>
 TA_FN void lanes_ahead(Range range, Fetch fetch, Body body, Flush flush) {
-  steps_ahead<1, TX, U, Ahead, WORTH>(
+  steps_ahead<1, TX, U, Ahead>(
       Range{0, (range.end - range.begin) / V},
       [&](const idx k, Ahead& next) TA_LAMBDA { fetch(range.begin + k * V, next); },
       [&](const idx k, const Ahead& now) TA_LAMBDA { body(range.begin + k * V, Count<V>(), now); },

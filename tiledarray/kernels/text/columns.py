@@ -73,7 +73,7 @@ class ColumnPrinter(ReductionPrinter):
             self.put("if (w) {")
             self.put("const Count<V> w{};")
         with (self._usual_scalars(number),
-              self._loads_ahead(number, together, f"k_{first}", not rest) as ahead,
+              self._loads_ahead(number, 1, f"k_{first}", not rest and together == 1) as ahead,
               self.block(self._step_loop(number, first, together, ahead),
                          "}, " + self._flush(sinks) + ");")):
             for k in rest:
@@ -99,8 +99,7 @@ class ColumnPrinter(ReductionPrinter):
         """The loop over steps; staged loads are asked for some steps ahead."""
         steps = self._range(axis)
         if ahead:
-            how = f"{max(1, together // 2)}, {ahead}, {self._usual() or 'true'}"
-            return (f"steps_ahead<TX, TY, {how}>({steps}, fetch_{number}, "
+            return (f"steps_ahead<TX, TY, 1, {ahead}>({steps}, fetch_{number}, "
                     f"[&](const idx k_{axis}, const {ahead}& now) TA_LAMBDA")
         staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
         if not staged:

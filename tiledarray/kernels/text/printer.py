@@ -26,7 +26,7 @@ UNROLLED = 64  # scalar computations in a loop's body
 INT32_MAX = 2**31 - 1
 NEAR = 64  # elements from one pointer to another that is a constant from there
 UNROLLED_ROWS = 128  # of rows computed together
-UNROLLED_PAIRS = 256  # flops, where the loop's own work is what there is to save
+UNROLLED_PAIRS = 320  # flops, where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
 

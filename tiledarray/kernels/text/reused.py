@@ -35,8 +35,8 @@ class ReductionPrinter(Printer):
             del self.known[scalar]
 
     @contextmanager
-    def _loads_ahead(self, number: int, together: int, index: str, simple: bool) -> Iterator[str]:
-        """Write how a turn of a simple loop is read; give the name of what it reads, if anything.
+    def _loads_ahead(self, number: int, together: int, index: str, worth: bool) -> Iterator[str]:
+        """Write how a turn of a loop is read, if that is worth it; give the name of what it reads.
 
         A load is answered long after it is asked for, even by the nearest cache.
         """
@@ -46,7 +46,7 @@ class ReductionPrinter(Printer):
         lanes = self.schedule.width if self.schedule.lane.reduced else 1
         cost = cost_of(self._pass_cells(number)) * self.schedule.width * self.unroll
         size = max(2, together) * lanes * sum(words(cell.dtype) for cell in found)
-        if not (simple and self.device and streams_nothing(self.kernel) and found
+        if not (worth and self.device and streams_nothing(self.kernel) and found
                 and size <= AHEAD_WORDS and cost <= AHEAD_COST):
             yield ""
             return

@@ -44,7 +44,7 @@ class RowPrinter(ReductionPrinter):
                   self._loads_ahead(number, together, "j", not held) as ahead):
                 fetch = ""
                 if ahead:
-                    how = f"{max(1, together // 2)}, {ahead}, {self._usual() or 'true'}"
+                    how = f"{max(1, together // 2)}, {ahead}"
                     call = f"lanes_ahead<TX, V, {how}>"
                     fetch = f"fetch_{number}, "
                     extra = f", const {ahead}& now"
