@@ -152,7 +152,7 @@ def test_steps_of_pairs_have_no_branch():
     inputs = arrays(2, shape=(4096,))
     found = text(pairs, *inputs)
     inside = found[found.index("if (w) {"):]
-    assert inside.index("const Count<V> w{};") < inside.index("steps_ahead<TX, TY, 2, Ahead_1")
+    assert inside.index("const Count<V> w{};") < inside.index("steps<TX, TY, 4>(")
     assert "Count" not in text(pairs, *inputs, target=HOST)
 
 

@@ -8,7 +8,7 @@ from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS
-from tiledarray.kernels.text.reused import ReductionPrinter
+from tiledarray.kernels.text.reduction import ReductionPrinter
 
 
 class ColumnPrinter(ReductionPrinter):

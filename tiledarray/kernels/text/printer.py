@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,9 @@ from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductio
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import Elementwise, Reduction, Update
+from tiledarray.ops.op import Elementwise, Update
 
-TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
-INT32_MAX = 2**31 - 1
 NEAR = 64  # elements from one pointer to another that is a constant from there
 UNROLLED_ROWS = 128  # of rows computed together
 UNROLLED_PAIRS = 320  # flops, where the loop's own work is what there is to save
@@ -539,29 +536,11 @@ class Printer:
 
     def _collected(self, sinks: list[Cell]) -> dict[str, str]:
         """Declare where what is reduced stays until it is right; return it by its name."""
-        reduced: dict[str, str] = {}
-        for cell in sinks:
-            for value in dict.fromkeys(self._addends(cell)):
-                for u in self._copies(cell):
-                    name = self.operand(value, value.dtype, u)
-                    if name not in reduced and value not in self.arrays and value.kind != "param":
-                        reduced[name] = f"e{name[1:]}[v]"
-                        self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
-        return reduced
-
-    def _addends(self, cell: Cell) -> tuple[Cell, ...]:
-        """What a reduction adds: a value, or the factors of a product."""
-        return self.products.get(cell) or (cell.args[0],)
+        assert not sinks
+        return {}
 
     def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
-        for cell in sinks:
-            for u in self._copies(cell):
-                loop = self._accumulate(cell)
-                names = [self.operand(value, loop, u) for value in self._addends(cell)]
-                values = ", ".join(f"cast<{ctype(loop)}>({reduced.get(name, name)})"
-                                   for name in names)
-                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, {values}, "
-                         f"{self._position(cell, u)});")
+        """Add a chunk's values to the accumulators."""
 
     def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int,
                    reduced: dict[str, str] | None = None, sinks: Iterable[Cell] = ()) -> None:
@@ -592,32 +571,3 @@ class Printer:
             return f"cast<{target}>({name})"
         return name
 
-    def _accumulate(self, cell: Cell) -> np.dtype[Any]:
-        """The dtype a reduction works in."""
-        dtype = cell.value.attrs[1]
-        return dtype if dtype is not None else cell.value.args[0].dtype
-
-    def _reducer(self, cell: Cell) -> str:
-        op = cell.value.op
-        assert isinstance(op, Reduction)
-        place = ""
-        if cell in self.kernel.positions:
-            places = prod(self.kernel.positions[cell].value.shape)
-            place = ", i32" if places <= INT32_MAX else ""  # half the registers of i64
-        return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
-
-    def _position(self, cell: Cell, u: int) -> str:
-        if cell not in self.kernel.positions:
-            return "0"
-        return self._place(f"t_{cell.number}", self.kernel.positions[cell], u, lanes=True)
-
-    def _flush(self, sinks: list[Cell]) -> str:
-        calls = " ".join(
-            f"r_{cell.number}{self._suffix(u)}.flush();" for cell in sinks
-            for u in self._copies(cell)
-        )
-        return f"[&]() TA_LAMBDA {{ {calls} }}"
-
-    def _parts(self, cell: Cell, width: int) -> str:
-        number = self.schedule.splits * width * TOTAL_BYTES
-        return self.arg(Slot("scratch", f"w_{cell.number}", "void*", number=number))

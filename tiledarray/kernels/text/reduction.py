@@ -1,21 +1,32 @@
-"""What loops do on a GPU where memory does not wait: they know scalars, and load a turn ahead."""
+"""Accumulators of kernels that reduce, and their loops where what is read is used again and again.
+
+There memory does not wait on a GPU: loops know scalars, and load a turn ahead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import numpy as np
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.instructions import cost_of, quick_op, streams_nothing, words
 from tiledarray.kernels.text.expression import ctype
+from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import Printer
+from tiledarray.ops.op import Reduction
 
+TOTAL_BYTES = 48  # no accumulator's Total is larger
+INT32_MAX = 2**31 - 1
 AHEAD_WORDS = 32  # registers of a thread for what its next turn reads
 AHEAD_COST = 512  # flops of a turn from which it hardly waits, and a third copy of it takes long
 
 
 class ReductionPrinter(Printer):
-    """Writes a reduction's loop, where what it reads is used again and again."""
+    """Writes accumulators, and what is around the loop that fills them."""
 
     @contextmanager
     def _usual_scalars(self, number: int) -> Iterator[None]:
@@ -85,3 +96,59 @@ class ReductionPrinter(Printer):
             place = f"{name} + {self._chunk_offset(name, access)}"
             return f"l_{cell.number}", f"Loaded<{kind}, V>", f"load<V>({place})"
         return f"c_{cell.number}{lanes}", kind, f"{name}[{self._lane_offset(name, access)}]"
+
+    def _collected(self, sinks: list[Cell]) -> dict[str, str]:
+        """Declare where what is reduced stays until it is right; return it by its name."""
+        reduced: dict[str, str] = {}
+        for cell in sinks:
+            for value in dict.fromkeys(self._addends(cell)):
+                for u in self._copies(cell):
+                    name = self.operand(value, value.dtype, u)
+                    if name not in reduced and value not in self.arrays and value.kind != "param":
+                        reduced[name] = f"e{name[1:]}[v]"
+                        self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
+        return reduced
+
+    def _addends(self, cell: Cell) -> tuple[Cell, ...]:
+        """What a reduction adds: a value, or the factors of a product."""
+        return self.products.get(cell) or (cell.args[0],)
+
+    def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
+        for cell in sinks:
+            for u in self._copies(cell):
+                loop = self._accumulate(cell)
+                names = [self.operand(value, loop, u) for value in self._addends(cell)]
+                values = ", ".join(f"cast<{ctype(loop)}>({reduced.get(name, name)})"
+                                   for name in names)
+                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, {values}, "
+                         f"{self._position(cell, u)});")
+
+    def _accumulate(self, cell: Cell) -> np.dtype[Any]:
+        """The dtype a reduction works in."""
+        dtype = cell.value.attrs[1]
+        return dtype if dtype is not None else cell.value.args[0].dtype
+
+    def _reducer(self, cell: Cell) -> str:
+        op = cell.value.op
+        assert isinstance(op, Reduction)
+        place = ""
+        if cell in self.kernel.positions:
+            places = prod(self.kernel.positions[cell].value.shape)
+            place = ", i32" if places <= INT32_MAX else ""  # half the registers of i64
+        return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
+
+    def _position(self, cell: Cell, u: int) -> str:
+        if cell not in self.kernel.positions:
+            return "0"
+        return self._place(f"t_{cell.number}", self.kernel.positions[cell], u, lanes=True)
+
+    def _flush(self, sinks: list[Cell]) -> str:
+        calls = " ".join(
+            f"r_{cell.number}{self._suffix(u)}.flush();" for cell in sinks
+            for u in self._copies(cell)
+        )
+        return f"[&]() TA_LAMBDA {{ {calls} }}"
+
+    def _parts(self, cell: Cell, width: int) -> str:
+        number = self.schedule.splits * width * TOTAL_BYTES
+        return self.arg(Slot("scratch", f"w_{cell.number}", "void*", number=number))
