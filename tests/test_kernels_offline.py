@@ -280,6 +280,34 @@ def layer_norm_by_variance():
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+def of_many_points(member):
+    """Threads keep as many lanes as registers allow only where lanes fill the device."""
+    name, features, dtype = member.split()
+    program, features = getattr(test_short_axes, name), int(features)
+    x, c = (np.asarray(numpy.empty((n, features), dtype)) for n in (1 << 21, 64))
+    return program(np, x, c)
+
+
+family("many_points", [
+    f"{name} {kind}" for name in ("nearest", "soft", "least")
+    for kind in ("16 f4", "16 f8", "6 f4", "32 f4")
+] + ["nearest 12 i4", "least 12 i4"], of_many_points)
+
+
+@case
+def pairs_of_many_points():
+    x, y = (np.asarray(numpy.empty(1 << 16, "f4")) for _ in range(2))
+    apart = (x[:, None] - x) ** 2 + (y[:, None] - y) ** 2 + 1
+    return (np.sqrt(apart) ** -1.5 / apart + apart**3 / np.exp(apart)).sum(1)
+
+
+@case
+def powers_of_two_exponents():
+    x = np.asarray(numpy.empty((4096, 3), "f4"))
+    apart = ((x[:, None] - x) ** 2).sum(-1) + 1
+    return (apart**-1.5).sum(1), (apart**-2.5 + apart**-0.5).max(1)
+
+
 @case
 def pairs():
     p = filled(1000, dtype="f4")

@@ -79,6 +79,11 @@ class Limits:
     split_blocks: int = 8  # of those for each multiprocessor
     column_threads: int = 32  # along the lanes, where a block has the columns of a few lines
     column_blocks: int = 16  # for each multiprocessor
+    pair_threads: int = 1024  # for each multiprocessor, of a column kernel that streams nothing
+    pair_steps: int = 64  # of each of those, before a thread has fewer lanes
+    pair_block: int = 128  # of its block, where lanes are enough to give each thread its own
+    pair_shared: int = 64  # the same along the lanes, where threads share the steps of a lane
+    pair_blocks: int = 64  # for each multiprocessor then: long blocks leave some idle at the end
     staged_blocks: int = 2  # the same where loads are staged: as many as fit of the largest
     own_bytes: int = 8 << 10  # of shared memory, left for what reductions put there
     step_bytes: tuple[int, ...] = (16,)  # copied ahead; many smaller copies take longer than loads

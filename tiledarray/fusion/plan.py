@@ -72,6 +72,21 @@ class Window:
 
 
 @dataclass(eq=False, slots=True)
+class Bundle:
+    """Loads at adjacent constant places that one aligned vector load brings.
+
+    ``cells`` has the place of each in the vector; that at place 0 says where the vector lies.
+    """
+
+    cells: dict[Cell, int]
+
+    @property
+    def first(self) -> Cell:
+        """The load where the vector begins."""
+        return next(cell for cell, place in self.cells.items() if place == 0)
+
+
+@dataclass(eq=False, slots=True)
 class Schedule:
     """How a group's domain is cut: the nest, the tile, and the constants of the kernel text.
 
@@ -192,7 +207,9 @@ class Kernel:
     ``windows`` groups the loads of a map kernel on the device.  ``staged`` are the loads that
     asynchronous copies bring into shared memory ahead of their use, with the byte offset of each.
     ``turned`` are loads that run along the last row axis in memory: a block copies its tile of them
-    as they lie, and turns it on chip.
+    as they lie, and turns it on chip.  ``products`` are the sums of what is a product, with its
+    factors: both are rounded together.  ``bundles`` are loads of a device's reduction that vectors
+    bring, each from places side by side.
     """
 
     group: Group
@@ -203,6 +220,8 @@ class Kernel:
     windows: list[Window] = field(default_factory=list)
     staged: dict[Cell, int] = field(default_factory=dict)
     turned: list[Cell] = field(default_factory=list)
+    bundles: list[Bundle] = field(default_factory=list)
+    products: dict[Cell, tuple[Cell, Cell]] = field(default_factory=dict)
     border: Border | None = None
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0

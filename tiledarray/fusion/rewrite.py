@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.loops import Looped
-from tiledarray.fusion.short import may_unroll
+from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.library import BY_NAME
@@ -224,8 +224,8 @@ def maximum_carried_along(builder: Builder, op: Any, attrs: Any, args: Args, sha
                           dtype: DType) -> Value | None:
     """Sum the exponentials of what is left of the maximum in the pass that finds the maximum.
 
-    That is a read of the array less.  Rows on chip are read twice for nothing, and a host's cores
-    are busier with the exponentials than with memory.
+    That is a read of the array less.  Rows on chip are read twice for nothing, unless they are
+    computed twice, and a host's cores are busier with the exponentials than with memory.
     """
     inner = args[0]
     axes, accumulate = attrs
@@ -238,7 +238,8 @@ def maximum_carried_along(builder: Builder, op: Any, attrs: Any, args: Args, sha
         return None
     rank = len(x.shape)
     if axes == tuple(range(rank - len(axes), rank)) and builder.target.holds_row(
-            prod(x.shape[axis] for axis in axes), x.dtype.itemsize):
+            prod(x.shape[axis] for axis in axes), x.dtype.itemsize) and not (
+            computed_again(x, builder.kept, builder.target.limits)):
         return None
     return builder.make(reduction.exponentials, attrs, (x,), shape, dtype)
 

@@ -47,6 +47,11 @@ class Reach(NamedTuple):
         """Elements of all arrays that are read."""
         return sum({storage(value): value.size for value, _ in self.read}.values())
 
+    @property
+    def cost(self) -> int:
+        """Flops of all that is computed for an element."""
+        return sum(value.op.cost for value, _ in self.passed if isinstance(value.op, Elementwise))
+
 
 def reach(value: Value, stored: Collection[Value], most: int) -> Reach | None:
     """What an array is computed from, unless that is more than so many values."""
@@ -92,6 +97,12 @@ def may_unroll(value: Value, axis: int, stored: Collection[Value], limits: Limit
         return False
     read = sum(follows(index, (axis,)) for _, index in found.read)
     return count * read <= limits.unrolled_loads
+
+
+def computed_again(value: Value, stored: Collection[Value], limits: Limits) -> bool:
+    """Whether every pass over an array computes it anew, at some expense, from smaller ones."""
+    found = reach(value, stored, limits.unrolled_cells)
+    return found is not None and found.elements < value.size and found.cost >= limits.expensive
 
 
 class Apart(NamedTuple):

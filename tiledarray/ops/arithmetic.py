@@ -21,7 +21,7 @@ multiply = ufunc(
     derivatives=("y", "x"),
 )
 divide = ufunc(
-    np.divide, "x / y", cost=4, quick="quick_divide(x, y, rare)",
+    np.divide, "x / y", cost=4, quick="quick_divide(x, y, rare)", saves=4,
     derivatives=("inverse(y)", "-out / y"),
 )
 floor_divide = ufunc(
@@ -35,7 +35,8 @@ fmod = ufunc(
     np.fmod, "m_fmod(x, y)", cost=20, nanoseconds=(12, 12), derivatives=("1", "-trunc(x / y)")
 )
 power = ufunc(
-    np.power, "m_power(x, y)", cost=30, exponent=True, nanoseconds=(2.2, 0.7),
+    np.power, "m_power(x, y)", cost=30, quick="quick_power(x, y, rare)", usual="with_exponent",
+    rare="rare_power(x, known)", exponent=True, nanoseconds=(2.2, 0.7),
     derivatives=("scaled(y, x ** (y - 1))", "scaled(out, log(x))"),
 )
 float_power = ufunc(
@@ -53,7 +54,7 @@ sign = ufunc(
 )
 square = ufunc(np.square, {"iu": "m_square(x)", "fc": "x * x"}, derivatives=("2 * x",))
 reciprocal = ufunc(
-    np.reciprocal, "m_reciprocal(x)", cost=4, quick="quick_divide(1.f, x, rare)",
+    np.reciprocal, "m_reciprocal(x)", cost=4, quick="quick_divide(1.f, x, rare)", saves=4,
     derivatives=("-out * out",),
 )
 conjugate = ufunc(np.conjugate, {"c": "m_conjugate(x)", "*": "x"}, cost=0, vjp=("conj(g)",))

@@ -68,6 +68,14 @@ class Elementwise(Op):
     quick : str
         Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
         (``kernels/device_math.h``), ``""`` if none.
+    saves : int
+        Flops that it saves in a kernel that streams memory.
+    usual : str
+        The device's function that gives a loop of its own to usual values of the last operand, a
+        scalar: in such a loop the quick text is one.  ``""`` if it always is.
+    rare : str
+        Text for where the quick one is not right, if it is another one than elsewhere; ``known``
+        is the usual value, or the last operand.
     nanoseconds : (float, float)
         NumPy's time for an element of float64 and of float32, where it is far from the usual.
     exponent : bool
@@ -90,6 +98,9 @@ class Elementwise(Op):
     cost: int = 1
     ufunc: np.ufunc | None = None
     quick: str = ""
+    saves: int = 0
+    usual: str = ""
+    rare: str = ""
     nanoseconds: tuple[float, float] = NANOSECONDS
     exponent: bool = False
     beyond: bool | None = None

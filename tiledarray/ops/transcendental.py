@@ -9,19 +9,19 @@ from tiledarray.ops.ufunc import ufunc
 
 
 def _function(
-    function: np.ufunc, derivative: str, cost: int = 10, quick: str = "", *,
+    function: np.ufunc, derivative: str, cost: int = 10, quick: str = "", saves: int = 0, *,
     nanoseconds: tuple[float, float],
 ) -> Elementwise:
     """Declare a function of one argument whose C++ name is ``m_`` and NumPy's name."""
     text = f"m_{function.__name__}(x)"
-    return ufunc(function, text, cost=cost, quick=quick, nanoseconds=nanoseconds,
+    return ufunc(function, text, cost=cost, quick=quick, saves=saves, nanoseconds=nanoseconds,
                  derivatives=(derivative,))
 
 
 exp = _function(np.exp, "out", nanoseconds=(0.8, 0.5))
 exp2 = _function(np.exp2, "out * ln2", nanoseconds=(0.7, 0.25))
 expm1 = _function(np.expm1, "exp(x)", nanoseconds=(1.1, 0.4))
-log = _function(np.log, "1 / x", quick="quick_log(x, rare)", nanoseconds=(0.8, 0.4))
+log = _function(np.log, "1 / x", quick="quick_log(x, rare)", saves=10, nanoseconds=(0.8, 0.4))
 log2 = _function(np.log2, "1 / (x * ln2)", nanoseconds=(0.85, 0.2))
 log10 = _function(np.log10, "1 / (x * ln10)", nanoseconds=(0.85, 0.25))
 log1p = _function(np.log1p, "1 / (1 + x)", nanoseconds=(1.1, 0.45))
@@ -34,7 +34,8 @@ logaddexp2 = ufunc(
     derivatives=("exp2(x - out)", "exp2(y - out)"),
 )
 
-sqrt = _function(np.sqrt, "0.5 / out", cost=4, quick="quick_sqrt(x, rare)", nanoseconds=(1.2, 0.4))
+sqrt = _function(
+    np.sqrt, "0.5 / out", cost=4, quick="quick_sqrt(x, rare)", saves=4, nanoseconds=(1.2, 0.4))
 cbrt = _function(np.cbrt, "1 / (3 * out * out)", nanoseconds=(1, 0.3))
 hypot = ufunc(
     np.hypot, "m_hypot(x, y)", cost=15, nanoseconds=(14, 4.6),

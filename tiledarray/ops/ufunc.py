@@ -31,6 +31,9 @@ def ufunc(
     output: int = 0,
     name: str = "",
     quick: str = "",
+    saves: int = 0,
+    usual: str = "",
+    rare: str = "",
     nanoseconds: tuple[float, float] = NANOSECONDS,
     exponent: bool = False,
     beyond: bool | None = None,
@@ -52,7 +55,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
+    quick, saves, usual, rare, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -69,8 +72,9 @@ def ufunc(
             return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
     op = Elementwise(
-        name or numpy_name, reference, spread(expression), cost, function, quick, nanoseconds,
-        exponent, beyond, ordered, constant=constant, derivatives=derivatives, vjp=vjp,
+        name or numpy_name, reference, spread(expression), cost, function, quick, saves, usual,
+        rare, nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives,
+        vjp=vjp,
     )
     if output:
         _output_of[op] = output

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two, split
-from tiledarray.fusion.schedule.instructions import PAIR_BLOCKS, PAIR_THREADS, pairs
+from tiledarray.fusion.schedule.bundles import find_bundles
+from tiledarray.fusion.schedule.instructions import pair_width, pairs
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Reduction
@@ -33,16 +36,38 @@ def _column_widths(kernel: Kernel, target: Target) -> tuple[int, ...]:
 
 def tile_on_device(kernel: Kernel, target: Target) -> None:
     """The columns of a few lines of memory a block; steps are shared out to fill the device."""
+    if pairs(kernel):
+        _tile_pairs(kernel, target)
+        return
     schedule = kernel.schedule
-    limits = target.limits
-    most, wanted = (PAIR_THREADS, PAIR_BLOCKS) if pairs(kernel) else (
-        limits.column_threads, limits.column_blocks)
-    tx = power_of_two(-(-schedule.lane.size // schedule.width), 8, most)
+    wanted = target.limits.column_blocks
+    tx = power_of_two(-(-schedule.lane.size // schedule.width), 8, target.limits.column_threads)
     schedule.threads = (tx, 256 // tx)
     schedule.lane_tile = tx * schedule.width
     stage(kernel, target)
+    find_bundles(kernel)
     blocks = max(1, schedule.rows * -(-schedule.lane.size // schedule.lane_tile))
     if kernel.staged:
         wanted = target.limits.staged_blocks
     if blocks < min(8, wanted // 2) * target.workers:
         split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
+
+
+def _tile_pairs(kernel: Kernel, target: Target) -> None:
+    """As many lanes a thread as registers hold; steps are shared out where lanes are few."""
+    schedule, limits = kernel.schedule, target.limits
+    steps = prod(axis.size for axis in schedule.axes if axis.role == "step")
+    lanes = schedule.rows * schedule.lane.size
+    enough = limits.pair_threads * target.workers
+    width = pair_width(kernel)
+    while width > 1 and lanes * steps < enough * width * limits.pair_steps:
+        width //= 2
+    schedule.width = width
+    most = limits.pair_block if lanes >= enough * width else limits.pair_shared
+    tx = power_of_two(-(-schedule.lane.size // width), 8, most)
+    schedule.threads = (tx, 1 if most == limits.pair_block else 256 // tx)
+    schedule.lane_tile = tx * width
+    find_bundles(kernel)
+    blocks = max(1, schedule.rows * -(-schedule.lane.size // schedule.lane_tile))
+    if lanes < enough * width:
+        split(kernel, 8 * 256 // tx, limits.pair_blocks * target.workers // blocks)

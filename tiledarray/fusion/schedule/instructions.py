@@ -1,14 +1,29 @@
-"""Choices for kernels that are bound by their instructions rather than by memory."""
+"""Choices for kernels that are bound by their instructions rather than by memory.
+
+A multiprocessor of a GPU issues four instructions of a warp a cycle, and its L1 cache answers a
+load of one word by a warp in one cycle, whether its threads read one address or 32.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.schedule.place import inner_axes
+from tiledarray.ops import arithmetic, reduction
 from tiledarray.ops.op import Elementwise
 
-QUICK_COST = 12  # of divisions, roots, logarithms for which a chunk's text is written twice
+QUICK_SAVES = 12  # flops for which the text of a map's chunk is written twice
 QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hide the memory
-PAIR_THREADS = 64  # along the lanes
-PAIR_BLOCKS = 64  # for each multiprocessor: long blocks leave some idle at the end
+PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
+PAIR_COST = 320  # flops of a step by one thread: it waits for nothing then, and compiles soon
+_CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
+PAIR_LANES = 4  # from which loads are few beside the arithmetic
 
 
 def pairs(kernel: Kernel) -> bool:
@@ -17,20 +32,84 @@ def pairs(kernel: Kernel) -> bool:
     return kernel.schedule.form == "column" and not any(
         access.strides[-1] and any(access.strides[k] for k in steps)
         for access in kernel.loads.values()
-    )
+    ) and not any(store.sink.level == "full" for store in kernel.stores)
+
+
+def pair_width(kernel: Kernel) -> int:
+    """Lanes that a thread keeps: what a step loads is used for each of them."""
+    inner = inner_axes(kernel)
+    lane = frozenset(kernel.schedule.lane.domain)
+    own = sum(words(cell.dtype) for cell in kernel.cells
+              if cell.kind == "load" and cell.axes & inner and cell.axes & inner <= lane)
+    reduced = [cell for cell in kernel.cells if cell.kind == "reduce"]
+    own += sum(3 * words(cell.dtype) for cell in reduced)  # a lane's value, and its total
+    work = cost_of(kernel.cells)
+    width = PAIR_LANES
+    while width > 1 and (width * own > PAIR_WORDS or width * work > PAIR_COST):
+        width //= 2
+    return width
+
+
+def cost_of(cells: Iterable[Cell]) -> int:
+    """Flops of elementwise operations."""
+    return sum(op.cost for cell in cells if cell.kind == "apply"
+               and isinstance(op := cell.value.op, Elementwise))
+
+
+def find_products(kernel: Kernel) -> None:
+    """Note the sums of products that nothing else uses: a product is rounded with its sum."""
+    uses = Counter(arg for cell in kernel.cells for arg in cell.args if isinstance(arg, Cell))
+    uses.update(store.sink.cell for store in kernel.stores)
+    for cell in kernel.cells:
+        if cell.kind != "reduce" or cell.value.op is not reduction.sum:
+            continue
+        product, accumulate = cell.args[0], cell.value.attrs[1]
+        factors = _factors(product)
+        if (factors is not None and uses[product] == 1 and product.dtype in _CONTRACTED
+                and (accumulate is None or accumulate == product.dtype)):
+            kernel.products[cell] = factors
+
+
+def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
+    op = cell.value.op if cell.kind == "apply" else None
+    if op not in (arithmetic.multiply, arithmetic.square) or any(
+            loop != cell.dtype for loop in cell.value.attrs):
+        return None
+    return cell.args[0], cell.args[-1]
+
+
+def words(dtype: np.dtype[Any]) -> int:
+    """Registers that a value takes."""
+    return -(-dtype.itemsize // 4)
+
+
+def quick_op(cell: Cell) -> Elementwise | None:
+    """The op of a cell, if it has a text for most arguments; a scalar may have to be known."""
+    if cell.kind != "apply":
+        return None
+    op = cell.value.op
+    if not isinstance(op, Elementwise) or not op.has_quick(cell.value.attrs):
+        return None
+    return op if not op.usual or cell.args[-1].kind == "param" else None
+
+
+def streams_nothing(kernel: Kernel) -> bool:
+    """Whether what a reduction reads stays in caches: each load is used again and again."""
+    schedule = kernel.schedule
+    return pairs(kernel) or (schedule.form == "row" and schedule.unroll > 1)
 
 
 def try_quick(kernel: Kernel) -> None:
-    """Let a map on a GPU try texts for most arguments, where its divisions and roots are many.
+    """Let a kernel on a GPU try texts for most arguments, where it is bound by such operations.
 
-    All results must be in registers until a chunk is done, since it may be done again.
+    That is a map with many divisions and roots, and whatever meets in pairs.  All results of a
+    chunk must be in registers until it is done, since it may be done again.
     """
-    cost = sum(
-        cell.value.op.cost for cell in kernel.cells if cell.kind == "apply"
-        and isinstance(cell.value.op, Elementwise) and cell.value.op.has_quick(cell.value.attrs)
-    )
+    saves = [op.saves for cell in kernel.cells if (op := quick_op(cell)) is not None]
     schedule = kernel.schedule
-    if schedule.form == "map" and cost >= QUICK_COST and all(
+    if schedule.form == "map" and sum(saves) >= QUICK_SAVES and all(
             store.access.strides[-1] == 1 for store in kernel.stores):
         schedule.quick = True
         schedule.resident = QUICK_BLOCKS
+    elif saves and streams_nothing(kernel):
+        schedule.quick = True

@@ -6,10 +6,12 @@ from math import prod
 
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
+from tiledarray.fusion.schedule.bundles import find_bundles
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 
-OWN_OF_ROWS = 32  # accumulators, and values read for each row, that a thread has room for
+# Accumulators, and values read for each row, that a thread has room for; a GPU wants many threads.
+OWN_OF_ROWS = {"cpu": 32, "cuda": 16}
 
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
@@ -18,7 +20,7 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     schedule.width = 64 if schedule.lane.size >= 256 else 16
     work = max(1, prod(axis.size for axis in schedule.axes if axis.role != "row"))
     if _shared_between_rows(kernel):
-        schedule.unroll = _rows_together(kernel, 4)
+        schedule.unroll = _rows_together(kernel, 4, OWN_OF_ROWS[target.kind])
     schedule.row_tile = max(schedule.unroll, target.limits.tile // work)
     split(kernel, target.limits.split, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
 
@@ -28,7 +30,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     lane, width = schedule.lane.size, schedule.width
     if _shared_between_rows(kernel):
-        schedule.unroll = _rows_together(kernel, 8)
+        schedule.unroll = _rows_together(kernel, 8, OWN_OF_ROWS[target.kind])
     held = kernel.group.phases > 1
     per_thread = _held_elements(kernel, target) // width if held else 4 if lane > 128 else 1
     least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
@@ -49,6 +51,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
                 share = -(-lane // (schedule.splits * unit)) * unit
                 schedule.splits = -(-lane // share)
     stage(kernel, target)
+    find_bundles(kernel)
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:
@@ -66,11 +69,11 @@ def _shared_between_rows(kernel: Kernel) -> bool:
     )
 
 
-def _rows_together(kernel: Kernel, most: int) -> int:
+def _rows_together(kernel: Kernel, most: int, room: int) -> int:
     """Rows computed together: as many as have room for what each has of its own."""
     own = sum(cell.kind == "reduce" or (
         cell.kind == "load" and not cell.axes & kernel.group.reduced) for cell in kernel.cells)
-    while most > 1 and most * own > OWN_OF_ROWS:
+    while most > 1 and most * own > room:
         most //= 2
     return most
 

@@ -8,7 +8,7 @@ from tiledarray.fusion.ir import Access, Cell, Group
 from tiledarray.fusion.plan import Kernel, Schedule, Store, Strided
 from tiledarray.fusion.schedule import columns, maps, rows
 from tiledarray.fusion.schedule.blocks import count_blocks, vector_width
-from tiledarray.fusion.schedule.instructions import try_quick
+from tiledarray.fusion.schedule.instructions import find_products, try_quick
 from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of, strides_of
 from tiledarray.fusion.schedule.work import count_work
 from tiledarray.fusion.target import Target
@@ -40,6 +40,8 @@ def tile(group: Group, target: Target) -> Kernel:
         form.tile_on_device(kernel, target)
         count_blocks(kernel)
         try_quick(kernel)
+        if target.contract:
+            find_products(kernel)
     else:
         form.tile_on_host(kernel, target)
         count_blocks(kernel)

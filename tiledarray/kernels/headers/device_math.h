@@ -26,6 +26,29 @@ TA_FN f32 quick_sqrt(f32 x, bool& rare) {
     rare |= bits_of(x) - 0x0d000000u >= 0x72800000u;  // not in [2^-101, infinity)
     return root;
 }
+// With x r r = 1 - e the power is r^-2y (1 - e)^y; a loop knows its exponent.  Whatever is wrong on
+// the way leaves what is too large, or NaN.
+TA_FN f32 quick_power(f32 x, f32 y, bool& rare) {
+    const f32 r = near_root(x), square = r * r;
+    const f32 left = y == -1.5f ? m_fma(-x, square, 1.f) : m_fma(-x * r, r, 1.f);
+    const f32 near = y == -1.5f ? r * square : r;
+    const f32 power = m_fma(near * -y, left, near);
+    rare |= !(m_abs(power) < 3e38f);
+    return power;
+}
+template <int N> struct Halves {
+    __device__ __forceinline__ constexpr operator f32() const { return N * 0.5f; }
+};
+template <class T> constexpr bool is_usual = false;
+template <int N> constexpr bool is_usual<const Halves<N>> = true;
+TA_FN f32 rare_power(f32 x, f32 y) { return m_power(x, y); }
+__device__ __noinline__ f32 half_power(f32 x, f32 y) { return any_power(x, y); }
+template <int N> TA_FN f32 rare_power(f32 x, Halves<N> y) { return half_power(x, y); }
+template <class Body> TA_FN void with_exponent(f32 y, Body body) {
+    if (y == -1.5f) body(Halves<-3>());
+    else if (y == -0.5f) body(Halves<-1>());
+    else body(y);
+}
 // x = m 2^n with m within a third of 1, and log(1 + f) = f + f f P(f): at most 1.5 ulp.
 TA_FN f32 quick_log(f32 x, bool& rare) {
     rare |= !(x >= 0x1p-126f) | !(x < infinity<f32>());

@@ -61,6 +61,9 @@ template <class R, int V> struct LaneArray {
   typename R::Lane lane[V];
   TA_MEMBER void reset(int v) { lane[v] = R::lane(); }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx) {
+    R::add_product(lane[v], x, y);
+  }
   TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
   TA_MEMBER void merge(int v, int other) { R::merge(lane[v], lane[other]); }
 };
@@ -71,6 +74,7 @@ template <class T> struct Sum {
   TA_MEMBER static Lane lane() { return Lane{}; }
   TA_MEMBER static Total total() { return Total{}; }
   TA_MEMBER static void add(Lane& lane, const T& x, idx) { accumulate(lane, cast<Lane>(x)); }
+  TA_MEMBER static void add_product(Lane& lane, T x, T y) { lane = m_fma(x, y, lane); }
   TA_MEMBER static void absorb(Total& total, const Lane& lane) { accumulate(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) { accumulate(total, other); }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(settled(total)); }

@@ -37,6 +37,9 @@ struct Count {  // a compile-time int
   TA_MEMBER constexpr operator int() const { return N; }
 };
 
+// Where a lane holds all that a total does, it goes on from leaf to leaf.
+template <class R> constexpr bool leafless = is_same<typename R::Lane, typename R::Total>;
+
 #ifdef __CUDACC__
 #include "tile_device.h"
 #else

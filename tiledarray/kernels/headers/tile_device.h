@@ -193,6 +193,11 @@ template <int TX, int V, class Body> TA_FN void columns(Range range, Body body) 
   const idx j = range.begin + idx(threadIdx.x % TX) * V;
   body(j, j < range.end ? V : 0);
 }
+// The same with a thread's lanes TX apart: w of them are in the range.
+template <int TX, int V, class Body> TA_FN void spread_columns(Range range, Body body) {
+  const idx j = range.begin + idx(threadIdx.x % TX), left = range.end - j;
+  body(j, left <= 0 ? 0 : left > (V - 1) * TX ? V : (left + TX - 1) / TX);
+}
 template <int TX, int TY, int U, class Body, class Flush>
 TA_FN void steps(Range range, Body body, Flush flush) {
   int count = 0;
@@ -209,6 +214,43 @@ TA_FN void steps(Range range, Body body, Flush flush) {
     _Pragma("unroll 1") for (; k < range.end; k += TY) body(k);
   }
   flush();
+}
+
+// The same, 2 U steps a turn, with what U steps read asked for while U others are done, by
+// fetch(k, where); what is asked for last, nobody needs.
+template <int TX, int TY, int U, class Ahead, class Fetch, class Body, class Flush>
+TA_FN void steps_ahead(Range range, Fetch fetch, Body body, Flush flush) {
+  int count = 0;
+  const idx last = range.end - 1;
+  idx k = range.begin + (TY == 1 ? 0 : threadIdx.x / TX);
+  Ahead some[U], others[U];
+  if (k + (2 * U - 1) * TY < range.end)
+    _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(k + u * TY, some[u]);
+  _Pragma("unroll 1") for (; k + (2 * U - 1) * TY < range.end; k += 2 * U * TY) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(k + (U + u) * TY, others[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + u * TY, some[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u)
+      fetch(min_idx(k + (2 * U + u) * TY, last), some[u]);
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + (U + u) * TY, others[u]);
+    count += 2 * U;
+    if (count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  _Pragma("unroll 1") for (; k < range.end; k += TY) {
+    fetch(k, some[0]);
+    body(k, some[0]);
+  }
+  flush();
+}
+template <int TX, int V, int U, class Ahead, class Fetch, class Body, class Flush>
+TA_FN void lanes_ahead(Range range, Fetch fetch, Body body, Flush flush) {
+  steps_ahead<1, TX, U, Ahead>(
+      Range{0, (range.end - range.begin) / V},
+      [&](const idx k, Ahead& next) TA_LAMBDA { fetch(range.begin + k * V, next); },
+      [&](const idx k, const Ahead& now) TA_LAMBDA { body(range.begin + k * V, Count<V>(), now); },
+      flush);
 }
 
 // Copies that go on while the thread works: from memory into shared memory, where a thread reads
@@ -313,6 +355,9 @@ template <class R, int V> struct RowAccumulator {
     _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx at) {
+    lane.add(v, x, y, at);
+  }
   TA_MEMBER void flush() {
     _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total, lane.get(v));
     _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
@@ -330,9 +375,16 @@ template <class R, int V> struct ColumnAccumulator {
     }
   }
   template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx at) {
+    lane.add(v, x, y, at);
+  }
   TA_MEMBER void flush() {
-    _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
-    _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+    if constexpr (leafless<R>) {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = lane.get(v);
+    } else {
+      _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
+      _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
+    }
   }
   // Merge over ty; every thread of a column gets the result.
   template <int TX, int TY> TA_MEMBER void finish() {
@@ -350,14 +402,15 @@ template <class R, int V> struct ColumnAccumulator {
       total[v] = sum;
     }
   }
-  // Merge what other blocks left, one part every `stride` elements; a part of it per ty.
-  template <int TX, int TY> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
+  // Merge what other blocks left, one part every `stride` elements, its lanes `APART` of them
+  // apart; a part of it per ty.
+  template <int TX, int TY, int APART = 1> TA_MEMBER void restore(const typename R::Total* parts, idx stride,
                                                    idx count, int w) {
     const int ty = threadIdx.x / TX;
     _Pragma("unroll") for (int v = 0; v < V; ++v) total[v] = R::total();
     for (idx k = ty; k < count; k += TY) {
       _Pragma("unroll") for (int v = 0; v < V; ++v) {
-        if (v < w) R::merge(total[v], parts[k * stride + v]);
+        if (v < w) R::merge(total[v], parts[k * stride + v * APART]);
       }
     }
   }

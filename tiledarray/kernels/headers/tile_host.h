@@ -94,9 +94,6 @@ TA_FN void staged_steps(Range range, Fetch, Body body, Flush flush) {
   steps<TX, TY, 1>(range, [&](const idx k) TA_LAMBDA { body(k, 0); }, flush);
 }
 
-// Where a lane holds all that a total does, it goes on from leaf to leaf.
-template <class R> constexpr bool leafless = is_same<typename R::Lane, typename R::Total>;
-
 template <class R, int V> struct RowAccumulator {
   LaneArray<R, V> lane;
   typename R::Total total;

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.schedule.instructions import pairs
+from tiledarray.fusion.schedule.instructions import cost_of, pairs
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
-from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS, Printer
+from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS
+from tiledarray.kernels.text.reduction import ReductionPrinter
 
 
-class ColumnPrinter(Printer):
+class ColumnPrinter(ReductionPrinter):
     """Each lane has accumulators of its own."""
 
     staged_place = "place"
+    alone = False
 
     def walk(self) -> None:
         """Every row by all threads."""
@@ -24,6 +26,9 @@ class ColumnPrinter(Printer):
     def body(self) -> None:
         """Pass after pass over the steps."""
         cells = self.kernel.cells
+        self.alone = self.device and pairs(self.kernel)
+        if self.alone:
+            self.lane = "(j + v * TX)"
         self.arrays = {
             cell for cell in cells if cell.phase > 0 and not cell.axes & self.step_axes
             and cell.kind in ("apply", "reduce", "load")
@@ -33,39 +38,44 @@ class ColumnPrinter(Printer):
         if self.schedule.splits > 1:
             tiles = self.schedule.rows * (-(-self.schedule.lane.size // self.schedule.lane_tile))
             self.arg(Slot("counters", "arrived", "unsigned*", number=tiles))
-        with self.block("columns<TX, V>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
+        walk = "spread_columns" if self.alone else "columns"
+        with self.block(f"{walk}<TX, V>(js, [&](const idx j, const auto w) TA_LAMBDA", "});"):
             for cell in cells:
-                if cell in self.arrays:
-                    self.put(f"{ctype(cell.dtype)} x_{cell.number}[V];")
+                if cell in self.arrays:  # in a step, lanes past the end are computed with as well
+                    nothing = " = {}" if self.alone and cell in ahead else ""
+                    self.put(f"{ctype(cell.dtype)} x_{cell.number}[V]{nothing};")
             if ahead:
                 with self._each():
-                    for cell in ahead:
-                        self._define_column(cell)
+                    self._define_columns(ahead)
             for number in range(1, self.kernel.group.phases + 1):
                 self._column_pass(number)
             self._column_stores()
 
     def _ahead(self) -> list[Cell]:
-        """What no step changes and lanes read far apart: it is gathered once."""
+        """What no step changes is loaded once; on the host, if lanes read it far apart."""
         if not pairs(self.kernel):
             return []
         return [cell for cell in self.kernel.cells
                 if cell.kind == "load" and cell.phase == 0 and self._is_inner(cell)
-                and not cell.axes & self.step_axes and self.kernel.loads[cell].strides[-1] != 1]
+                and not cell.axes & self.step_axes
+                and (self.alone or self.kernel.loads[cell].strides[-1] != 1)]
 
     def _column_pass(self, number: int) -> None:
         sinks = reductions(self.kernel.cells, number)
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        alone = self.device and pairs(self.kernel)
-        limit = UNROLLED_PAIRS if alone else UNROLLED
-        together = 1 if rest else self._together(number, limit)
-        if alone:  # steps without a branch; threads past the end have nothing to do in them
+        together = 1 if rest else self._together(number, UNROLLED)
+        if self.alone and not rest:
+            cost = self.schedule.width * max(1, cost_of(self._pass_cells(number)))
+            together = next(n for n in (4, 2, 1) if n * cost <= UNROLLED_PAIRS or n == 1)
+        if self.alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
-        with self.block(self._step_loop(number, first, together),
-                        "}, " + self._flush(sinks) + ");"):
+        with (self._usual_scalars(number),
+              self._loads_ahead(number, 1, f"k_{first}", not rest and together == 1) as ahead,
+              self.block(self._step_loop(number, first, together, ahead),
+                         "}, " + self._flush(sinks) + ");")):
             for k in rest:
                 self.put(f"for (idx k_{k} = 0; k_{k} < {self.extent(k)}; ++k_{k}) {{")
                 self.depth += 1
@@ -73,7 +83,7 @@ class ColumnPrinter(Printer):
             for _ in rest:
                 self.depth -= 1
                 self.put("}")
-        if alone:
+        if self.alone:
             self.put("}")
         for cell in sinks:
             self.put(f"r_{cell.number}.template finish<TX, TY>();")
@@ -85,9 +95,12 @@ class ColumnPrinter(Printer):
                          f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
             self._column_cells(number)
 
-    def _step_loop(self, number: int, axis: int, together: int) -> str:
+    def _step_loop(self, number: int, axis: int, together: int, ahead: str) -> str:
         """The loop over steps; staged loads are asked for some steps ahead."""
         steps = self._range(axis)
+        if ahead:
+            return (f"steps_ahead<TX, TY, 1, {ahead}>({steps}, fetch_{number}, "
+                    f"[&](const idx k_{axis}, const {ahead}& now) TA_LAMBDA")
         staged = [cell for cell in self.kernel.staged if number in self.needed[cell]]
         if not staged:
             return f"steps<TX, TY, {together}>({steps}, [&](const idx k_{axis}) TA_LAMBDA"
@@ -105,35 +118,42 @@ class ColumnPrinter(Printer):
         for cell in reversed(self.kernel.cells):
             if cell in wanted or cell in below:
                 below |= {arg for arg in cell.args if arg.phase == 0 and arg.kind != "param"
-                          and self._is_inner(arg)}
-        for cell in self.kernel.cells:
-            if cell in below or cell in wanted:
-                self._define_column(cell)
+                          and self._is_inner(arg) and arg not in self.arrays}
+        self._define_columns([cell for cell in self.kernel.cells
+                              if cell in below or cell in wanted])
+
+    def _define_columns(self, cells: list[Cell]) -> None:
+        self._bundle_loads(cells)
+        for cell in cells:
+            self._define_column(cell)
 
     def _define_column(self, cell: Cell) -> None:
         if cell.kind == "load":
             access = self.kernel.loads[cell]
-            offset = self._lane_offset(f"p_{cell.number}", access)
+            source = self._load(cell, 0, lanes=True) if cell in self.bundled else (
+                f"p_{cell.number}[{self._lane_offset(f'p_{cell.number}', access)}]")
             target = f"x_{cell.number}[v] =" if cell in self.arrays else (
                 f"const {ctype(cell.dtype)} c_{cell.number} =")
-            self.put(f"{target} p_{cell.number}[{offset}];")
+            self.put(f"{target} {source};")
         else:
             self._define(cell, lanes=True)
 
     def _merge_columns(self, sinks: list[Cell]) -> None:
         lanes = self.schedule.lane.size
         rows = self.schedule.rows
+        lane = "v * TX" if self.alone else "v"
+        apart = ", TX" if self.alone else ""
         for cell in sinks:
             parts = self._parts(cell, rows * lanes)
             total = f"{self._reducer(cell)}::Total"
             self.put(f"{total}* const parts_{cell.number} = ({total}*){parts} + "
                      f"row * a.splits * {self.extent(len(self.axes) - 1)} + j;")
             self.put(f"TA_FIRST TA_EACH(v, w) parts_{cell.number}[split * "
-                     f"{self.extent(len(self.axes) - 1)} + v] = r_{cell.number}.total[v];")
+                     f"{self.extent(len(self.axes) - 1)} + {lane}] = r_{cell.number}.total[v];")
         self.put("if (!last_to_arrive(a.arrived + row * a.lane_blocks + lane_block, a.splits)) "
                  "return;")
         for cell in sinks:
-            self.put(f"r_{cell.number}.template restore<TX, TY>(parts_{cell.number}, "
+            self.put(f"r_{cell.number}.template restore<TX, TY{apart}>(parts_{cell.number}, "
                      f"{self.extent(len(self.axes) - 1)}, a.splits, w);")
             self.put(f"r_{cell.number}.template finish<TX, TY>();")
 
@@ -143,8 +163,7 @@ class ColumnPrinter(Printer):
             return
         with self.block("TA_FIRST TA_EACH(v, w)"):
             plain = [s.sink.cell for _, s in stores if s.sink.cell not in self.arrays]
-            for cell in self._closure(plain):
-                self._define_column(cell)
+            self._define_columns(self._closure(plain))
             for k, store in stores:
                 offset = self._lane_offset(f"q_{k}", store.access)
                 self.put(f"q_{k}[{offset}] = {self._stored(store)};")

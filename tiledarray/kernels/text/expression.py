@@ -60,7 +60,7 @@ def _text(op: Elementwise, dtype: _DType) -> tuple[str, bool]:
 
 def render(
     op: Elementwise, in_dtypes: Sequence[_DType], out_dtype: _DType, names: Sequence[str],
-    *, quick: bool = False,
+    *, text: str = "",
 ) -> str:
     """Return the C++ expression of ``op``, of exactly the type of ``out_dtype``.
 
@@ -73,12 +73,11 @@ def render(
         The node's dtype.
     names : sequence of str
         C++ names of the operands, of whatever type: each is cast to its loop dtype.
-    quick : bool
-        The text for most arguments, where the op has one.
+    text : str
+        Instead of the op's own, over the same operands.
     """
-    text, widening = _text(op, in_dtypes[0])
-    if quick and op.has_quick(in_dtypes):
-        text = op.quick
+    usual, widening = _text(op, in_dtypes[0])
+    text = text or usual
     widened = widening and is_half(in_dtypes[0])
     values = {
         "T": "f32" if widened and is_half(out_dtype) else ctype(out_dtype)

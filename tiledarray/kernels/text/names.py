@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 
 NUMBERED = {
-    "Args": "the arguments of alike parts of a launch", "part": "those of all such parts",
+    "Ahead": "what a step reads", "Args": "the arguments of alike parts of a launch",
+    "part": "those of all such parts",
     "b": "lanes collected before they are stored", "c": "the value of a cell",
-    "d": "a divisor, prepared", "fetch": "what asks for staged chunks of a pass",
+    "d": "a divisor, prepared", "e": "what a chunk adds to a reduction",
+    "fetch": "what asks for staged chunks of a pass",
     "h": "what is held of a cell", "i": "index along a row axis", "k": "index along a step axis",
+    "known": "a scalar that a loop has as a constant",
     "l": "a chunk or a window that was loaded", "p": "where a row is read",
     "parts": "totals of the blocks that share a reduction", "q": "where a row is stored",
     "r": "an accumulator", "range": "the part of a step axis that a block walks",
@@ -24,7 +27,7 @@ NUMBERED = {
 }
 SINGLE = frozenset({
     "Args", "C", "S", "TX", "TY", "V", "W", "a", "all", "at", "block", "c", "first", "j", "js",
-    "k", "lane_block", "left", "place", "rare", "right", "row", "rows", "split", "t",
+    "k", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows", "split", "t",
     "v", "w",
 })
 GENERATED = re.compile(rf"({'|'.join(NUMBERED)})(_\d+)+")

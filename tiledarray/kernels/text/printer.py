@@ -6,25 +6,24 @@ A form (`maps`, `rows`, `columns`) adds what it does with one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from math import prod
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
+from tiledarray.fusion.schedule.instructions import quick_op
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import Elementwise, Reduction, Update
+from tiledarray.ops.op import Elementwise, Update
 
-TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
-INT32_MAX = 2**31 - 1
 NEAR = 64  # elements from one pointer to another that is a constant from there
-UNROLLED_PAIRS = 256  # where the loop's own work is what there is to save
+UNROLLED_ROWS = 128  # of rows computed together
+UNROLLED_PAIRS = 320  # flops, where the loop's own work is what there is to save
 
 DIVIDE = BY_NAME["divide"]
 
@@ -56,9 +55,12 @@ class Printer:
         Where in shared memory a staged chunk lies, as an expression of the loops around it.
     lanes : str
         Name of the number of lanes of a chunk.
+    lane : str
+        Lane ``v`` of a chunk, as an expression.
     """
 
     staged_place = ""
+    lane = "(j + v)"
 
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
         self.kernel = kernel
@@ -68,7 +70,12 @@ class Printer:
         self.params: dict[int, int] = {}  # numbered as met: equal texts compile once
         self.depth = 1
         self.arrays: set[Cell] = set()
-        self.quick = False
+        self.bundled = {cell: bundle for bundle in kernel.bundles if device
+                        for cell in bundle.cells}
+        self.products = kernel.products if device else {}
+        self.quick = self.rare = False
+        self.fetched: set[Cell] = set()  # loads that a turn of the loop finds in registers
+        self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
         self.axes = kernel.schedule.axes
@@ -151,6 +158,8 @@ class Printer:
         """Name of an operand; a scalar arrives as the loop's type, so the kernel casts nothing."""
         if cell.kind != "param":
             return self.name(cell, u)
+        if cell in self.known:
+            return f"{ctype(loop)}({self.known[cell]})"
         param: Any = cell.value
         if isinstance(param, Size):
             return self.size(f"z_{cell.number}", param.count)
@@ -204,7 +213,7 @@ class Printer:
     def _row_pointers(self) -> None:
         near: dict[Any, tuple[int, int]] = {}
         for cell, access in self.kernel.loads.items():
-            if self._is_row_load(cell):
+            if self._is_row_load(cell) and not self._bundled_behind(cell):
                 kind, name = self._pointer_type(access), f"p_{cell.number}"
                 line, place = _place_in_line(cell)
                 first, start = near.setdefault(line, (cell.number, place))
@@ -214,6 +223,10 @@ class Printer:
                     self._row_pointer(name, kind, access)
         for k, store in enumerate(self.kernel.stores):
             self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
+
+    def _bundled_behind(self, cell: Cell) -> bool:
+        """Whether the vector that brings a load begins at another one."""
+        return cell in self.bundled and self.bundled[cell].first is not cell
 
     def _is_row_load(self, cell: Cell) -> bool:
         """Whether the cell is read through a pointer of its own for each row."""
@@ -318,8 +331,16 @@ class Printer:
         if isinstance(op, Elementwise):
             names = [self.operand(arg, loop, u)
                      for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
-            return render(op, cell.value.attrs, cell.dtype, names, quick=self.quick)
+            return render(op, cell.value.attrs, cell.dtype, names, text=self._text_of(cell))
         return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
+
+    def _text_of(self, cell: Cell) -> str:
+        """The text of an op where most arguments are tried first; ``""`` for the usual one."""
+        op = quick_op(cell) if self.quick or self.rare else None
+        if op is None or (op.usual and cell.args[-1] not in self.known):
+            return ""
+        text = op.quick if self.quick else op.rare
+        return text.replace("known", self.known[cell.args[-1]]) if op.usual else text
 
     def _lane_offset(self, name: str, access: Strided) -> str:
         """Element offset along steps and lanes from the row's pointer."""
@@ -327,14 +348,14 @@ class Printer:
         for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
             if axis.role == "row" or not stride:
                 continue
-            at = "(j + v)" if axis.role == "lane" else f"k_{k}"
+            at = self.lane if axis.role == "lane" else f"k_{k}"
             terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
         terms += self._wrapped(name, access)
         return " + ".join(terms) or "0"
 
     def _chunk_offset(self, name: str, access: Strided) -> str:
         """Element offset of a chunk of lanes from the row's pointer."""
-        return self._lane_offset(name, access).replace("(j + v)", "j")
+        return self._lane_offset(name, access).replace(self.lane, "j")
 
     def _wrapped(self, name: str, access: Strided) -> list[str]:
         """Terms of a wrapped access: the joined row of a lane, and its place there."""
@@ -350,14 +371,29 @@ class Printer:
         pointer = f"{name}_{u}" if many else name
         if not lanes:
             return f"{pointer}[0]"
+        if cell in self.fetched:
+            return self._fetched(cell, access)
+        if cell in self.bundled:
+            bundle = self.bundled[cell]
+            suffix = f"_{u}" if many else ""
+            return f"l_{bundle.first.number}{suffix}[{bundle.cells[cell]}]"
         if access.strides[-1] == 1:
             return f"l_{cell.number}{f'_{u}' if many else ''}[v]"
         return f"{pointer}[{self._lane_offset(name, access)}]"
 
+    def _fetched(self, cell: Cell, access: Strided) -> str:
+        """A load that was asked for a turn ahead."""
+        lane = "[v]" if self.schedule.lane.reduced else ""
+        if cell in self.bundled:
+            bundle = self.bundled[cell]
+            return f"now.l_{bundle.first.number}{lane}[{bundle.cells[cell]}]"
+        return f"now.{'l' if access.strides[-1] == 1 else 'c'}_{cell.number}{lane}"
+
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         """Loads of whole chunks, ahead of the loop over lanes."""
         for cell in cells:
-            if cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1:
+            if (cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1
+                    or cell in self.arrays or cell in self.fetched):
                 continue
             access = self.kernel.loads[cell]
             copies = self._copies(access=access)
@@ -370,6 +406,18 @@ class Printer:
                 else:
                     value = f"load<V>({source}{', w' if guarded else ''})"
                 self.put(f"const auto l_{cell.number}{suffix} = {value};")
+
+    def _bundle_loads(self, cells: Iterable[Cell]) -> None:
+        """Load the vectors that bring some of these cells for one lane."""
+        for bundle in dict.fromkeys(self.bundled[cell] for cell in cells
+                                    if cell in self.bundled and cell not in self.fetched):
+            name = f"p_{bundle.first.number}"
+            access = self.kernel.loads[bundle.first]
+            copies = self._copies(access=access)
+            for u in copies:
+                suffix = f"_{u}" if len(copies) > 1 else ""
+                self.put(f"const auto l{name[1:]}{suffix} = load<{len(bundle.cells)}>("
+                         f"{name}{suffix} + {self._lane_offset(name, access)});")
 
     def _iota(self, cell: Cell, u: int, lanes: bool) -> str:
         access = self.kernel.loads[cell]
@@ -388,7 +436,7 @@ class Printer:
             if not stride or (not lanes and axis.role != "row"):
                 continue
             suffix = f"_{u}" if self.unroll > 1 else ""
-            at = {"lane": "(j + v)", "step": f"k_{k}", "row": f"i_{k}{suffix}"}[axis.role]
+            at = {"lane": self.lane, "step": f"k_{k}", "row": f"i_{k}{suffix}"}[axis.role]
             terms.append(f"i64({at})" if stride == 1 else
                          f"i64({at}) * {self._stride(name, k, stride)}")
         terms += [f"i64({term})" for term in self._wrapped(name, access)]
@@ -441,15 +489,23 @@ class Printer:
                 for u in self._copies(access=store.access):
                     name = f"{k}{self._suffix(u)}"
                     self._begin_storing(store, name, f"q_{name} + {offset}")
-        if self.schedule.quick:
-            self.put("bool rare = false;")
+        sinks = reductions(self.kernel.cells, number)
+        if self.schedule.quick and any(quick_op(cell) for cell in cells):
+            reduced = self._collected(sinks)
+            known = self._usual()
+            self.put(f"bool rare = {f'!{known}' if known else 'false'};")
             self.quick = True
-            self._each_lane(cells, stores, number)
-            self.quick = False
+            with self.block("if (!rare)") if known else nullcontext():
+                self._each_lane(cells, stores, number, reduced)
+            self.quick, self.rare = False, True
             with self.block("if (rare)"):
-                self._each_lane(cells, stores, number)
+                self._each_lane(cells, stores, number, reduced)
+            self.rare = False
+            if sinks:
+                with self._each():
+                    self._accumulations(sinks, reduced)
         else:
-            self._each_lane(cells, stores, number)
+            self._each_lane(cells, stores, number, sinks=sinks)
         for k, store in stores:
             if store.access.strides[-1] == 1:
                 for u in self._copies(access=store.access):
@@ -474,16 +530,30 @@ class Printer:
             return self.block("TA_EACH(v, w)")
         return self.block("TA_EACH(v, w) [&]() TA_LAMBDA", "}();")
 
-    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int) -> None:
+    def _usual(self) -> str:
+        """Whether the loop is one for a usual value of a scalar; ``""`` if it knows none."""
+        return next((f"is_usual<decltype({name})>" for name in self.known.values()), "")
+
+    def _collected(self, sinks: list[Cell]) -> dict[str, str]:
+        """Declare where what is reduced stays until it is right; return it by its name."""
+        assert not sinks
+        return {}
+
+    def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
+        """Add a chunk's values to the accumulators."""
+
+    def _each_lane(self, cells: list[Cell], stores: list[tuple[int, Store]], number: int,
+                   reduced: dict[str, str] | None = None, sinks: Iterable[Cell] = ()) -> None:
         with self._each():
+            self._bundle_loads(cell for cell in self._reads(cells, number)
+                               if cell not in self.arrays)
             self._lane_cells(cells, number)
             for k, store in stores:
                 for u in self._copies(access=store.access):
                     self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
-            for cell in reductions(self.kernel.cells, number):
-                for u in self._copies(cell):
-                    self.put(f"r_{cell.number}{self._suffix(u)}.add(v, "
-                             f"{self._reduced_input(cell, u)}, {self._position(cell, u)});")
+            for name, place in (reduced or {}).items():
+                self.put(f"{place} = {name};")
+            self._accumulations(list(sinks), {})
 
     def _suffix(self, u: int) -> str:
         return f"_{u}" if self.unroll > 1 else ""
@@ -501,36 +571,3 @@ class Printer:
             return f"cast<{target}>({name})"
         return name
 
-    def _reduced_input(self, cell: Cell, u: int) -> str:
-        loop = self._accumulate(cell)
-        return f"cast<{ctype(loop)}>({self.name(cell.args[0], u)})"
-
-    def _accumulate(self, cell: Cell) -> np.dtype[Any]:
-        """The dtype a reduction works in."""
-        dtype = cell.value.attrs[1]
-        return dtype if dtype is not None else cell.value.args[0].dtype
-
-    def _reducer(self, cell: Cell) -> str:
-        op = cell.value.op
-        assert isinstance(op, Reduction)
-        place = ""
-        if not self.device and cell in self.kernel.positions:
-            places = prod(self.kernel.positions[cell].value.shape)
-            place = ", i32" if places <= INT32_MAX else ""  # half the vectors of i64
-        return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
-
-    def _position(self, cell: Cell, u: int) -> str:
-        if cell not in self.kernel.positions:
-            return "0"
-        return self._place(f"t_{cell.number}", self.kernel.positions[cell], u, lanes=True)
-
-    def _flush(self, sinks: list[Cell]) -> str:
-        calls = " ".join(
-            f"r_{cell.number}{self._suffix(u)}.flush();" for cell in sinks
-            for u in self._copies(cell)
-        )
-        return f"[&]() TA_LAMBDA {{ {calls} }}"
-
-    def _parts(self, cell: Cell, width: int) -> str:
-        number = self.schedule.splits * width * TOTAL_BYTES
-        return self.arg(Slot("scratch", f"w_{cell.number}", "void*", number=number))

@@ -6,10 +6,11 @@ from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
-from tiledarray.kernels.text.printer import Printer
+from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_ROWS
+from tiledarray.kernels.text.reduction import ReductionPrinter
 
 
-class RowPrinter(Printer):
+class RowPrinter(ReductionPrinter):
     """Lanes are reduced; what a later pass needs again is held on chip."""
 
     staged_place = "j"
@@ -36,17 +37,31 @@ class RowPrinter(Printer):
                 self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
                          f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
                 self.depth += 1
-            call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {self._together(number)}>"
+            together = self._together(number, self._most())
+            call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {together}>"
             extra = ", const int c" if held else ""
-            with self.block(f"{call}({self._range(lane)}, [&](const idx j, const auto w{extra}) "
-                            "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
-                self._lane_body(number, guarded=bool(held))
+            with (self._usual_scalars(number),
+                  self._loads_ahead(number, together, "j", not held) as ahead):
+                fetch = ""
+                if ahead:
+                    how = f"{max(1, together // 2)}, {ahead}"
+                    call = f"lanes_ahead<TX, V, {how}>"
+                    fetch = f"fetch_{number}, "
+                    extra = f", const {ahead}& now"
+                with self.block(f"{call}({self._range(lane)}, {fetch}"
+                                f"[&](const idx j, const auto w{extra}) TA_LAMBDA",
+                                "}, " + self._flush(sinks) + ");"):
+                    self._lane_body(number, guarded=bool(held))
             for _ in steps:
                 self.depth -= 1
                 self.put("}")
             self._finish_rows(sinks)
             self._scalar_cells(phase=number)
         self._row_stores()
+
+    def _most(self) -> int:
+        """Scalar computations in a loop's body: where memory does not wait, fewer turns of it."""
+        return UNROLLED_ROWS if self.device and self.unroll > 1 else UNROLLED
 
     def _stage_row(self, lanes: str) -> None:
         """Bring the row's staged loads into shared memory."""
