@@ -395,3 +395,13 @@ def test_a_method_that_cupy_lacks():
     for method in ("weibull", "linear", "inverted_cdf"):
         found = np.quantile(np.array(x, device="cuda"), 0.3, method=method)
         same(found, numpy.quantile(x, 0.3, method=method))
+
+
+@pytest.mark.parametrize("start", [1, 2, 3, 4])
+def test_arrays_of_cupys_that_begin_between_vectors(start):
+    """They are copied: kernels load vectors from where an array begins."""
+    cupy = pytest.importorskip("cupy")
+    theirs = cupy.arange(40_004, dtype="f4")[start:start + 40_000]
+    ours = np.asarray(theirs)
+    numpy.testing.assert_array_equal((ours * 2 + 1).numpy(), cupy.asnumpy(theirs) * 2 + 1)
+    assert float(ours.reshape(-1, 8).sum(0)[0]) == float(theirs.reshape(-1, 8).sum(0)[0])

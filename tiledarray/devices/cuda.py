@@ -42,6 +42,7 @@ STAGING_CHUNK = 8 << 20
 STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
 DEVICE_TO_HOST = 2
+ALIGNMENT = 16  # bytes: of the widest loads and stores
 COUNTERS_AT_LEAST = 4096
 SCRATCH_AT_LEAST = 1 << 16
 
@@ -182,15 +183,16 @@ class CudaBackend:
         ----------
         array : array_like or cupy.ndarray
         copy : bool
-            ``False`` takes the memory of a CuPy array that is dense and on this device as it is.
-            It is never written in place then, since its owner may still look at it.
+            ``False`` takes the memory of a CuPy array as it is, if that is dense, on this device and
+            begins where vectors may be loaded.  It is never written in place then, since its owner
+            may still look at it.
         given : bool
             Nobody else looks at the array any more: memory that is taken becomes the buffer's own.
         """
         if not isinstance(array, cupy.ndarray):
             return self._buffer(self._from_host(np.asarray(array)))
         here = array.data.device_id == self.index
-        if here and not copy and array.flags.c_contiguous:
+        if here and not copy and array.flags.c_contiguous and not array.data.ptr % ALIGNMENT:
             buffer = self._buffer(array)
             return buffer if given else buffer.lent_for_ever()
         if not here:  # its stream knows nothing of ours

@@ -30,7 +30,8 @@ def looping(
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [begun(result, device) for result in body.results]
-        leaves = [*results, *(device.wrap(array, given=True) for array in operands[:body.inputs])]
+        inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
+        leaves = [*results, *inputs]
         for starts, sizes in blocks:
             executable = executables[sizes]
             executable.run({value: leaves[number] for value, number in executable.leaves},
