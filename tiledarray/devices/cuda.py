@@ -183,7 +183,7 @@ class CudaBackend:
         ----------
         array : array_like or cupy.ndarray
         copy : bool
-            ``False`` takes the memory of a CuPy array as it is, if that is dense, on this device and
+            ``False`` takes the memory of a CuPy array as it is, if that is dense, here, and
             begins where vectors may be loaded.  It is never written in place then, since its owner
             may still look at it.
         given : bool
