@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.instructions import pairs
-from tiledarray.fusion.schedule.place import reductions
+from tiledarray.fusion.schedule.place import reductions, scans
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS, Printer
@@ -57,9 +57,12 @@ class ColumnPrinter(Printer):
         sinks = reductions(self.kernel.cells, number)
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
+        for cell in scans(self._pass_cells(number)):
+            self.put(f"ColumnScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
+                     f"r_{cell.number};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
         alone = self.device and pairs(self.kernel)
-        limit = UNROLLED_PAIRS if alone else UNROLLED
+        limit = UNROLLED_PAIRS if alone or self.schedule.scanned else UNROLLED
         together = 1 if rest else self._together(number, limit)
         if alone:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
@@ -84,6 +87,11 @@ class ColumnPrinter(Printer):
                 self.put(f"x_{cell.number}[v] = {self._reducer(cell)}::template "
                          f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
             self._column_cells(number)
+
+    def _scan(self, cell: Cell, u: int) -> str:
+        """Scans along the steps: the next element of each column."""
+        (step,) = (k for k, axis in enumerate(self.axes) if axis.scanned)
+        return f"r_{cell.number}.next(v, k_{step} == 0, {self._scan_input(cell, u)})"
 
     def _step_loop(self, number: int, axis: int, together: int) -> str:
         """The loop over steps; staged loads are asked for some steps ahead."""

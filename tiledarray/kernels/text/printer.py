@@ -18,7 +18,7 @@ from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductio
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import Elementwise, Reduction, Update
+from tiledarray.ops.op import Elementwise, Reduction, Scan, Update
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
 UNROLLED = 64  # scalar computations in a loop's body
@@ -166,6 +166,10 @@ class Printer:
         return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
 
+    def block_number(self) -> str:
+        """The number of the block, as an expression."""
+        return "block"
+
     def rows(self) -> None:
         """Write which rows a block has, and what it does with them."""
         height = self.size("row_tile", -(-self.schedule.row_tile // self.unroll))
@@ -310,6 +314,8 @@ class Printer:
             return self._load(cell, u, lanes)
         if cell.kind == "iota":
             return self._iota(cell, u, lanes)
+        if cell.kind == "scan":
+            return self._scan(cell, u)
         op = cell.value.op
         if lanes and self._divides_by_one(cell):
             over, under = cell.args
@@ -518,6 +524,20 @@ class Printer:
             places = prod(self.kernel.positions[cell].value.shape)
             place = ", i32" if places <= INT32_MAX else ""  # half the vectors of i64
         return f"{op.accumulator}<{ctype(self._accumulate(cell))}{place}>"
+
+    # ---- scans ------------------------------------------------------------------------------
+
+    def _scan(self, cell: Cell, u: int) -> str:
+        """The next element of a scan, where lanes are scanned by themselves."""
+        raise NotImplementedError
+
+    def _scanner(self, cell: Cell) -> str:
+        op = cell.value.op
+        assert isinstance(op, Scan)
+        return f"{op.accumulator}<{ctype(cell.dtype)}>"
+
+    def _scan_input(self, cell: Cell, u: int) -> str:
+        return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
 
     def _position(self, cell: Cell, u: int) -> str:
         if cell not in self.kernel.positions:

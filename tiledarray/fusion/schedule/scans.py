@@ -1,0 +1,101 @@
+"""Scans along the lanes: rows in order on the host, tile by tile by a block of threads on a GPU.
+
+A kernel that scans works in *stages*: what a scan is made of, for a whole tile, then the scan, then
+what is made of that.  What a later stage needs again of an earlier one is *kept*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiledarray.fusion.ir import Cell
+from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.schedule.blocks import power_of_two
+from tiledarray.fusion.schedule.place import inner_axes, passes_needed
+from tiledarray.fusion.target import Target
+
+WARP = 32  # threads
+MOST_THREADS = 256  # of a block that scans: several on a multiprocessor wait for memory in turn
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """How one pass over the lanes goes.
+
+    Attributes
+    ----------
+    depth : dict
+        For each cell along the lanes, how many scans one after the other it needs: its stage.  A
+        scan is done when its input's stage is.
+    kept : list of Cell
+        Scans, and what other stages need beside that.
+    """
+
+    depth: dict[Cell, int]
+    kept: list[Cell]
+
+    @property
+    def count(self) -> int:
+        """Number of stages."""
+        return 1 + max(self.depth.values(), default=0)
+
+
+def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
+    """Stages of a pass; where loads are not kept, a later stage loads again."""
+    inner, needed = inner_axes(kernel), passes_needed(kernel)
+    depth: dict[Cell, int] = {}
+    kept: dict[Cell, None] = {}
+    for cell in kernel.cells:
+        if number not in needed[cell] or not cell.axes & inner:
+            continue
+        if cell.held and min(needed[cell]) != number:
+            depth[cell] = 0  # it is there
+            continue
+        own = max((depth.get(arg, 0) for arg in cell.args), default=0)
+        depth[cell] = own + (cell.kind == "scan")
+        if cell.kind == "scan":
+            kept[cell] = None
+        else:
+            kept.update((arg, None) for arg in cell.args if depth.get(arg, own) < own and (
+                arg.kind == "apply" or (arg.kind == "load" and keeps_loads)))
+    return Stages(depth, list(kept))
+
+
+def tile_on_host(kernel: Kernel, target: Target) -> None:
+    """Some rows side by side, each in order: a scan waits for its last element, not for memory."""
+    schedule, limits = kernel.schedule, target.limits
+    lane = schedule.lane.size
+    reduces = any(cell.kind == "reduce" for cell in kernel.cells)
+    schedule.width = power_of_two(lane, 16, 64 if reduces else limits.scanned_chunk)
+    rows = [axis for axis in schedule.axes if axis.role == "row"]
+    alone = any(axis.role == "step" for axis in schedule.axes) or kernel.group.phases > 1
+    if len(rows) == 1 and not alone and schedule.rows >= limits.scanned_rows:
+        schedule.unroll = limits.scanned_rows
+    schedule.row_tile = max(schedule.unroll, limits.tile // max(1, lane))
+
+
+def tile_on_device(kernel: Kernel, target: Target) -> None:
+    """A block scans a tile of a row at once; of few rows each block has one tile."""
+    schedule, limits = kernel.schedule, target.limits
+    lane, width = schedule.lane.size, schedule.width
+    most = _elements(kernel, target) // width
+    whole = power_of_two(-(-lane // width), 1, WARP)
+    tx = power_of_two(-(-lane // (width * most)), whole, MOST_THREADS)
+    ty = max(1, 128 // tx) if tx <= WARP else 1
+    schedule.threads = (tx, ty)
+    schedule.chunks = max(1, min(most, -(-lane // (tx * width))))
+    schedule.row_tile = ty
+    tile = tx * width * schedule.chunks
+    alone = all(axis.role != "step" for axis in schedule.axes) and kernel.group.phases == 1
+    if alone and lane > tile and schedule.rows < 2 * target.workers:
+        schedule.splits = -(-lane // tile)
+
+
+def _elements(kernel: Kernel, target: Target) -> int:
+    """Elements of a row for one thread: at least a vector, a power of two."""
+    widest = max(sum(cell.dtype.itemsize for cell in stages_of(
+        kernel, number, keeps_loads=True).kept) for number in range(1, kernel.group.phases + 1))
+    width = kernel.schedule.width
+    count = min(target.limits.scanned_lanes // MOST_THREADS,
+                target.limits.scanned_bytes // max(1, widest))
+    return max(width, 1 << (max(1, count).bit_length() - 1))

@@ -1,0 +1,133 @@
+// What scans combine, included by tile.h: Total is what is carried from one element to the next.
+//
+// On the host a total is an element, and elements are combined one after the other: NumPy's bits.
+// On the device they are combined as a tree, so a total has more bits than an element where that
+// costs little, and no product of some of them leaves its range.
+#pragma once
+#include "reductions.h"
+
+template <class T> struct TotalOf { using type = T; };
+#if TA_DEVICE
+template <> struct TotalOf<f16> { using type = f32; };
+template <> struct TotalOf<bf16> { using type = f32; };
+template <> struct TotalOf<f32> { using type = f64; };
+template <> struct TotalOf<c64> { using type = c128; };
+#endif
+
+template <class T> struct RunningSum {
+  using Total = typename TotalOf<T>::type;
+  TA_MEMBER static Total lift(const T& x) { return cast<Total>(x); }
+  TA_MEMBER static Total join(const Total& x, const Total& y) {
+    if constexpr (is_bool<Total>) return x | y;
+    else if constexpr (is_half<Total>) return cast<Total>(cast<f32>(x) + cast<f32>(y));
+    else return m_add(x, y);
+  }
+  TA_MEMBER static T value(const Total& x) { return cast<T>(x); }
+};
+
+template <class T> struct WholeProduct {
+  using Total = T;
+  TA_MEMBER static Total lift(const T& x) { return x; }
+  TA_MEMBER static Total join(const Total& x, const Total& y) {
+    if constexpr (is_bool<T>) return x & y;
+    else if constexpr (is_half<T>) return cast<T>(cast<f32>(x) * cast<f32>(y));
+    else return m_multiply(x, y);
+  }
+  TA_MEMBER static T value(const Total& x) { return x; }
+};
+#if TA_DEVICE
+// A product of some elements may be too large or too small for the product up to there, which is
+// neither: exponents are kept apart.
+struct Scaled {
+  f64 x;
+  i64 exponent;
+};
+struct ScaledComplex {
+  f64 re, im;
+  i64 exponent;
+};
+TA_FN i64 exponent_of(f64 x) {  // such that x is below 2 to that; 0 for 0, infinities and NaN
+  if (x == 0.0 || x - x != 0.0) return 0;
+  int exponent;
+  frexp(x, &exponent);
+  return exponent;
+}
+TA_FN f64 scaled_by(f64 x, i64 exponent) {
+  return scalbn(x, int(exponent < -4000 ? -4000 : exponent > 4000 ? 4000 : exponent));
+}
+TA_FN Scaled settled(f64 x, i64 exponent) {
+  const i64 more = exponent_of(x);
+  return Scaled{scaled_by(x, -more), exponent + more};
+}
+TA_FN ScaledComplex settled(f64 re, f64 im, i64 exponent) {
+  const i64 a = re == 0.0 ? -100000 : exponent_of(re), b = im == 0.0 ? -100000 : exponent_of(im);
+  const i64 more = re == 0.0 && im == 0.0 ? 0 : a > b ? a : b;
+  return ScaledComplex{scaled_by(re, -more), scaled_by(im, -more), exponent + more};
+}
+template <class T> struct RealProduct {
+  using Total = Scaled;
+  TA_MEMBER static Total lift(const T& x) { return settled(cast<f64>(x), 0); }
+  TA_MEMBER static Total join(const Total& x, const Total& y) {
+    return settled(x.x * y.x, x.exponent + y.exponent);
+  }
+  TA_MEMBER static T value(const Total& x) { return cast<T>(scaled_by(x.x, x.exponent)); }
+};
+template <class T> struct ComplexProduct {
+  using Total = ScaledComplex;
+  TA_MEMBER static Total lift(const T& x) { return settled(x.re, x.im, 0); }
+  TA_MEMBER static Total join(const Total& x, const Total& y) {
+    const c128 z = m_multiply(c128{x.re, x.im}, c128{y.re, y.im});
+    return settled(z.re, z.im, x.exponent + y.exponent);
+  }
+  TA_MEMBER static T value(const Total& x) {
+    return cast<T>(c128{scaled_by(x.re, x.exponent), scaled_by(x.im, x.exponent)});
+  }
+};
+template <class T> struct ProductOf { using type = WholeProduct<T>; };
+template <> struct ProductOf<f16> { using type = RealProduct<f16>; };
+template <> struct ProductOf<bf16> { using type = RealProduct<bf16>; };
+template <> struct ProductOf<f32> { using type = RealProduct<f32>; };
+template <> struct ProductOf<f64> { using type = RealProduct<f64>; };
+template <> struct ProductOf<c64> { using type = ComplexProduct<c64>; };
+template <> struct ProductOf<c128> { using type = ComplexProduct<c128>; };
+template <class T> using RunningProduct = typename ProductOf<T>::type;
+#else
+template <class T> using RunningProduct = WholeProduct<T>;
+#endif
+
+struct Larger {
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_maximum(x, y); }
+};
+struct Smaller {
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_minimum(x, y); }
+};
+struct Both {
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x & y); }
+};
+struct Either {
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x | y); }
+};
+struct OneAlone {
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x ^ y); }
+};
+template <class T, class Pick> struct Picked {
+  using Total = T;
+  TA_MEMBER static Total lift(const T& x) { return x; }
+  TA_MEMBER static Total join(const Total& x, const Total& y) { return Pick::pick(x, y); }
+  TA_MEMBER static T value(const Total& x) { return x; }
+};
+template <class T> using RunningMax = Picked<T, Larger>;
+template <class T> using RunningMin = Picked<T, Smaller>;
+template <class T> using RunningAnd = Picked<T, Both>;
+template <class T> using RunningOr = Picked<T, Either>;
+template <class T> using RunningXor = Picked<T, OneAlone>;
+
+// V columns, each scanned by itself.
+template <class R, class T, int V> struct ColumnScan {
+  typename R::Total total[V] = {};
+  TA_MEMBER T next(int v, bool first, const T& x) {
+    const typename R::Total own = R::lift(x);
+    total[v] = first ? own : R::join(total[v], own);
+    return R::value(total[v]);
+  }
+};
