@@ -54,12 +54,13 @@ class ColumnPrinter(Printer):
                 and not cell.axes & self.step_axes and self.kernel.loads[cell].strides[-1] != 1]
 
     def _column_pass(self, number: int) -> None:
+        self.at = number
         sinks = reductions(self.kernel.cells, number)
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
         for cell in scans(self._pass_cells(number)):
             self.put(f"ColumnScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
-                     f"r_{cell.number};")
+                     f"{self._running(cell)};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
         alone = self.device and pairs(self.kernel)
         limit = UNROLLED_PAIRS if alone or self.schedule.scanned else UNROLLED
@@ -91,7 +92,7 @@ class ColumnPrinter(Printer):
     def _scan(self, cell: Cell, u: int) -> str:
         """Scans along the steps: the next element of each column."""
         (step,) = (k for k, axis in enumerate(self.axes) if axis.scanned)
-        return f"r_{cell.number}.next(v, k_{step} == 0, {self._scan_input(cell, u)})"
+        return f"{self._running(cell)}.next(v, k_{step} == 0, {self._scan_input(cell, u)})"
 
     def _step_loop(self, number: int, axis: int, together: int) -> str:
         """The loop over steps; staged loads are asked for some steps ahead."""

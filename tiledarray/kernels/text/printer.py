@@ -56,6 +56,8 @@ class Printer:
         Where in shared memory a staged chunk lies, as an expression of the loops around it.
     lanes : str
         Name of the number of lanes of a chunk.
+    at : int
+        The pass that is being written.
     """
 
     staged_place = ""
@@ -74,6 +76,7 @@ class Printer:
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
         self.lanes = "V"
+        self.at = 0
         self.inner = inner_axes(kernel)
         self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
         self.needed = passes_needed(kernel)
@@ -530,6 +533,10 @@ class Printer:
     def _scan(self, cell: Cell, u: int) -> str:
         """The next element of a scan, where lanes are scanned by themselves."""
         raise NotImplementedError
+
+    def _running(self, cell: Cell, u: int = 0) -> str:
+        """Name of what a pass carries along a scan."""
+        return f"r_{cell.number}_{self.at}{self._suffix(u)}"
 
     def _scanner(self, cell: Cell) -> str:
         op = cell.value.op

@@ -80,6 +80,7 @@ class ScanPrinter(RowPrinter):
             self.put(f"TA_HELD({ctype(cell.dtype)}, h_{cell.number}, "
                      f"{self.extent(len(self.axes) - 1)});")
         for number in range(1, self.kernel.group.phases + 1):
+            self.at = number
             stages = stages_of(self.kernel, number, keeps_loads=self.device)
             self.kept = set(stages.kept)
             sinks = reductions(self.kernel.cells, number)
@@ -95,7 +96,7 @@ class ScanPrinter(RowPrinter):
             for cell in scans(stages.kept):
                 for u in self._copies(cell):
                     self.put(f"RowScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
-                             f"r_{cell.number}{self._suffix(u)};")
+                             f"{self._running(cell, u)};")
             if self.device:
                 self._tiles(number, stages)
             else:
@@ -132,7 +133,7 @@ class ScanPrinter(RowPrinter):
 
     def _in_order(self, cells: list[Cell]) -> None:
         """Scan a chunk of every row, element by element."""
-        names = [(f"r_{cell.number}{self._suffix(u)}", self._array(cell, u))
+        names = [(self._running(cell, u), self._array(cell, u))
                  for cell in cells for u in self._copies(cell)]
         with self.block("", "}"):
             self.put("int v = 0;")
@@ -164,7 +165,7 @@ class ScanPrinter(RowPrinter):
                 for cell in scans(stages.kept):
                     if stages.depth[cell] == stage + 1:
                         back = f", {self._look_back(cell)}" if self.looks_back else ""
-                        self.put(f"r_{cell.number}.template advance<TX, C>("
+                        self.put(f"{self._running(cell)}.template advance<TX, C>("
                                  f"{self._array(cell, 0)}{back});")
             for cell in reductions(self.kernel.cells, number):
                 self.put(f"r_{cell.number}.flush();")
