@@ -438,7 +438,8 @@ class Reporter:
         if schedule.chunks > 1 and self.executable.device.kind == "cuda":
             parts.append(f"{schedule.chunks} chunks a thread")
         if schedule.splits > 1:
-            parts.append(f"each reduction shared by {schedule.splits} blocks")
+            what = "row scanned" if schedule.form == "scan" else "reduction shared"
+            parts.append(f"each {what} by {schedule.splits} blocks")
         return ", ".join(parts)
 
     def _placement(self, kernel: Kernel) -> str:
@@ -528,7 +529,8 @@ def _arrays(step: Step) -> list[Value]:
 
 def _axis_text(axis: Axis) -> str:
     name = "*".join(f"i{a}" for a in axis.domain) or "i"
-    role = ROLES[axis.role] + (", reduced" if axis.reduced else "")
+    role = ROLES[axis.role] + (
+        ", scanned" if axis.scanned else ", reduced" if axis.reduced else "")
     return f"{name} = {axis.size} ({role})"
 
 

@@ -14,8 +14,18 @@ template <> struct TotalOf<f32> { using type = f64; };
 template <> struct TotalOf<c64> { using type = c128; };
 #endif
 
+// What changes nothing it is combined with: of sums of reals -0, for 0 would lose its sign.
+template <class T> TA_FN T nothing_to_add() {
+  if constexpr (is_complex<T>) return T{-part_of<T>(0), -part_of<T>(0)};
+  else if constexpr (is_half<T>) return cast<T>(-0.f);
+  else if constexpr (is_real<T>) return -T(0);
+  else return T(0);
+}
+
 template <class T> struct RunningSum {
   using Total = typename TotalOf<T>::type;
+  static constexpr bool starts = true;  // from `start`, as well as from the first element
+  TA_MEMBER static Total start() { return nothing_to_add<Total>(); }
   TA_MEMBER static Total lift(const T& x) { return cast<Total>(x); }
   TA_MEMBER static Total join(const Total& x, const Total& y) {
     if constexpr (is_bool<Total>) return x | y;
@@ -25,8 +35,10 @@ template <class T> struct RunningSum {
   TA_MEMBER static T value(const Total& x) { return cast<T>(x); }
 };
 
-template <class T> struct WholeProduct {
+template <class T> struct PlainProduct {
   using Total = T;
+  static constexpr bool starts = !is_complex<T>;  // infinities times 1 + 0i are NaN
+  TA_MEMBER static Total start() { return cast<T>(1); }
   TA_MEMBER static Total lift(const T& x) { return x; }
   TA_MEMBER static Total join(const Total& x, const Total& y) {
     if constexpr (is_bool<T>) return x & y;
@@ -66,6 +78,8 @@ TA_FN ScaledComplex settled(f64 re, f64 im, i64 exponent) {
 }
 template <class T> struct RealProduct {
   using Total = Scaled;
+  static constexpr bool starts = true;
+  TA_MEMBER static Total start() { return Scaled{1.0, 0}; }
   TA_MEMBER static Total lift(const T& x) { return settled(cast<f64>(x), 0); }
   TA_MEMBER static Total join(const Total& x, const Total& y) {
     return settled(x.x * y.x, x.exponent + y.exponent);
@@ -74,6 +88,8 @@ template <class T> struct RealProduct {
 };
 template <class T> struct ComplexProduct {
   using Total = ScaledComplex;
+  static constexpr bool starts = false;
+  TA_MEMBER static Total start() { return ScaledComplex{1.0, 0.0, 0}; }
   TA_MEMBER static Total lift(const T& x) { return settled(x.re, x.im, 0); }
   TA_MEMBER static Total join(const Total& x, const Total& y) {
     const c128 z = m_multiply(c128{x.re, x.im}, c128{y.re, y.im});
@@ -83,7 +99,7 @@ template <class T> struct ComplexProduct {
     return cast<T>(c128{scaled_by(x.re, x.exponent), scaled_by(x.im, x.exponent)});
   }
 };
-template <class T> struct ProductOf { using type = WholeProduct<T>; };
+template <class T> struct ProductOf { using type = PlainProduct<T>; };
 template <> struct ProductOf<f16> { using type = RealProduct<f16>; };
 template <> struct ProductOf<bf16> { using type = RealProduct<bf16>; };
 template <> struct ProductOf<f32> { using type = RealProduct<f32>; };
@@ -92,26 +108,41 @@ template <> struct ProductOf<c64> { using type = ComplexProduct<c64>; };
 template <> struct ProductOf<c128> { using type = ComplexProduct<c128>; };
 template <class T> using RunningProduct = typename ProductOf<T>::type;
 #else
-template <class T> using RunningProduct = WholeProduct<T>;
+template <class T> using RunningProduct = PlainProduct<T>;
 #endif
 
 struct Larger {
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_maximum(x, y); }
+  template <class T> TA_MEMBER static T start() { return lowest<T>(); }
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) {
+    if constexpr (is_half<T>) return cast<T>(m_first_maximum(cast<f32>(x), cast<f32>(y)));
+    else if constexpr (is_complex<T>) return m_first_maximum(x, y);
+    else return m_maximum(x, y);
+  }
 };
 struct Smaller {
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_minimum(x, y); }
+  template <class T> TA_MEMBER static T start() { return highest<T>(); }
+  template <class T> TA_MEMBER static T pick(const T& x, const T& y) {
+    if constexpr (is_half<T>) return cast<T>(m_first_minimum(cast<f32>(x), cast<f32>(y)));
+    else if constexpr (is_complex<T>) return m_first_minimum(x, y);
+    else return m_minimum(x, y);
+  }
 };
 struct Both {
+  template <class T> TA_MEMBER static T start() { return is_bool<T> ? T(true) : T(~u64(0)); }
   template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x & y); }
 };
 struct Either {
+  template <class T> TA_MEMBER static T start() { return T(0); }
   template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x | y); }
 };
 struct OneAlone {
+  template <class T> TA_MEMBER static T start() { return T(0); }
   template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x ^ y); }
 };
 template <class T, class Pick> struct Picked {
   using Total = T;
+  static constexpr bool starts = true;
+  TA_MEMBER static Total start() { return Pick::template start<T>(); }
   TA_MEMBER static Total lift(const T& x) { return x; }
   TA_MEMBER static Total join(const Total& x, const Total& y) { return Pick::pick(x, y); }
   TA_MEMBER static T value(const Total& x) { return x; }
@@ -124,10 +155,14 @@ template <class T> using RunningXor = Picked<T, OneAlone>;
 
 // V columns, each scanned by itself.
 template <class R, class T, int V> struct ColumnScan {
-  typename R::Total total[V] = {};
+  typename R::Total total[V];
+  TA_MEMBER ColumnScan() {
+    for (int v = 0; v < V; ++v) total[v] = R::start();
+  }
   TA_MEMBER T next(int v, bool first, const T& x) {
     const typename R::Total own = R::lift(x);
-    total[v] = first ? own : R::join(total[v], own);
+    if constexpr (R::starts) total[v] = R::join(total[v], own);
+    else total[v] = first ? own : R::join(total[v], own);
     return R::value(total[v]);
   }
 };

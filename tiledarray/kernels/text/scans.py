@@ -210,8 +210,9 @@ class ScanPrinter(RowPrinter):
             if cell in wanted and cell.kind != "scan" and not self._is_there(cell, number):
                 wanted.update(arg for arg in cell.args if arg in stages.depth)
         return [cell for cell in self.kernel.cells
-                if cell in wanted and cell.kind not in ("param", "scan") and (
-                    cell not in self.kept or stages.depth[cell] == stage)]
+                if cell in wanted and cell.kind != "param"
+                and (cell.kind != "scan" or self._is_there(cell, number))
+                and (cell not in self.kept or stages.depth[cell] == stage)]
 
     def _is_there(self, cell: Cell, number: int) -> bool:
         """Whether an earlier pass has put it into scratch memory."""
