@@ -296,7 +296,8 @@ def test_forms_of_the_device():
 
 
 def test_several_tiles_use_counters_of_their_own():
-    kernel = planned(np.cumsum(np.cumsum(pending((3, 1 << 18)), 1) * 2, 1), target=DEVICE).kernels[0]
+    twice = np.cumsum(np.cumsum(pending((3, 1 << 18)), 1) * 2, 1)
+    kernel = planned(twice, target=DEVICE).kernels[0]
     splits = kernel.schedule.splits
     counters = [slot for slot in print_kernel(kernel, device=True).slots
                 if slot.kind == "counters"]

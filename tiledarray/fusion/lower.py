@@ -230,8 +230,9 @@ class Lowering:
         return index
 
     def _refuse_more_axes(self, reduced: frozenset[int]) -> None:
-        """Refuse to reduce more than what is scanned, unless that is the last axis: then a block
-        goes through its rows one after the other.
+        """Refuse to reduce more than what is scanned, unless that is the last axis.
+
+        Then a block goes through its rows one after the other.
 
         Raises
         ------

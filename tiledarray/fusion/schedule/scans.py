@@ -6,12 +6,13 @@ what is made of that.  What a later stage needs again of an earlier one is *kept
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two
-from tiledarray.fusion.schedule.place import inner_axes, passes_needed
+from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.target import Target
 
 WARP = 32  # threads
@@ -45,6 +46,7 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
     inner, needed = inner_axes(kernel), passes_needed(kernel)
     depth: dict[Cell, int] = {}
     kept: dict[Cell, None] = {}
+    used: defaultdict[Cell, set[int]] = defaultdict(set)  # the stages that a load is used in
     for cell in kernel.cells:
         if number not in needed[cell] or not cell.axes & inner:
             continue
@@ -55,10 +57,26 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
         depth[cell] = own + (cell.kind == "scan")
         if cell.kind == "scan":
             kept[cell] = None
-        else:
-            kept.update((arg, None) for arg in cell.args if depth.get(arg, own) < own and (
-                arg.kind == "apply" or (arg.kind == "load" and keeps_loads)))
+        for arg in cell.args:
+            if arg.kind == "load":
+                used[arg].add(own)
+            elif arg.kind == "apply" and depth.get(arg, own) < own:
+                kept[arg] = None
+    for cell in _ends(kernel, number):
+        used[cell].add(0)
+    for cell, stages in used.items():
+        if cell in depth and not (cell.held and min(needed[cell]) != number):
+            depth[cell] = min(stages)
+            if keeps_loads and len(stages) > 1:
+                kept[cell] = None
     return Stages(depth, list(kept))
+
+
+def _ends(kernel: Kernel, number: int) -> list[Cell]:
+    """What a pass stores or reduces."""
+    return [*(cell.args[0] for cell in reductions(kernel.cells, number)),
+            *(store.sink.cell for store in kernel.stores
+              if store.sink.level == "full" and store.sink.store_pass == number)]
 
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
@@ -76,7 +94,7 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
 
 def tile_on_device(kernel: Kernel, target: Target) -> None:
     """A block scans a tile of a row at once; of few rows each block has one tile."""
-    schedule, limits = kernel.schedule, target.limits
+    schedule = kernel.schedule
     lane, width = schedule.lane.size, schedule.width
     most = _elements(kernel, target) // width
     whole = power_of_two(-(-lane // width), 1, WARP)

@@ -207,7 +207,8 @@ class ScanPrinter(RowPrinter):
         inputs += [cell for cell in stages.kept if cell.kind != "scan"]
         wanted = {cell for cell in inputs if stages.depth.get(cell, -1) == stage}
         for cell in reversed(self.kernel.cells):
-            if cell in wanted and cell.kind != "scan" and not self._is_there(cell, number):
+            if cell in wanted and cell.kind != "scan" and not self._is_there(cell, number) and (
+                    cell not in self.kept or stages.depth[cell] == stage):
                 wanted.update(arg for arg in cell.args if arg in stages.depth)
         return [cell for cell in self.kernel.cells
                 if cell in wanted and cell.kind != "param"
@@ -226,10 +227,7 @@ class ScanPrinter(RowPrinter):
         for cell in self._stage_cells(number, stages, stage, mine):
             for u in self._copies(cell):
                 self._define_in_stage(cell, u, number)
-        for cell in self.kernel.cells:
-            if cell.kind == "scan" and cell.held and stages.depth.get(cell) == stage and (
-                    cell in self.kept):
-                self.put(f"h_{cell.number}[TA_SLOT(j, c, v)] = {self.name(cell)};")
+        self._hold_scans(stages, stage)
         for k, store in mine:
             for u in self._copies(access=store.access):
                 self.put(f"{self._target(k, store, u)} = {self._stored(store, u)};")
@@ -242,6 +240,12 @@ class ScanPrinter(RowPrinter):
             if stages.depth[cell] == stage + 1:
                 for u in self._copies(cell):
                     self.put(f"{self.name(cell, u)} = {self._scan_input(cell, u)};")
+
+    def _hold_scans(self, stages: Stages, stage: int) -> None:
+        """Put scans that later passes need into scratch memory."""
+        for cell in scans(stages.kept):
+            if cell.held and stages.depth[cell] == stage:
+                self.put(f"h_{cell.number}[TA_SLOT(j, c, v)] = {self.name(cell)};")
 
     def _define_in_stage(self, cell: Cell, u: int, number: int) -> None:
         if self._is_there(cell, number):
