@@ -20,10 +20,9 @@ class Axis:
     """One axis of a kernel's loop nest: domain axes merged into one.
 
     ``row`` axes are shared out to blocks, ``step`` axes are reduced sequentially, the ``lane``
-    axis is walked by neighbouring threads or vector lanes; what is ``scanned`` along an axis goes in
-    its order.  Where ``period`` is not 0, the axis
-    joins short rows of that length, which follow the domain axis ``joined``, and some accesses are
-    wrapped.
+    axis is walked by neighbouring threads or vector lanes.  A ``scanned`` axis is walked in order.
+    Where ``period`` is not 0, the axis joins short rows of that length, which follow the domain
+    axis ``joined``, and some accesses are wrapped.
     """
 
     size: int
