@@ -63,7 +63,8 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
             elif arg.kind == "apply" and depth.get(arg, own) < own:
                 kept[arg] = None
     for cell in _ends(kernel, number):
-        used[cell].add(0)
+        if cell.kind == "load":
+            used[cell].add(0)
     for cell, stages in used.items():
         if cell in depth and not (cell.held and min(needed[cell]) != number):
             depth[cell] = min(stages)

@@ -568,11 +568,11 @@ template <class R, class T, int V> struct RowScan {
       }
       __syncthreads();
       if (warp == 0) {
-        Total part = parts[0];
+        Total part = sums[0];
         _Pragma("unroll") for (int k = 0; k < PARTS; k += WARP) {
           const int at = k + thread;
           const Total below = from_thread<WARP>(part, WARP - 1);
-          part = scanned<WARP, R>(parts[at < PARTS ? at : PARTS - 1]);
+          part = scanned<WARP, R>(at < PARTS ? parts[at] : sums[0]);  // each reads its own
           if (k > 0) part = R::join(below, part);
           if (at < PARTS) parts[at] = part;
         }
