@@ -7,7 +7,7 @@
 #include "reductions.h"
 
 template <class T> struct TotalOf { using type = T; };
-#if TA_DEVICE
+#ifdef __CUDACC__
 template <> struct TotalOf<f16> { using type = f32; };
 template <> struct TotalOf<bf16> { using type = f32; };
 template <> struct TotalOf<f32> { using type = f64; };
@@ -47,7 +47,7 @@ template <class T> struct PlainProduct {
   }
   TA_MEMBER static T value(const Total& x) { return x; }
 };
-#if TA_DEVICE
+#ifdef __CUDACC__
 // A product of some elements may be too large or too small for the product up to there, which is
 // neither: exponents are kept apart.
 struct Scaled {
