@@ -184,7 +184,8 @@ class EmulatedLaunch:
         library = path.with_suffix(".so")
         if not library.exists():
             path.write_text(text)
-            subprocess.run(["g++", *OPTIONS, f"-I{headers_without_assembly(folder)}", "-o", library, path], check=True)
+            headers = f"-I{headers_without_assembly(folder)}"
+            subprocess.run(["g++", *OPTIONS, headers, "-o", library, path], check=True)
         self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = ctypes.CDLL(str(library)).emulate
 

@@ -87,12 +87,13 @@ class Limits:
     ahead_bytes: int = 128  # asked for ahead by a thread of a column kernel
     scanned_columns: int = 64  # for each multiprocessor, from which a thread scans each in order
     scanned_lanes: int = 4096  # of a row that a block scans at once
-    scanned_bytes: int = 160  # of what a thread keeps meanwhile, in registers
+    scanned_bytes: int = 160  # of what a thread keeps meanwhile, in registers (host: its cache)
     ahead_room: int = 48 << 10  # by its block; accumulators may need as much again
     busy_bytes: int = 96 << 10  # of rows on a multiprocessor: enough to keep memory busy
 
 
-HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
+HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30,
+              scanned_bytes=1 << 15)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
               summed_vectors=1, loop_least=1 << 34, loop_bytes=1 << 30)

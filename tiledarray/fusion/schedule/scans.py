@@ -50,8 +50,8 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
     for cell in kernel.cells:
         if number not in needed[cell] or not cell.axes & inner:
             continue
-        if cell.held and min(needed[cell]) != number:
-            depth[cell] = 0  # it is there
+        if _is_held(cell, number, needed):
+            depth[cell] = 0
             continue
         own = max((depth.get(arg, 0) for arg in cell.args), default=0)
         depth[cell] = own + (cell.kind == "scan")
@@ -63,14 +63,17 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
             elif arg.kind == "apply" and depth.get(arg, own) < own:
                 kept[arg] = None
     for cell in _ends(kernel, number):
-        if cell.kind == "load":
-            used[cell].add(0)
-    for cell, stages in used.items():
-        if cell in depth and not (cell.held and min(needed[cell]) != number):
-            depth[cell] = min(stages)
-            if keeps_loads and len(stages) > 1:
-                kept[cell] = None
+        used[cell].add(0)
+    loads = [cell for cell in used if cell.kind == "load" and cell in depth
+             and not _is_held(cell, number, needed)]
+    depth.update((cell, min(used[cell])) for cell in loads)
+    kept.update((cell, None) for cell in loads if keeps_loads and len(used[cell]) > 1)
     return Stages(depth, list(kept))
+
+
+def _is_held(cell: Cell, number: int, needed: dict[Cell, set[int]]) -> bool:
+    """Whether an earlier pass has put the cell where this one finds it."""
+    return cell.held and min(needed[cell]) != number
 
 
 def _ends(kernel: Kernel, number: int) -> list[Cell]:
@@ -85,7 +88,10 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     schedule, limits = kernel.schedule, target.limits
     lane = schedule.lane.size
     reduces = any(cell.kind == "reduce" for cell in kernel.cells)
-    schedule.width = power_of_two(lane, 16, 64 if reduces else limits.scanned_chunk)
+    most = 64 if reduces else limits.scanned_chunk
+    while most > 16 and most * limits.scanned_rows * _kept_bytes(kernel) > limits.scanned_bytes:
+        most //= 2
+    schedule.width = power_of_two(lane, 16, most)
     rows = [axis for axis in schedule.axes if axis.role == "row"]
     alone = any(axis.role == "step" for axis in schedule.axes) or kernel.group.phases > 1
     if len(rows) == 1 and not alone and schedule.rows >= limits.scanned_rows:
@@ -110,11 +116,16 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
         schedule.splits = -(-lane // tile)
 
 
+def _kept_bytes(kernel: Kernel, *, keeps_loads: bool = False) -> int:
+    """Bytes that are kept for an element of a row, at most in any pass."""
+    return max(sum(cell.dtype.itemsize for cell in stages_of(
+        kernel, number, keeps_loads=keeps_loads).kept)
+        for number in range(1, kernel.group.phases + 1))
+
+
 def _elements(kernel: Kernel, target: Target) -> int:
     """Elements of a row for one thread: at least a vector, a power of two."""
-    widest = max(sum(cell.dtype.itemsize for cell in stages_of(
-        kernel, number, keeps_loads=True).kept) for number in range(1, kernel.group.phases + 1))
     width = kernel.schedule.width
     count = min(target.limits.scanned_lanes // MOST_THREADS,
-                target.limits.scanned_bytes // max(1, widest))
+                target.limits.scanned_bytes // max(1, _kept_bytes(kernel, keeps_loads=True)))
     return max(width, 1 << (max(1, count).bit_length() - 1))
