@@ -41,6 +41,7 @@ HEAD = r"""
 #define __grid_constant__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __shared__ thread_local  // extern or static, and one for all fibers
 #define alignas(...) __attribute__((aligned(__VA_ARGS__)))
@@ -148,6 +149,8 @@ extern "C" void emulate(const Args* args, int blocks, int threads) {
 
 
 INSTRUCTIONS = {
+    "rsqrt.approx.ftz.f32":
+        "r = 1 / __builtin_sqrtf(__builtin_fabsf(x) < 0x1p-126f ? 0 * x : x);",
     "max.NaN.f32": "r = x != x ? x : y != y ? y : x < y ? y : x;",
     "min.NaN.f32": "r = x != x ? x : y != y ? y : y < x ? y : x;",
     "atom.add.acq_rel.gpu.u32": "before = (*counter)++;",
@@ -166,9 +169,13 @@ def headers_without_assembly(folder: Path) -> Path:
     if not copied.exists():
         copied.mkdir()
         for path in HEADERS.glob("*.h"):
+            text = path.read_text()
+            if path.name == "math.h":  # else only CUDA's compiler includes it
+                text += ("TA_FN f32 any_power(f32 x, f32 y) { return m_power(x, y); }\n"
+                         '#include "device_math.h"\n')
             (copied / path.name).write_text(_ASSEMBLY.sub(
                 lambda found: f"{{ {INSTRUCTIONS[found[1]]} }}" if found[1] in INSTRUCTIONS
-                else found[0], path.read_text()))
+                else found[0], text))
     return copied
 
 
