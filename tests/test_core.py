@@ -23,7 +23,7 @@ from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import AtOnce, kind
 from tiledarray.devices.storage import address_of
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 
 
 @pytest.fixture(autouse=True)

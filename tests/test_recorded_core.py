@@ -14,7 +14,8 @@ import tiledarray as ta
 from tests.leaks import assert_nothing_is_left, refused
 from tiledarray import config
 from tiledarray.core import Key, kind, parts_of, run_known, trace
-from tiledarray.execution.executable import counters, observers
+from tiledarray.execution.executable import observers
+from tiledarray.execution.spans import counters
 from tiledarray.graph.node import location
 from tiledarray.recording.stretch import local
 
