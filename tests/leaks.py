@@ -3,8 +3,8 @@
 import gc
 import tracemalloc
 
-ROUNDS = 1000
-ALLOWED = 20_000  # bytes: an object each would be 24,000 or more
+ROUNDS = 250
+ALLOWED = 5_000  # bytes: an object each would be 6,000 or more
 
 
 def refused(action):
