@@ -202,8 +202,11 @@ PyObject *make_constant(Handle *handle)
     Handle *root = root_of(handle);
     if (held || limit <= 1 || root->array || !root->node || !is_constant(root->node))
         return NULL;
-    PyObject *node = Py_NewRef(root->node);
-    PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
+    PyObject *node = Py_NewRef(root->node), *array = NULL, *before;
+    const Py_ssize_t size = ((Node *)node)->form->kind->size;
+    if (begin_keeping(size >= SPACIOUS / (Py_ssize_t)sizeof(double), &before))
+        array = PyObject_CallOneArg(callbacks[MADE], node);
+    end_keeping(before);
     int done = array && is_array(array);
     if (done && root->node == node && !root->array) {
         root->array = Py_NewRef(array);
