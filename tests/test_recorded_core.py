@@ -334,7 +334,9 @@ class TimeOut(Exception):
     pass
 
 
-def test_what_a_handler_raises_is_seen_and_nothing_is_lost():
+def test_what_a_handler_raises_is_seen_and_nothing_is_lost(monkeypatch):
+    # Its weak references would swallow what is raised while one of them is dropped.
+    monkeypatch.setattr(config, "verify", False)
     x, y = pair(300_000)
     values, raised = np.asarray(x) * 2.0 + np.asarray(y), 0
 

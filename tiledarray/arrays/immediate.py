@@ -51,6 +51,12 @@ _COPIED = frozenset(("lib.stride_tricks.sliding_window_view",))
 _DRAWN_INTO = {
     "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
 }
+# What NumPy's functions and methods call in the end, where nothing but an axis is told.
+_REDUCE = {
+    "sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce,
+    "max": np.maximum.reduce, "amin": np.minimum.reduce, "amax": np.maximum.reduce,
+    "any": np.logical_or.reduce, "all": np.logical_and.reduce,
+}
 _NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
 
 
@@ -83,7 +89,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.RECORDS
     target = _STAND_INS.get(original, original)
     size = _SIZES.get(name, core.ANY_SIZE)
-    return core.AtOnce(target, ours, kind, size, places_before_out(original))
+    return core.AtOnce(
+        target, ours, kind, size, places_before_out(original), reduce=_REDUCE.get(name))
 
 
 def ufunc(original: np.ufunc, ours: Any) -> Any:
@@ -120,7 +127,8 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     original = getattr(np, name, None)
     most = None if original is None else places_before_out(original)
     kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
-    return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most)
+    return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most,
+                       reduce=_REDUCE.get(name))
 
 
 def attribute(name: str, ours: Function) -> Any:

@@ -8,12 +8,13 @@ static PyTypeObject AtOnceType;
 
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", NULL};
-    PyObject *target, *fallback, *attributes = NULL;
+    static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", "reduce",
+                            NULL};
+    PyObject *target, *fallback, *attributes = NULL, *reduce = NULL;
     int kind = 0, size = ANY_SIZE, most = MOST_ARGUMENTS;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO|iiiO!", names, &target, &fallback, &kind, &size, &most,
-            &PyDict_Type, &attributes))
+            args, kwargs, "OO|iiiO!O", names, &target, &fallback, &kind, &size, &most,
+            &PyDict_Type, &attributes, &reduce))
         return NULL;
     AtOnce *function = (AtOnce *)type->tp_alloc(type, 0);
     if (!function)
@@ -21,6 +22,7 @@ static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     function->target = Py_NewRef(target);
     function->fallback = Py_NewRef(fallback);
     function->attributes = Py_XNewRef(attributes);
+    function->reduce = reduce == Py_None ? NULL : Py_XNewRef(reduce);
     function->kind = kind;
     function->size = size;
     function->most = most;
@@ -33,6 +35,7 @@ static int at_once_traverse(AtOnce *function, visitproc visit, void *arg)
     Py_VISIT(function->target);
     Py_VISIT(function->fallback);
     Py_VISIT(function->attributes);
+    Py_VISIT(function->reduce);
     return 0;
 }
 
@@ -41,6 +44,7 @@ static int at_once_clear(AtOnce *function)
     Py_CLEAR(function->target);
     Py_CLEAR(function->fallback);
     Py_CLEAR(function->attributes);
+    Py_CLEAR(function->reduce);
     return 0;
 }
 
@@ -153,9 +157,12 @@ PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
         }
         if (known == inputs && !done) {
             Arguments arguments = {.product = 1};
+            PyObject *memory;
             done = 1;
-            result = PyObject_Vectorcall(
-                args[0], values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+            if (begin_keeping(first && is_spacious(first), &memory))
+                result = call_ufunc(
+                    args[0], values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET);
+            end_keeping(memory);
             if (result)
                 done = give(result, &arguments, &result);
         } else

@@ -133,6 +133,54 @@ PyObject *scalar_compare(PyObject *left, PyObject *right, int op)
     return Py_NewRef(found ? PyArrayScalar_True : PyArrayScalar_False);
 }
 
+/* ---- numbers beside arrays ------------------------------------------------------------------ */
+
+/* NumPy makes an array of a number at every call, and looks for how; an array without axes it takes
+   as it is, which makes `x * 2.5` of few elements a third quicker.  One of either dtype is kept
+   while no call has it: a thread may be in the middle of one. */
+enum { REAL_SPARE, WHOLE_SPARE, SPARES };
+static PyObject *spares[SPARES];
+
+/* What stands for a number beside an array of NumPy's in an operation whose loops have operands of
+   one dtype: a new reference to an array without axes where the dtypes are as with the number, else
+   to the very operand; NULL with an error.  `floats`: integers may become floats, as operators have
+   it.  It goes by `drop_number`. */
+PyObject *number_beside(PyObject *x, PyObject *other, int floats)
+{
+    if (PyArray_Check(x) || !PyArray_CheckExact(other) || !PyArray_NDIM((PyArrayObject *)other) ||
+        !PyArray_ISNOTSWAPPED((PyArrayObject *)other))
+        return Py_NewRef(x);
+    Number number = number_of(x), none = {.kind = REAL};
+    int type = PyArray_TYPE((PyArrayObject *)other), spare = REAL_SPARE;
+    if (type == NPY_INT64 && number.kind & WHOLE)
+        spare = WHOLE_SPARE;
+    else if (type != NPY_DOUBLE || !number.kind || (number.kind & WHOLE && !floats) ||
+             !as_reals(&number, &none))
+        return Py_NewRef(x);
+    PyObject *array = spares[spare];
+    spares[spare] = NULL;
+    if (!array)
+        array = PyArray_SimpleNew(0, NULL, spare == REAL_SPARE ? NPY_DOUBLE : NPY_INT64);
+    if (array && spare == REAL_SPARE)
+        *(double *)PyArray_DATA((PyArrayObject *)array) = number.real;
+    else if (array)
+        *(npy_int64 *)PyArray_DATA((PyArrayObject *)array) = number.whole;
+    return array;
+}
+
+/* Let go of what `number_beside` gave, or NULL. */
+void drop_number(PyObject *x)
+{
+    if (x && Py_REFCNT(x) == 1 && PyArray_CheckExact(x) && !PyArray_NDIM((PyArrayObject *)x)) {
+        int spare = PyArray_TYPE((PyArrayObject *)x) == NPY_DOUBLE ? REAL_SPARE : WHOLE_SPARE;
+        if (!spares[spare]) {
+            spares[spare] = x;
+            return;
+        }
+    }
+    Py_XDECREF(x);
+}
+
 int add_scalars(void)
 {
     import_array1(-1);
