@@ -709,6 +709,7 @@ def test_numbers_beside_arrays_count_as_numpys_do(dtype, errors):
     if dtype == "f8":
         values = np.array([0.0, -0.0, 1.5, -3.25, 1e308, 5e-324, np.inf, np.nan])
     numbers = [0, 1, -2, 3, 2**31, 2**53 + 1, 2**62, 2**63, 10**30, 2.5, -0.0, 1e-200, np.inf,
+               0.1, 16_777_217, 1e39, -3.4028235e38, 3.4028236e38, 1e-40, -1.17549435e-38,
                np.nan, True, 1j, np.float64(0.5), np.int64(3), np.int64(2**60 + 1), np.float32(0.1),
                np.int8(5), np.bool_(True), np.array(2.5), np.array(7)]
     operators = [o.add, o.sub, o.mul, o.truediv, o.floordiv, o.mod, o.pow, o.lt, o.le, o.eq, o.ne,

@@ -29,8 +29,18 @@ _SUM_PRODUCTS = frozenset(("dot", "inner", "tensordot", "einsum", "linalg.matmul
                            "linalg.tensordot"))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
+
+
+def _zeros_like(*args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.zeros_like` does, which finds out the shape and the dtype in Python."""
+    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and (
+            args[0].flags.c_contiguous):
+        return np.zeros(args[0].shape, args[0].dtype)
+    return np.zeros_like(*args, **kwargs)
+
+
 # There is no uninitialized array, on any way.
-_STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
+_STAND_INS = {np.empty: np.zeros, np.empty_like: _zeros_like, np.zeros_like: _zeros_like}
 # What NumPy's own functions do with an array of ours is not what they do with one of its own.
 _NEVER = frozenset((
     "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",

@@ -435,8 +435,8 @@ static int may_write(const AtOnce *function, const Arguments *arguments, PyObjec
     return may == 1 && out >= 0 ? may_be_written(arguments, args, out) : may;
 }
 
-/* Whether a ufunc of two operands has a loop of two float64: not of a float and an integer. */
-static int has_loop_of_floats(PyObject *x)
+/* Whether a ufunc has a loop of two operands of a dtype: in others a number counts as another. */
+static int has_loop_of_two(PyObject *x, int type)
 {
     const PyUFuncObject *ufunc = (const PyUFuncObject *)x;
     int found = 0;
@@ -444,7 +444,7 @@ static int has_loop_of_floats(PyObject *x)
         return 0;
     for (int k = 0; k < ufunc->ntypes && !found; k++) {
         const char *types = ufunc->types + k * ufunc->nargs;
-        found = types[0] == NPY_DOUBLE && types[1] == NPY_DOUBLE;
+        found = types[0] == type && types[1] == type;
     }
     return found;
 }
@@ -452,10 +452,10 @@ static int has_loop_of_floats(PyObject *x)
 /* Call a ufunc of NumPy's.  Numbers in `values` may be replaced. */
 PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags)
 {
-    if (PyVectorcall_NARGS(flags) != 2 || PyArray_Check(values[0]) == PyArray_Check(values[1]) ||
-        !has_loop_of_floats(ufunc))
+    const int at = PyArray_Check(values[0]) != 0;
+    if (PyVectorcall_NARGS(flags) != 2 || at != !PyArray_Check(values[1]) ||
+        !has_loop_of_two(ufunc, PyArray_TYPE((PyArrayObject *)values[!at])))
         return PyObject_Vectorcall(ufunc, values, flags, NULL);
-    int at = PyArray_Check(values[0]) != 0;
     PyObject *given = values[at], *result = NULL;
     values[at] = number_beside(given, values[!at], 1);
     if (values[at])
@@ -489,10 +489,11 @@ static PyObject *returned(const AtOnce *function, Arguments *arguments, Py_ssize
     PyObject **values = arguments->values + 1, *before, *result = NULL;
     size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
     int spacious = created * sizeof(double) >= SPACIOUS;
+    const int reduces = only_reduces(function, arguments, names);
     for (Py_ssize_t k = 0; k < arguments->count && !spacious; k++)
-        spacious = is_spacious(values[k]);
+        spacious = is_spacious(values[k]) && !(reduces && arguments->count == 1);
     if (begin_keeping(spacious, &before))
-        result = only_reduces(function, arguments, names) ? reduced(function, arguments)
+        result = reduces ? reduced(function, arguments)
                  : function->kind & METHOD
                      ? PyObject_VectorcallMethod(function->target, values, flags, names)
                  : (function->kind & (UFUNC | DRAWS)) == UFUNC && !names
@@ -562,19 +563,34 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     return done || PyErr_Occurred();
 }
 
+/* Whether a call is of a ufunc alone with operands, of which some are arrays of ours. */
+static int only_computes(const AtOnce *function, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names)
+{
+    return (function->kind & (UFUNC | DRAWS | LIBRARY)) == UFUNC && !names && count > 0 &&
+           count <= 2 && count == function->most && limit && !held &&
+           (is_handle(args[0]) || is_handle(args[count - 1]));
+}
+
 static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     const AtOnce *function = (AtOnce *)self;
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *result;
     if (!keep_pace())
         return NULL;
     const double before = paced;
     if (names && !PyTuple_GET_SIZE(names))
         names = NULL;
-    if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
+    if (only_computes(function, args, count, names) &&
+        ufunc_at_once(function->target, args, count, &result))
+        return counted(result, before);
+    if (PyErr_Occurred())
+        return NULL;
+    if (call_numpy(function, args, count, names, &result))
         return counted(result, before);
     if (function->kind & UFUNC && !names) {
-        result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
+        result = record_ufunc(function->target, args, count);
         if (result || PyErr_Occurred())
             return counted(result, before);
     }

@@ -36,6 +36,7 @@ typedef struct {
 
 PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
 PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags);
+int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyObject **result);
 int give(PyObject *result, const Arguments *arguments, PyObject **given);
 
 HIDDEN_END
