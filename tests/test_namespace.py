@@ -168,7 +168,7 @@ def run(code: str) -> str:
 
 
 def test_planner_compilers_and_gradients_are_imported_when_they_are_asked_for() -> None:
-    early = run("import sys, tiledarray as np; np.zeros(3)\nnp.evaluate(np.ones(9).sum())\n"
+    early = run("import sys, tiledarray as np; np.zeros(3) + np.ones(3)\n"
                 "print(*(name for name in sys.modules if name.startswith('tiledarray.')))")
     too_early = [name for name in early.split()
                  if name.removeprefix("tiledarray.").startswith(NOT_AT_ONCE)]
