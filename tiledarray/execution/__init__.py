@@ -1,8 +1,8 @@
 """From pending nodes to values.
 
-What plans, and runs plans (`evaluate`, `direct`, `room`), loads the planner and the compilers with it: a
-third of the time that importing this library took.  A program of small arrays needs none of it, so
-who only may need it asks this package for it, which imports it then.
+What makes and runs plans (`evaluate`, `direct`, `room`) brings the planner and the compilers along,
+which took a third of the time of importing this library.  A program of small arrays needs none of
+that; so whoever may need it asks this package for it, which imports it then.
 """
 
 from __future__ import annotations
