@@ -142,7 +142,7 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
 {
     PyObject *values[4], *first = NULL, *memory;
     Py_ssize_t known = 0;
-    int fits = 1, done = 0;
+    int fits = 1, spacious = 0, done = 0;
     for (; known < inputs; known++) {
         PyObject *value = operand(args[known]);
         if (!value)
@@ -150,13 +150,14 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
         values[known + 1] = value;
         if (PyArray_Check(value)) {
             fits = fits && (!first || fit(first, value));
+            spacious |= is_spacious(value);
             first = value;
         }
     }
     if (known == inputs && fits) {
         Arguments arguments = {.product = 1};
         *result = NULL;
-        if (begin_keeping(first && is_spacious(first), &memory))
+        if (begin_keeping(spacious, &memory))
             *result = call_ufunc(
                 ufunc, values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET);
         end_keeping(memory);
