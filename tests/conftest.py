@@ -9,6 +9,7 @@ import tiledarray
 from tests.plans import leave_uncompiled
 from tiledarray.gradients import again
 from tiledarray.kernels.compile import host
+from tiledarray.recording.pace import pace
 from tiledarray.recording.stretch import local
 
 RECORDED = {"at_once": 1, "first_seconds": 0.0}
@@ -51,6 +52,7 @@ def _small_gradients_at_once(request):
 
 def pytest_runtest_setup(item):
     local.recorder.reset()  # what the tests before have recorded does not cut this one's recording
+    pace.begin()  # nor does their speed have this one's arrays of middle size recorded
     leave_uncompiled()  # nor does this one wait for what those have left to the compiler
     if item.get_closest_marker("compiler") and host.available() is not None:
         pytest.skip(f"needs a C++ compiler: {host.available()}")

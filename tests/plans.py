@@ -15,7 +15,7 @@ import numpy
 import tiledarray as ta
 from tiledarray.core import forget_programs
 from tiledarray.devices.pool import host_pool
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import evaluate, spans
 from tiledarray.execution.background import background
 from tiledarray.execution.taken import Taken
 from tiledarray.fusion import passes
@@ -116,12 +116,12 @@ def leave_uncompiled() -> None:
 def counted() -> Iterator[Counter[str]]:
     """What evaluation counts inside the block: plans made, kernels compiled, launches."""
     let_compile()
-    before = executable.counters.copy()
+    before = spans.counters.copy()
     inside: Counter[str] = Counter()
     try:
         yield inside
     finally:
-        inside.update(executable.counters)
+        inside.update(spans.counters)
         inside.subtract(before)
 
 

@@ -12,7 +12,8 @@ from tests.leaks import assert_nothing_is_left
 from tiledarray import config
 from tiledarray.core import kind
 from tiledarray.execution import evaluate
-from tiledarray.execution.executable import counters, observers
+from tiledarray.execution.executable import observers
+from tiledarray.execution.spans import counters
 from tiledarray.fusion.plan import Call
 from tiledarray.recording.stretch import local
 

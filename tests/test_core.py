@@ -23,7 +23,7 @@ from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
 from tiledarray.core import AtOnce, kind
 from tiledarray.devices.storage import address_of
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 
 
 @pytest.fixture(autouse=True)
@@ -670,19 +670,21 @@ NUMBERS = [
 ]  # fmt: skip
 
 
+def outcome(action, errors):
+    """What comes of an action: bits and warnings, or an error."""
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all=errors):
+        warnings.simplefilter("always")
+        try:
+            result = action()
+        except (ArithmeticError, TypeError, ValueError) as error:
+            return type(error), str(error)
+    value = np.asarray(result)
+    return str(value.dtype), value.tobytes(), [str(each.message) for each in caught]
+
+
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 def test_scalars_compute_as_numpys_do(errors):
     """Each pair of an array's element with another's or with one of Python's numbers."""
-    def outcome(action):
-        with warnings.catch_warnings(record=True) as caught, np.errstate(all=errors):
-            warnings.simplefilter("always")
-            try:
-                result = action()
-            except (ArithmeticError, TypeError, ValueError) as error:
-                return type(error), str(error)
-        value = np.asarray(result)
-        return str(value.dtype), value.tobytes(), [str(each.message) for each in caught]
-
     operations = [
         o.add, o.sub, o.mul, o.truediv, o.iadd, o.isub, o.imul, o.itruediv, o.lt, o.le, o.eq, o.ne,
         o.gt, o.ge]
@@ -693,10 +695,86 @@ def test_scalars_compute_as_numpys_do(errors):
     for x, expected in zip(ours, theirs, strict=True):
         for y, plain in zip([*NUMBERS, *ours], [*NUMBERS, *theirs], strict=True):
             for operation in operations:
-                assert outcome(partial(operation, x, y)) == outcome(
-                    partial(operation, expected, plain)), (operation, expected, plain)
-                assert outcome(partial(operation, y, x)) == outcome(
-                    partial(operation, plain, expected)), (operation, plain, expected)
+                assert outcome(partial(operation, x, y), errors) == outcome(
+                    partial(operation, expected, plain), errors), (operation, expected, plain)
+                assert outcome(partial(operation, y, x), errors) == outcome(
+                    partial(operation, plain, expected), errors), (operation, plain, expected)
+
+
+@pytest.mark.parametrize("errors", ["warn", "raise"])
+@pytest.mark.parametrize("dtype", ["f8", "i8", "f4", "i4", "u8", "?", "c16"])
+def test_numbers_beside_arrays_count_as_numpys_do(dtype, errors):
+    """An array with one number by every operator and many a ufunc, on either side, and in place."""
+    values = np.array([0, 1, 3, -7, 100]).astype(dtype)
+    if dtype == "f8":
+        values = np.array([0.0, -0.0, 1.5, -3.25, 1e308, 5e-324, np.inf, np.nan])
+    numbers = [0, 1, -2, 3, 2**31, 2**53 + 1, 2**62, 2**63, 10**30, 2.5, -0.0, 1e-200, np.inf,
+               0.1, 16_777_217, 1e39, -3.4028235e38, 3.4028236e38, 1e-40, -1.17549435e-38,
+               np.nan, True, 1j, np.float64(0.5), np.int64(3), np.int64(2**60 + 1), np.float32(0.1),
+               np.int8(5), np.bool_(True), np.array(2.5), np.array(7)]
+    operators = [o.add, o.sub, o.mul, o.truediv, o.floordiv, o.mod, o.pow, o.lt, o.le, o.eq, o.ne,
+                 o.gt, o.ge, o.and_, o.lshift, o.iadd, o.isub, o.imul, o.itruediv, o.ifloordiv,
+                 o.imod]
+    ufuncs = ["add", "maximum", "fmin", "power", "arctan2", "ldexp", "copysign", "remainder",
+              "float_power", "logical_and", "less", "hypot", "bitwise_or"]
+    for number in numbers:
+        for function in operators:
+            ours, theirs = (outcome(partial(function, make(values), number), errors)
+                            for make in (ta.array, np.array))
+            assert ours == theirs, (function, number)
+            if not function.__name__.startswith("i"):
+                ours, theirs = (outcome(partial(function, number, make(values)), errors)
+                                for make in (ta.array, np.array))
+                assert ours == theirs, (number, function)
+        for name in ufuncs:
+            theirs = [outcome(partial(getattr(np, name), x, y), errors)
+                      for x, y in ((values, number), (number, values))]
+            for lib in (ta, np):  # NumPy's ufuncs take arrays of ours as well
+                array = ta.array(values)
+                ours = [outcome(partial(getattr(lib, name), x, y), errors)
+                        for x, y in ((array, number), (number, array))]
+                assert ours == theirs, (name, number)
+
+
+def test_threads_have_numbers_of_their_own():
+    """NumPy lets others run in the middle of an operation on many elements."""
+    problems = []
+
+    def work(x, number):
+        for _ in range(20):  # this loop reads the number at every element
+            if not (np.asarray(x % number) == 100.0 % number).all():
+                problems.append(number)
+
+    with config.override(at_once=1 << 20):
+        x = ta.array(np.full(100_000, 100.0))
+        threads = [threading.Thread(target=work, args=(x, k + 6.5)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not problems
+
+
+REDUCTIONS = ["sum", "prod", "min", "max", "any", "all", "amin", "amax"]
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_along_any_axis_are_numpys(name):
+    arrays = [np.arange(12.0).reshape(3, 4) - 3, np.array([[0.1, np.nan]]), np.array([True, False]),
+              np.arange(6, dtype="i1").reshape(1, 2, 3), np.zeros((0, 3)), np.zeros(0, "f4"),
+              np.array([[1 + 2j, 0]]), np.array([250, 9], "u1")]
+    calls = [{}, {"axis": None}, {"axis": 0}, {"axis": -1}, {"axis": (0,)}, {"axis": 7},
+             {"axis": "a"}, {"axis": 0, "keepdims": True}, {"axis": np.int64(0)}]
+    for array in arrays:
+        for options in calls:
+            ways = [lambda lib, x, options=options: getattr(lib, name)(x, **options)]
+            if not name.startswith("a") or name in ("any", "all"):
+                ways.append(lambda lib, x, options=options: getattr(x, name)(**options))
+                ways.append(lambda lib, x, given=options: getattr(x, name)(given.get("axis")))
+            for way in ways:
+                ours, theirs = (outcome(partial(way, lib, lib.array(array)), "warn")
+                                for lib in (ta, np))
+                assert ours == theirs, (array, options)
 
 
 @pytest.mark.compiler

@@ -6,9 +6,16 @@ import numpy
 import pytest
 
 import tiledarray
+from tiledarray import config
 
 harness = importlib.import_module("examples.harness")
 NAMES = ("terrain", "image_filter", "options", "kmeans", "density", "nbody", "digits", "plucked")
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_them():
+    with config.override(at_once=65_536, first_seconds=0.02):
+        yield
 
 
 @pytest.mark.parametrize("name", NAMES)

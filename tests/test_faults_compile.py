@@ -208,7 +208,7 @@ def test_a_passing_failure_stands_longer_each_time(monkeypatch):
 
 
 AGAIN = """
-    from tiledarray.execution import background
+    from tiledarray.execution import background, evaluate  # which takes a while
     background.FIRST_REST = 0.2
     config.compile = "{compile}"
     with warnings.catch_warnings(record=True) as told:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import weakref
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from tiledarray.execution import evaluate, executable
 from tiledarray.execution.background import passing
 from tiledarray.execution.loaded import Loaded
 from tiledarray.kernels.compile import cache, cuda, host
+from tiledarray.kernels.compile.signals import leave_to_us
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 pytest_plugins = ["tests.faults_fixtures"]
@@ -137,7 +139,7 @@ def test_no_file_may_be_as_large_as_a_kernel(folder):
 def test_no_file_can_be_opened(folder):
     child = begin("""
         import resource
-        from tiledarray.execution import background
+        from tiledarray.execution import background, evaluate  # later it could not be read
         from tiledarray.kernels.compile import cache
         background.FIRST_REST = 0.2
         warnings.simplefilter("ignore")
@@ -239,8 +241,8 @@ NVRTC = """
     interrupted = 0
     for k in range(4):
         timer = threading.Timer(0.02 * (k + 1), os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         try:
+            timer.start()  # on a busy machine it may have rung before this returns
             cuda.compile_many(sources(k), "sm_90")
             timer.join()
             time.sleep(0.01)
@@ -260,6 +262,47 @@ def test_ctrl_c_while_nvrtc_compiles_and_an_exit_right_after_it(folder):
 def test_sigterm_while_nvrtc_compiles(folder):
     child = begin(NVRTC.replace("SIGINT", "SIGTERM"), folder)
     assert ended(child)[0] == -signal.SIGTERM
+
+
+TAKES_OVER = """
+    #include <signal.h>
+    extern "C" void (*take_over())(int) {
+      struct sigaction mine = {};
+      mine.sa_handler = SIG_IGN;
+      sigaction(SIGUSR2, &mine, nullptr);
+      return signal(SIGUSR1, SIG_IGN);
+    }
+"""
+
+
+@pytest.mark.compiler
+@pytest.mark.skipif(sys.platform != "linux", reason="the loader's tables are Linux's")
+@pytest.mark.parametrize("binding", ["lazy", "now"])
+def test_a_library_that_would_handle_signals(binding, tmp_path):
+    source, library = tmp_path / "k.cpp", tmp_path / f"lib{binding}_{os.getpid()}.so"
+    source.write_text(textwrap.dedent(TAKES_OVER))
+    subprocess.run([host.compiler().command[0], "-shared", "-fPIC", f"-Wl,-z,{binding},-z,relro",
+                    source, "-o", library], check=True)
+    loaded = ctypes.CDLL(str(library))
+    assert leave_to_us(library.name) == (binding == "lazy")  # the other table is not to be written
+    before = [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    try:
+        loaded.take_over()
+        # What Python knows does not change: it is asked what a child inherits.
+        ignored = subprocess.run(["grep", "SigIgn", "/proc/self/status"], check=True,
+                                 capture_output=True, text=True, restore_signals=False).stdout
+        mask = int(ignored.split()[1], 16)
+        both = 1 << (signal.SIGUSR1 - 1) | 1 << (signal.SIGUSR2 - 1)
+        assert mask & both == (0 if binding == "lazy" else both)
+    finally:
+        for number, handler in zip((signal.SIGUSR1, signal.SIGUSR2), before, strict=True):
+            signal.signal(number, handler)
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason="no NVRTC")
+@pytest.mark.skipif(sys.platform != "linux", reason="the loader's tables are Linux's")
+def test_nvrtc_installs_no_signal_handlers():
+    assert cuda._installs_no_handlers()
 
 
 @pytest.mark.skipif(cuda.available() is not None, reason="no NVRTC")

@@ -9,7 +9,7 @@ import pytest
 import tiledarray as np
 from tests.test_gradient_programs import MOVES, result, written
 from tiledarray.errors import NoDerivative
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 from tiledarray.recording import segments
 
 X = numpy.random.default_rng(0).normal(size=2000) * 0.5

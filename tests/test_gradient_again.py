@@ -5,6 +5,7 @@ import pytest
 
 import tiledarray as np
 from tiledarray.errors import CompilerError, HistoryLost, TiledArrayWarning
+from tiledarray.execution import evaluate, executable
 from tiledarray.gradients import again, functions
 from tiledarray.recording.stretch import local
 
@@ -230,9 +231,9 @@ def test_what_does_not_compile_goes_on_as_without(monkeypatch):
     def refuses(self):
         raise CompilerError("no compiler today", remedy="install one")
 
-    monkeypatch.setattr(again.Executable, "_prepare", refuses)
+    monkeypatch.setattr(executable.Executable, "_prepare", refuses)
     with pytest.warns(TiledArrayWarning, match="no compiler today"):
-        monkeypatch.setattr(again.evaluate, "_warned", set())
+        monkeypatch.setattr(evaluate, "_warned", set())
         for size in (23, 23, 24):  # that have no plan yet
             slope = np.grad(misfit)(np.ones(size), np.zeros(size))
             numpy.testing.assert_array_equal(slope, numpy.zeros(size))

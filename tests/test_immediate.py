@@ -11,7 +11,7 @@ import tiledarray as ta
 from tiledarray import config
 from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate as evaluation
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 from tiledarray.recording.stretch import local
 
 

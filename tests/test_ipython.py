@@ -77,7 +77,7 @@ def test_every_cell_explained(shell, capsys):
 
 
 def test_timeit_measures_the_work(shell, capsys):
-    from tiledarray.execution.executable import counters
+    from tiledarray.execution.spans import counters
 
     shell.run_cell("%load_ext tiledarray")
     shell.run_cell("import numpy as np\nx = np.ones(200000)\nfloat(x[0])")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tiledarray as ta
-from tiledarray.execution.executable import counters, observers
+from tiledarray.execution.executable import observers
+from tiledarray.execution.spans import counters
 
 
 @pytest.fixture(autouse=True)

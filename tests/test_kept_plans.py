@@ -62,7 +62,7 @@ SCRIPT = """
 import json
 import numpy
 import tiledarray as np
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import evaluate, executable, spans
 
 x = np.array(1 + numpy.random.default_rng(0).random((40, 300)))
 y = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
@@ -74,7 +74,7 @@ for _ in range(10):
 results += [float(u.max()), float((u @ u.T).sum()), float(np.sort(y, axis=1)[:, 7].mean())]
 kernels = sorted(text for made in evaluate._executables.values()
                  if isinstance(made, executable.Executable) for text, _ in made.sources())
-print(json.dumps([results, kernels, executable.counters]))
+print(json.dumps([results, kernels, spans.counters]))
 """
 
 
@@ -122,7 +122,7 @@ for thread in threads: thread.join()
 assert os.waitpid(child, 0)[1] == 0
 np.evaluate(np.tanh(x) * 3.0 + x)
 assert sorted(done) == [0, 1, 2, 3]
-print(json.dumps(executable.counters))
+print(json.dumps(spans.counters))
 """
     both = [threading.Thread(target=run, args=(forking, folder)) for _ in range(2)]
     for each in both:

@@ -12,8 +12,8 @@ from tests.plans import DEVICE, HOST, filled, kinds, plan_of, planned
 from tiledarray import config, explain
 from tiledarray.core import Node
 from tiledarray.execution import evaluate, looping, room
-from tiledarray.execution.executable import counters
 from tiledarray.execution.op_by_op import blocks
+from tiledarray.execution.spans import counters
 from tiledarray.fusion import limits, loops
 from tiledarray.fusion.plan import Call, Plan
 from tiledarray.graph.program import trace

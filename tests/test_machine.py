@@ -30,7 +30,7 @@ from tests.scene import NotNow, Scene, moves_of, namespace
 from tiledarray import config
 from tiledarray.recording.stretch import local
 
-STEPS = int(os.environ.get("MACHINE_STEPS", "100000"))
+STEPS = int(os.environ.get("MACHINE_STEPS", "60000"))
 FIRST = int(os.environ.get("MACHINE_SEED", "0"))
 PIECES = 8  # of a tier's steps, so that processes can share them
 
@@ -117,7 +117,7 @@ Arrays.writing_more = _rule("writing_more", moves.WRITING)
 @pytest.mark.parametrize("tier", ["op_by_op", "at_once", "blocks", "kernels"])
 def test_hypothesis_finds_no_array_that_is_not_numpys(tier):
     machine = type("Arrays", (Arrays,), {"tier": tier})
-    examples = 25 if tier == "kernels" else 60
+    examples = 20 if tier == "kernels" else 40
     run_state_machine_as_test(machine, settings=settings(
         max_examples=examples, stateful_step_count=25, deadline=None,
         suppress_health_check=list(HealthCheck)))

@@ -6,7 +6,7 @@ import pytest
 import tiledarray as np
 from tiledarray import config
 from tiledarray.core import kind, small
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 from tiledarray.recording import pace as pacing
 from tiledarray.recording.pace import AHEAD, FIRST, NEW, TRIES, WINDOW, WORTH, Pace
 

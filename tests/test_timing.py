@@ -8,7 +8,7 @@ import pytest
 import tiledarray as np
 from tiledarray import config
 from tiledarray.command import timing
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 from tiledarray.recording.stretch import local
 
 TOLD = "what each run recorded was computed in it"

@@ -6,6 +6,7 @@ computed by a few fused kernels when a value is looked at.  What no kernel can d
 
 import importlib as _importlib
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import numpy as _numpy
@@ -19,6 +20,7 @@ from tiledarray.api.indexing import *
 from tiledarray.api.information import __array_namespace_info__
 from tiledarray.api.joining import *
 from tiledarray.api.manipulation import *
+from tiledarray.api.namespace import MethodOnFirstUse as _MethodOnFirstUse
 from tiledarray.api.namespace import keep_packages_out as _keep_packages_out
 from tiledarray.api.namespace import namespace_getattr as _namespace_getattr
 from tiledarray.api.own import asnumpy, evaluate
@@ -30,22 +32,25 @@ from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import device
-from tiledarray.gradients import in_python as _in_python
-from tiledarray.gradients.custom import *
-from tiledarray.gradients.custom import __all__ as _own_rules
-from tiledarray.gradients.functions import *
-from tiledarray.gradients.functions import __all__ as _gradients
-from tiledarray.gradients.variables import *
-from tiledarray.gradients.variables import __all__ as _variables
-from tiledarray.gradients.vmap import vmap
-from tiledarray.insight.explain import explain
 from tiledarray.recording.pace import begin as _begin_pace
-from tiledarray.transforms.jit import jit
+
+if _TYPE_CHECKING:
+    from tiledarray.gradients.public import *
+    from tiledarray.insight.explain import explain
+    from tiledarray.transforms.jit import jit
+
+# Imported when they are first asked for: most programs never do.
+_ON_FIRST_USE = {
+    "explain": "tiledarray.insight.explain",
+    "jit": "tiledarray.transforms.jit",
+    **dict.fromkeys((
+        "checkpoint", "custom_jvp", "custom_vjp", "grad", "hessian", "hvp", "jacobian", "jvp",
+        "stop_gradient", "value_and_grad", "variable", "vjp", "vmap",
+    ), "tiledarray.gradients.public"),
+}
 
 __all__ = [
-    *_numpy.__all__,
-    "TiledArray", "asnumpy", "config", "device", "evaluate", "explain", "jit", "vmap",
-    *_gradients, *_own_rules, *_variables,
+    *_numpy.__all__, "TiledArray", "asnumpy", "config", "device", "evaluate", *_ON_FIRST_USE,
 ]  # fmt: skip
 __version__ = "0.1.0"
 __array_api_version__ = _numpy.__array_api_version__
@@ -58,7 +63,10 @@ for _module in (fft, linalg, random):
 
 def __getattr__(name: str) -> _Any:
     # The module keeps what was found, so that this runs once for each name.
-    value = _UFUNCS[name] if name in _UFUNCS else _other(name)
+    if name in _ON_FIRST_USE:
+        value = getattr(_importlib.import_module(_ON_FIRST_USE[name]), name)
+    else:
+        value = _UFUNCS[name] if name in _UFUNCS else _other(name)
     globals()[name] = value
     return value
 
@@ -74,8 +82,11 @@ def unload_ipython_extension(ipython: _Any) -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for name in dir(_numpy) if not name.startswith("__"))})
+    theirs = (name for name in dir(_numpy) if not name.startswith("__"))
+    return sorted({*globals(), *_ON_FIRST_USE, *theirs})
 
 
+# The class knows nothing of gradients, which are made of its methods.
+setattr(TiledArray, "grad", _MethodOnFirstUse(_ON_FIRST_USE["grad"], "grad"))  # noqa: B010
 _begin_pace()
 _keep_packages_out(_sys.modules[__name__])

@@ -7,7 +7,7 @@ import pytest
 
 import tiledarray as np
 from tiledarray.execution import replay
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 
 pytestmark = pytest.mark.gpu
 

@@ -56,8 +56,9 @@ def handle_of(value: Any, device: Any = None) -> TiledArray:
         If no kernel computes with its dtype.
     """
     if isinstance(value, Handle):
-        if not is_numeric(value.node.dtype):
-            raise LeaveToNumPy(f"no kernel for dtype {value.node.dtype}")
+        dtype = value.dtype  # what is settled has it without a node
+        if not is_numeric(dtype):
+            raise LeaveToNumPy(f"no kernel for dtype {dtype}")
         return value
     if device is None:
         device = device_of(value)

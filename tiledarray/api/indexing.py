@@ -22,7 +22,7 @@ from tiledarray.api.arguments import (
     normalize_axis_index,
     refuse,
 )
-from tiledarray.api.creation import arange
+from tiledarray.api.creation import arange, asarray
 from tiledarray.api.joining import concatenate
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy, by_places, looking
@@ -358,7 +358,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 def ix_(*args: Any) -> tuple[TiledArray, ...]:
     results = []
     for place, sequence in enumerate(args):
-        part = handle_of(sequence)
+        part = handle_of(sequence if isinstance(sequence, Handle) else asarray(sequence))
         if part.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
         if part.size == 0:

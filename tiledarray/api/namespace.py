@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -154,6 +155,21 @@ def kind_of(name: str) -> str:
     if prefix == "testing":
         return "host" if last in _COMPARING else "constant"
     return "constant" if last in _PLAIN else "fallback"
+
+
+class MethodOnFirstUse:
+    """Stands for a method whose module is imported when it is first asked for.
+
+    The module puts the method in its place.
+    """
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module = module
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        importlib.import_module(self._module)
+        return getattr(owner if instance is None else instance, self._name)
 
 
 class _Namespace(ModuleType):

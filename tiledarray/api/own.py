@@ -8,6 +8,7 @@ import numpy as np
 
 from tiledarray.api.arguments import is_ours
 from tiledarray.arrays.handle import Handle
+from tiledarray.arrays.tracing import is_tracing
 from tiledarray.recording.stretch import look
 
 
@@ -39,7 +40,9 @@ def evaluate(*arrays: Any) -> Any:
     >>> float(high - low)
     4.0
     """
-    look([array.node for array in arrays if isinstance(array, Handle)])
+    traced = is_tracing()
+    look([array.node for array in arrays
+          if isinstance(array, Handle) and (traced or array._array is None)])
     return arrays[0] if len(arrays) == 1 else arrays
 
 

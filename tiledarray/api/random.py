@@ -148,7 +148,10 @@ _other = namespace_getattr(_numpy, __name__)
 
 
 def __getattr__(name: str) -> Any:
-    return _LEGACY[name] if name in _LEGACY else _other(name)
+    # The module keeps what was found, so that this runs once for each name.
+    value = _LEGACY[name] if name in _LEGACY else _other(name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from types import NoneType
+from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,13 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
 @functools.lru_cache(1024)
 def places_before_out(original: Any) -> int:
     """Return how many arguments may be given by position before one that is written to."""
+    written = inspect.unwrap(original)
+    if isinstance(written, FunctionType):  # a signature takes 50 times as long, for each at import
+        code = written.__code__
+        names = code.co_varnames[code.co_posonlyargcount:code.co_argcount]
+        return code.co_posonlyargcount + names.index("out") if "out" in names else 12
+    if "out" not in (getattr(written, "__text_signature__", None) or "out"):
+        return 12
     try:
         parameters = [*inspect.signature(original).parameters.values()]
     except (TypeError, ValueError):

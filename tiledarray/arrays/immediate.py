@@ -29,13 +29,24 @@ _SUM_PRODUCTS = frozenset(("dot", "inner", "tensordot", "einsum", "linalg.matmul
                            "linalg.tensordot"))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
+
+
+def _zeros_like(*args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.zeros_like` does, which finds out the shape and the dtype in Python."""
+    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and (
+            args[0].flags.c_contiguous):
+        return np.zeros(args[0].shape, args[0].dtype)
+    return np.zeros_like(*args, **kwargs)
+
+
 # There is no uninitialized array, on any way.
-_STAND_INS = {np.empty: np.zeros, np.empty_like: np.zeros_like}
+_STAND_INS = {np.empty: np.zeros, np.empty_like: _zeros_like, np.zeros_like: _zeros_like}
 # What NumPy's own functions do with an array of ours is not what they do with one of its own.
 _NEVER = frozenset((
     "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
     "unique_values", "lib.stride_tricks.as_strided",
+    "ix_",  # it returns views of several arguments
 ))
 # Ours does nothing but record operations, and which they are depends on shapes, dtypes and on the
 # other arguments alone.  (So none that warns, looks or asks for a setting.)
@@ -49,6 +60,12 @@ _COPIED = frozenset(("lib.stride_tricks.sliding_window_view",))
 # Drawing functions that take an array to be filled, and how many arguments come before it.
 _DRAWN_INTO = {
     "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
+}
+# What NumPy's functions and methods call in the end, where nothing but an axis is told.
+_REDUCE = {
+    "sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce,
+    "max": np.maximum.reduce, "amin": np.minimum.reduce, "amax": np.maximum.reduce,
+    "any": np.logical_or.reduce, "all": np.logical_and.reduce,
 }
 _NEVER_IN = ("random.", "testing.", "char.", "strings.", "rec.", "ma.", "ctypeslib.")
 
@@ -82,7 +99,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.RECORDS
     target = _STAND_INS.get(original, original)
     size = _SIZES.get(name, core.ANY_SIZE)
-    return core.AtOnce(target, ours, kind, size, places_before_out(original))
+    return core.AtOnce(
+        target, ours, kind, size, places_before_out(original), reduce=_REDUCE.get(name))
 
 
 def ufunc(original: np.ufunc, ours: Any) -> Any:
@@ -119,7 +137,8 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     original = getattr(np, name, None)
     most = None if original is None else places_before_out(original)
     kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
-    return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most)
+    return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most,
+                       reduce=_REDUCE.get(name))
 
 
 def attribute(name: str, ours: Function) -> Any:

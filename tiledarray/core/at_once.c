@@ -8,12 +8,13 @@ static PyTypeObject AtOnceType;
 
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", NULL};
-    PyObject *target, *fallback, *attributes = NULL;
+    static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", "reduce",
+                            NULL};
+    PyObject *target, *fallback, *attributes = NULL, *reduce = NULL;
     int kind = 0, size = ANY_SIZE, most = MOST_ARGUMENTS;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO|iiiO!", names, &target, &fallback, &kind, &size, &most,
-            &PyDict_Type, &attributes))
+            args, kwargs, "OO|iiiO!O", names, &target, &fallback, &kind, &size, &most,
+            &PyDict_Type, &attributes, &reduce))
         return NULL;
     AtOnce *function = (AtOnce *)type->tp_alloc(type, 0);
     if (!function)
@@ -21,6 +22,7 @@ static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     function->target = Py_NewRef(target);
     function->fallback = Py_NewRef(fallback);
     function->attributes = Py_XNewRef(attributes);
+    function->reduce = reduce == Py_None ? NULL : Py_XNewRef(reduce);
     function->kind = kind;
     function->size = size;
     function->most = most;
@@ -33,6 +35,7 @@ static int at_once_traverse(AtOnce *function, visitproc visit, void *arg)
     Py_VISIT(function->target);
     Py_VISIT(function->fallback);
     Py_VISIT(function->attributes);
+    Py_VISIT(function->reduce);
     return 0;
 }
 
@@ -41,6 +44,7 @@ static int at_once_clear(AtOnce *function)
     Py_CLEAR(function->target);
     Py_CLEAR(function->fallback);
     Py_CLEAR(function->attributes);
+    Py_CLEAR(function->reduce);
     return 0;
 }
 
@@ -132,38 +136,50 @@ static PyTypeObject AtOnceType = {
     .tp_new = at_once_new,
 };
 
+/* Call a ufunc of one to three operands, if all are what NumPy computes with at once: 1 and the
+   result (NULL with an error), else 0 (perhaps with an error set). */
+int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyObject **result)
+{
+    PyObject *values[4], *first = NULL, *memory;
+    Py_ssize_t known = 0;
+    int fits = 1, spacious = 0, done = 0;
+    for (; known < inputs; known++) {
+        PyObject *value = operand(args[known]);
+        if (!value)
+            break;
+        values[known + 1] = value;
+        if (PyArray_Check(value)) {
+            fits = fits && (!first || fit(first, value));
+            spacious |= is_spacious(value);
+            first = value;
+        }
+    }
+    if (known == inputs && fits) {
+        Arguments arguments = {.product = 1};
+        *result = NULL;
+        if (begin_keeping(spacious, &memory))
+            *result = call_ufunc(
+                ufunc, values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET);
+        end_keeping(memory);
+        done = *result ? give(*result, &arguments, result) : 1;
+    }
+    while (known)
+        Py_DECREF(values[known--]);
+    return done;
+}
+
 /* NumPy's ufuncs come here with arrays of ours. */
 PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                     PyObject *names)
 {
-    PyObject *values[4], *result = NULL, *first = NULL;
-    Py_ssize_t inputs = count - 2, known = 0;
-    int done = 0;
+    PyObject *result;
+    Py_ssize_t inputs = count - 2;
     if (!names && inputs > 0 && inputs < 4 &&
         !PyUnicode_CompareWithASCIIString(args[1], "__call__")) {
-        for (; known < inputs; known++) {
-            PyObject *value = operand(args[2 + known]);
-            if (!value)
-                break;
-            values[known + 1] = value;
-            if (PyArray_Check(value)) {
-                done |= first && !fit(first, value);
-                first = value;
-            }
-        }
-        if (known == inputs && !done) {
-            Arguments arguments = {.product = 1};
-            done = 1;
-            result = PyObject_Vectorcall(
-                args[0], values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-            if (result)
-                done = give(result, &arguments, &result);
-        } else
-            done = 0;
-        while (known)
-            Py_DECREF(values[known--]);
-        if (done || PyErr_Occurred())
+        if (ufunc_at_once(args[0], args + 2, inputs, &result))
             return result;
+        if (PyErr_Occurred())
+            return NULL;
         result = record_ufunc(args[0], args + 2, inputs);
         if (result || PyErr_Occurred())
             return result;

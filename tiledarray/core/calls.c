@@ -5,6 +5,8 @@
 #include "pace.h"
 #include "watch.h"
 
+#include <numpy/ufuncobject.h>
+
 static void release(Arguments *arguments)
 {
     while (arguments->count)
@@ -433,18 +435,69 @@ static int may_write(const AtOnce *function, const Arguments *arguments, PyObjec
     return may == 1 && out >= 0 ? may_be_written(arguments, args, out) : may;
 }
 
-/* What NumPy returns; `created`: the elements of what it creates. */
-static PyObject *returned(const AtOnce *function, const Arguments *arguments,
-                          Py_ssize_t positional, PyObject *names, double created)
+/* Whether a ufunc has a loop of two operands of a dtype: in others a number counts as another. */
+static int has_loop_of_two(PyObject *x, int type)
 {
-    PyObject *const *values = arguments->values + 1, *before, *result = NULL;
+    const PyUFuncObject *ufunc = (const PyUFuncObject *)x;
+    int found = 0;
+    if (ufunc->nin != 2 || ufunc->core_enabled)
+        return 0;
+    for (int k = 0; k < ufunc->ntypes && !found; k++) {
+        const char *types = ufunc->types + k * ufunc->nargs;
+        found = types[0] == type && types[1] == type;
+    }
+    return found;
+}
+
+/* Call a ufunc of NumPy's.  Numbers in `values` may be replaced. */
+PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags)
+{
+    const int at = PyArray_Check(values[0]) != 0;
+    if (PyVectorcall_NARGS(flags) != 2 || at != !PyArray_Check(values[1]) ||
+        !has_loop_of_two(ufunc, PyArray_TYPE((PyArrayObject *)values[!at])))
+        return PyObject_Vectorcall(ufunc, values, flags, NULL);
+    PyObject *given = values[at], *result = NULL;
+    values[at] = number_beside(given, values[!at], 1);
+    if (values[at])
+        result = PyObject_Vectorcall(ufunc, values, flags, NULL);
+    drop_number(values[at]);
+    values[at] = given;
+    return result;
+}
+
+/* Whether a call asks for nothing but an array's reduction, perhaps along an axis. */
+static int only_reduces(const AtOnce *function, const Arguments *arguments, PyObject *names)
+{
+    return function->reduce && arguments->count <= 2 && is_array(arguments->values[1]) &&
+           (!names || (PyTuple_GET_SIZE(names) == 1 && arguments->count == 2 &&
+                       !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis")));
+}
+
+/* Reduce an array as NumPy does once its functions in Python have found out what is asked for. */
+static PyObject *reduced(const AtOnce *function, const Arguments *arguments)
+{
+    PyObject *axis = arguments->count == 2 ? arguments->values[2] : Py_None;
+    PyObject *values[3] = {NULL, arguments->values[1], axis};
+    return PyObject_Vectorcall(
+        function->reduce, values + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* What NumPy returns; `created`: the elements of what it creates. */
+static PyObject *returned(const AtOnce *function, Arguments *arguments, Py_ssize_t positional,
+                          PyObject *names, double created)
+{
+    PyObject **values = arguments->values + 1, *before, *result = NULL;
     size_t flags = (size_t)positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
     int spacious = created * sizeof(double) >= SPACIOUS;
+    const int reduces = only_reduces(function, arguments, names);
     for (Py_ssize_t k = 0; k < arguments->count && !spacious; k++)
-        spacious = is_spacious(values[k]);
+        spacious = is_spacious(values[k]) && !(reduces && arguments->count == 1);
     if (begin_keeping(spacious, &before))
-        result = function->kind & METHOD
+        result = reduces ? reduced(function, arguments)
+                 : function->kind & METHOD
                      ? PyObject_VectorcallMethod(function->target, values, flags, names)
+                 : (function->kind & (UFUNC | DRAWS)) == UFUNC && !names
+                     ? call_ufunc(function->target, values, flags)
                      : PyObject_Vectorcall(function->target, values, flags, names);
     end_keeping(before);
     return result;
@@ -510,19 +563,34 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     return done || PyErr_Occurred();
 }
 
+/* Whether a call is of a ufunc alone with operands, of which some are arrays of ours. */
+static int only_computes(const AtOnce *function, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names)
+{
+    return (function->kind & (UFUNC | DRAWS | LIBRARY)) == UFUNC && !names && count > 0 &&
+           count <= 2 && count == function->most && limit && !held &&
+           (is_handle(args[0]) || is_handle(args[count - 1]));
+}
+
 static PyObject *at_once_work(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
     const AtOnce *function = (AtOnce *)self;
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *result;
     if (!keep_pace())
         return NULL;
     const double before = paced;
     if (names && !PyTuple_GET_SIZE(names))
         names = NULL;
-    if (call_numpy(function, args, PyVectorcall_NARGS(flags), names, &result))
+    if (only_computes(function, args, count, names) &&
+        ufunc_at_once(function->target, args, count, &result))
+        return counted(result, before);
+    if (PyErr_Occurred())
+        return NULL;
+    if (call_numpy(function, args, count, names, &result))
         return counted(result, before);
     if (function->kind & UFUNC && !names) {
-        result = record_ufunc(function->target, args, PyVectorcall_NARGS(flags));
+        result = record_ufunc(function->target, args, count);
         if (result || PyErr_Occurred())
             return counted(result, before);
     }

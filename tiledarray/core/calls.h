@@ -29,11 +29,14 @@ typedef struct {
     PyObject *target;         /* NumPy's function, or the name of its arrays' method */
     PyObject *fallback;       /* ours */
     PyObject *attributes;     /* a dict, or NULL: other attributes are those of `fallback` */
+    PyObject *reduce;         /* what NumPy's calls in the end, of an array and an axis; or NULL */
     int kind, size;
     int most;                 /* arguments by position; one more may be what NumPy writes to */
 } AtOnce;
 
 PyObject *at_once_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
+PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags);
+int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyObject **result);
 int give(PyObject *result, const Arguments *arguments, PyObject **given);
 
 HIDDEN_END

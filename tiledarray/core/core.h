@@ -119,6 +119,8 @@ enum { SCALAR_ADD, SCALAR_SUB, SCALAR_MUL, SCALAR_TRUEDIV };
 
 PyObject *scalar_binary(int op, PyObject *left, PyObject *right);
 PyObject *scalar_compare(PyObject *left, PyObject *right, int op);
+PyObject *number_beside(PyObject *x, PyObject *other, int floats);
+void drop_number(PyObject *x);
 int add_scalars(void);
 
 /* ---- handles (state.c, handle.c) ------------------------------------------------------------ */

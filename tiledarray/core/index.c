@@ -164,6 +164,18 @@ int is_index_at_once(PyObject *array, PyObject *key, int has_axes)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* What NumPy gives of the elements that a plain index with arrays names. */
+static PyObject *elements(PyObject *array, PyObject *key)
+{
+    const double bytes = named_elements((PyArrayObject *)array, key) *
+                         (double)PyArray_ITEMSIZE((PyArrayObject *)array);
+    PyObject *before, *result = NULL;
+    if (begin_keeping(bytes >= SPACIOUS && is_spacious(array), &before))
+        result = PyObject_GetItem(array, key);
+    end_keeping(before);
+    return result;
+}
+
 /* The elements that an index other than a plain basic one names; NULL without an error for the
    recorded way. */
 static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
@@ -183,7 +195,7 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
         Py_DECREF(plain);
         return NULL;
     }
-    result = basic ? PyObject_GetItem(array, plain) : with_two(PyObject_GetItem, array, plain);
+    result = basic ? PyObject_GetItem(array, plain) : elements(array, plain);
     if (result && is_array(result)) {
         if (basic) {
             result = take_view(handle, array, result, 1, plain);
@@ -202,8 +214,11 @@ PyObject *make_constant(Handle *handle)
     Handle *root = root_of(handle);
     if (held || limit <= 1 || root->array || !root->node || !is_constant(root->node))
         return NULL;
-    PyObject *node = Py_NewRef(root->node);
-    PyObject *array = PyObject_CallOneArg(callbacks[MADE], node);
+    PyObject *node = Py_NewRef(root->node), *array = NULL, *before;
+    const Py_ssize_t size = ((Node *)node)->form->kind->size;
+    if (begin_keeping(size >= SPACIOUS / (Py_ssize_t)sizeof(double), &before))
+        array = PyObject_CallOneArg(callbacks[MADE], node);
+    end_keeping(before);
     int done = array && is_array(array);
     if (done && root->node == node && !root->array) {
         root->array = Py_NewRef(array);

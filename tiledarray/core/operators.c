@@ -67,6 +67,18 @@ static const binaryfunc numpys_in_place[OPERATORS] = {
     power_in_place, PyNumber_InPlaceAnd, PyNumber_InPlaceOr, PyNumber_InPlaceXor,
     PyNumber_InPlaceLshift, PyNumber_InPlaceRshift, PyNumber_InPlaceMatrixMultiply};
 
+/* What NumPy makes of two operands, whose loops have operands of one dtype if `alike`. */
+static PyObject *computed(binaryfunc function, PyObject *x, PyObject *y, int alike)
+{
+    if (!alike || PyArray_Check(x) == PyArray_Check(y))
+        return with_two(function, x, y);
+    PyObject *left = number_beside(x, y, 1), *right = left ? number_beside(y, x, 1) : NULL;
+    PyObject *result = right ? with_two(function, left, right) : NULL;
+    drop_number(left);
+    drop_number(right);
+    return result;
+}
+
 /* What is made of numbers alone: 1 and the result, NULL with an error; 0 if it is not so. */
 static inline int binary_of_scalars(int op, PyObject *x, PyObject *y, PyObject **result)
 {
@@ -88,7 +100,7 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
         return NULL;
     const double before = paced;
     if (operands(x, y, &left, &right)) {
-        result = own(with_two(numpys[op], left, right));
+        result = own(computed(numpys[op], left, right, op <= MOD));
         Py_DECREF(left);
         Py_DECREF(right);
         return counted(result, before);
@@ -115,7 +127,9 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
         if (!is_array(left))
             result = own(numpys[op](left, right));
         else if ((may = writable((Handle *)x, left)) == 1) {
-            result = numpys_in_place[op](left, right);
+            PyObject *number = op <= MOD ? number_beside(right, left, 1) : Py_NewRef(right);
+            result = number ? numpys_in_place[op](left, number) : NULL;
+            drop_number(number);
             if (result == left) {
                 Py_DECREF(result);
                 result = Py_NewRef(x);
@@ -283,7 +297,7 @@ PyObject *handle_compare(PyObject *x, PyObject *y, int op)
         return NULL;
     const double before = paced;
     if (operands(x, y, &left, &right)) {
-        PyObject *result = own(with_two(comparisons[op], left, right));
+        PyObject *result = own(computed(comparisons[op], left, right, 1));
         Py_DECREF(left);
         Py_DECREF(right);
         return counted(result, before);

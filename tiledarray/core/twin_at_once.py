@@ -445,8 +445,9 @@ class AtOnce(partial):
     def __new__(
         cls, target: Any, fallback: Any, kind: int = 0, size: int = ANY_SIZE,
         most: int = MOST_ARGUMENTS, attributes: dict[str, Any] | None = None,
+        reduce: Any = None,
     ) -> Any:
-        """Make one, or a method."""
+        """Make one, or a method; NumPy itself finds what to ``reduce`` by."""
         function = target, fallback, kind, size, most, attributes or {}
         if kind & (METHOD | BOUND):
             return method_at_once(function)

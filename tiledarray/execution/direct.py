@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tiledarray import core
+from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import TiledArrayError
 from tiledarray.execution.executable import Executable, observers
@@ -45,7 +45,7 @@ def _replayed(replay: Replay, values: list[Value]) -> Run:
 
 def _by_core(program: Any, params: list[Any], step_by_step: Run) -> Run:
     def run(leaves: list[Buffer]) -> list[Any]:
-        outputs: list[Any] | None = core.run_program(program, leaves, params)
+        outputs: list[Any] | None = run_program(program, leaves, params)
         return step_by_step(leaves) if outputs is None else outputs
 
     return run

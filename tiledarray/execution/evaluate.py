@@ -15,7 +15,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tiledarray import config, core
+from tiledarray import config
+from tiledarray.core import install_running, remember, remembers, run_known
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
@@ -29,13 +30,13 @@ from tiledarray.errors import (
 from tiledarray.execution import kept, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
-from tiledarray.execution.executable import Executable, counters, observers
+from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.instructions import program_of
 from tiledarray.execution.library_calls import SILENCE
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.blocks import run_loops
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
-from tiledarray.execution.spans import Spending
+from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fork import hold_at_fork
 from tiledarray.fusion import passes
@@ -88,7 +89,7 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
-    if not unknown and core.run_known([*targets]):
+    if not unknown and run_known([*targets]):
         verify()
         return
     while True:
@@ -189,13 +190,13 @@ def _evaluate_taken(
 def _tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
     """Have the core run the plan when it is met again."""
     found = _executables.get((traced.key, taken.given, config.contract, executable.device))
-    if found is None or core.remembers(traced.key, executable) or (
+    if found is None or remembers(traced.key, executable) or (
             type(found) is Bound and found.executable is not executable):
         return
     program = program_of(executable, traced.updates, taken.given)
     executable.for_core = program is not None
     if program is not None:
-        core.remember(traced.key, program, found.picks if type(found) is Bound else None)
+        remember(traced.key, program, found.picks if type(found) is Bound else None)
         executable.told.add(traced.key)
 
 
@@ -521,7 +522,7 @@ def _leaves_of(executable: Executable, taken: Taken, *, anywhere: bool) -> dict[
     return leaves
 
 
-core.install_running({
+install_running({
     "lock": lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
     "observers": observers, "counters": counters, "buffer": storage.Buffer,
     "silence": SILENCE, "is_outside": raised_outside,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from tiledarray import config, core
+from tiledarray import config
+from tiledarray.core import forget_program
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Binding
@@ -18,7 +18,7 @@ from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, La
 from tiledarray.execution.library_calls import computing, library_call
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
-from tiledarray.execution.spans import Spending
+from tiledarray.execution.spans import Spending, counters
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
@@ -33,7 +33,6 @@ Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
 Action = Callable[[dict[Value, Any], Sequence[Any], list[Kernel]], Any]
 
-counters: Counter[str] = Counter()
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 _reported = [0.0]  # seconds that they have been told of
 
@@ -221,7 +220,7 @@ class Executable:
     def let_go(self) -> None:
         """Drop the kernels: it will not run again, though some array remembers what made it."""
         while self.told:
-            core.forget_program(self.told.pop())
+            forget_program(self.told.pop())
         if not self.kept:
             self.ready = not self.sources()
             self.replay = None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from tiledarray import core
+from tiledarray.core import Program
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
 from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
@@ -67,7 +67,7 @@ def program_of(
     keeps : bool
         Whether temporary memory stays the program's between its runs.
     """
-    if core.Program is None or executable.device.kind != "cpu":
+    if Program is None or executable.device.kind != "cpu":
         return None
     try:
         return _Maker(executable, keeps).program(updates, given)
@@ -144,7 +144,7 @@ class _Maker:
         # A plan that overwrites nothing, though it might have, is the one for others that may not.
         asks = bool(overwritten) or not set(updates) <= set(given)
         updated = [x for number in dict.fromkeys(updates) for x in (number, int(number in given))]
-        return core.Program(
+        return Program(
             executable, tuple(self.keep), tuple(self.shapes), start, _words(self.code),
             tuple(leaves), tuple(outputs), len(executable.launches), self._calls, self.turn,
             tuple(updated) if asks else (), tuple(overwritten),

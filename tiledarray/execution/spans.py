@@ -1,8 +1,8 @@
-"""What evaluation spends its time on besides kernels: added up, and told to whoever watches."""
+"""What evaluation does and what it spends its time on: added up, and told to whoever watches."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ class Watcher(Protocol):
         """It ends."""
 
 
+counters: Counter[str] = Counter()  # launches, plans made, kernels compiled ...
 spent: defaultdict[str, float] = defaultdict(float)  # seconds by name, in all threads
 watchers: list[Watcher] = []
 _NOBODY: list[Watcher] = []

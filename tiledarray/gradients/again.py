@@ -16,17 +16,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tiledarray import config, core
+from tiledarray import config, execution
 from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
-from tiledarray.core import BEGINS
+from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
+from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
-from tiledarray.execution import evaluate
-from tiledarray.execution.direct import Run, runner
-from tiledarray.execution.executable import Executable
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
@@ -36,6 +34,10 @@ from tiledarray.ops.movement import leaf
 from tiledarray.ops.op import Library
 from tiledarray.recording.history import end
 from tiledarray.recording.stretch import Recorder, local, look
+
+if TYPE_CHECKING:
+    from tiledarray.execution.direct import Run
+    from tiledarray.execution.executable import Executable
 
 # Seconds that go into a function's gradients for each node of its graph before that is planned:
 # planning takes a tenth of it, compiling elsewhere as long again.
@@ -56,7 +58,7 @@ class _Plan:
         self._targets = list(dict.fromkeys(
             x for x in results if x is not None and x.buffer is None and x not in inputs.values()))
         again = trace(self._targets)
-        self.executable, self._params = evaluate.bound_to(again, output.device)
+        self.executable, self._params = execution.evaluate.bound_to(again, output.device)
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}
@@ -69,9 +71,9 @@ class _Plan:
         """Return the value and the gradients; ``None`` for those that it does not depend on."""
         nodes = graph.nodes
         leaves = [nodes[at].buffer if isinstance(at, int) else at for at in self._leaves]
-        with evaluate.lock:
+        with execution.evaluate.lock:
             if self._run is None:
-                self._run = runner(self.executable, self._params)
+                self._run = execution.direct.runner(self.executable, self._params)
             buffers = self._run(leaves)
         for buffer in buffers:
             buffer.plan = self.executable
@@ -255,7 +257,7 @@ class Turn:
         """Return value and gradients, if there is a plan for what was recorded."""
         known, self._output = self._known, output
         if not self.whole:
-            known.nodes = max(FEWEST, len(core.history([output])))
+            known.nodes = max(FEWEST, len(history_of([output])))
             return None
         graph = _graph_of(output, began)
         if graph is None:
@@ -274,7 +276,7 @@ class Turn:
             try:
                 plan.executable.compile()
             except (CompilerError, OSError) as error:
-                evaluate.do_without(error)
+                execution.evaluate.do_without(error)
                 known.missed()
                 return None
         known.whole = True
@@ -308,4 +310,4 @@ def _set_whole(change: Callable[[_Whole], None], recorder: _Whole) -> None:
     """Threads that record nothing as a whole meanwhile record more than they might, no less."""
     with _lock:
         change(recorder)
-        core.set_most_with_history(0 if _wholes else core.MOST_WITH_HISTORY)
+        set_most_with_history(0 if _wholes else MOST_WITH_HISTORY)

@@ -196,10 +196,12 @@ def _keeping(function: Function) -> Function:
     return ours
 
 
-by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
-by_numpy.KEEPING.update({
-    np.bincount: _bincount, np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
-    np.lib.stride_tricks.sliding_window_view: _windows,
-    np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
-for _ufunc in (np.add, np.multiply, np.maximum, np.minimum):
-    by_numpy.KEEPING[_ufunc.reduceat] = _by_stretches(_ufunc)
+def install() -> None:
+    """Have what follows the history of arrays do so through these functions."""
+    by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
+    by_numpy.KEEPING.update({
+        np.bincount: _bincount, np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
+        np.lib.stride_tricks.sliding_window_view: _windows,
+        np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
+    for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
+        by_numpy.KEEPING[ufunc.reduceat] = _by_stretches(ufunc)

@@ -206,5 +206,5 @@ def filled(values: Sequence[Any], nodes: Sequence[Node]) -> list[Any]:
             for value, node in zip(values, nodes, strict=True)]
 
 
-# The class knows nothing of gradients, which are made of its methods.
+# In the place of what has imported this (`tiledarray.__init__`).
 setattr(TiledArray, "grad", gradient_of)  # noqa: B010  mypy takes an assignment for a mistake

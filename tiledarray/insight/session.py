@@ -10,7 +10,7 @@ from types import TracebackType
 
 from tiledarray.devices.device import current
 from tiledarray.devices.pool import host_pool
-from tiledarray.execution import executable, spans
+from tiledarray.execution import spans
 from tiledarray.execution.background import background
 from tiledarray.insight.clock import Accounts, Clock
 from tiledarray.insight.facts import (
@@ -60,7 +60,7 @@ class Session:
         self.seconds = 0.0
 
     def __enter__(self) -> Session:
-        self._counters = Counter(executable.counters)
+        self._counters = Counter(spans.counters)
         self._spent = dict(spans.spent)
         self._fallbacks = Counter(fallbacks)
         host_pool.reset_peak()
@@ -77,7 +77,7 @@ class Session:
         found = self.accounts = self.clock.found
         self.seconds = perf_counter() - self._started if found is None else found.wall
         self.profile.__exit__(kind, error, traceback)
-        self.counters = Counter(executable.counters) - self._counters
+        self.counters = Counter(spans.counters) - self._counters
         self.spent = {name: spent - self._spent.get(name, 0.0)
                       for name, spent in spans.spent.items()}
         self.fallbacks = Counter(fallbacks) - self._fallbacks

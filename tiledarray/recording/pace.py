@@ -19,7 +19,8 @@ import numpy as np
 from numpy._core import umath  # it has no other name for what `np.errstate` sets
 
 from tiledarray import config, core
-from tiledarray.execution.executable import background, counters
+from tiledarray.execution.background import background
+from tiledarray.execution.spans import counters
 from tiledarray.recording.stretch import local
 
 WINDOW = 0.03  # seconds over which a speed is measured ...

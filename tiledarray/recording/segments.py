@@ -20,10 +20,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from tiledarray import config
+from tiledarray import config, execution
 from tiledarray.core import KEEPS, MOST_WITH_HISTORY
-from tiledarray.execution import evaluate as plain
-from tiledarray.execution.executable import counters
+from tiledarray.execution.spans import counters
 from tiledarray.execution.taken import entries
 from tiledarray.graph.node import Form, Node
 from tiledarray.graph.program import Trace, trace
@@ -90,7 +89,7 @@ class _Stretch(Segment):
     def compute(self) -> None:
         leaves = dict(zip(self._trace.leaves, self.leaves(), strict=False))
         if len(leaves) < len(self._leaves) or any(x.buffer is None for x in leaves.values()):
-            plain.evaluate([node for node in self.nodes() if node.buffer is None])
+            execution.evaluate.evaluate([node for node in self.nodes() if node.buffer is None])
             return
         made: list[Any] = []
         for number, (form, inputs) in enumerate(entries(self._trace)):
@@ -98,9 +97,9 @@ class _Stretch(Segment):
                 form, tuple([made[x] if known else x for known, x in inputs])))
         targets = [made[k] for k in self._trace.outputs]
         if self._op_by_op:
-            plain.run_reference(made, targets)
+            execution.evaluate.run_reference(made, targets)
         else:
-            plain.evaluate(targets, self._small)
+            execution.evaluate.evaluate(targets, self._small)
         for number, each in zip(self._numbers, self._made, strict=True):
             node = each()
             if node is not None and node.buffer is None:
@@ -126,7 +125,7 @@ class _Run(Segment):
                 if node.buffer is None:
                     node.buffer = self._compute(node.form, node.inputs)
                     if node.buffer is None:  # settings have changed: it is not small any more
-                        plain.evaluate([node])
+                        execution.evaluate.evaluate([node])
         finally:
             _small.paused = False
 
@@ -206,9 +205,9 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     """Compute the targets as `execution.evaluate` does, in the memory that histories may take."""
     keeps = any(node.keeps for node in targets)
     if not keeps and not _segments:
-        plain.evaluate(targets, small)
+        execution.evaluate.evaluate(targets, small)
         return
-    with plain.lock:
+    with execution.evaluate.lock:
         _kept.evaluations += 1
         _end_run()  # what is computed from a run comes after it
         _restore([segment for segment in map(_segments.get, _leaves_below(targets))
@@ -216,7 +215,7 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
         if keeps:
             _compute(targets, small)
         else:
-            plain.evaluate(targets, small)
+            execution.evaluate.evaluate(targets, small)
         _begin_run()
 
 
@@ -225,7 +224,7 @@ def _compute(targets: Sequence[Node], small: bool) -> None:
     traced = trace(targets)
     pending = [k for k, node in enumerate(traced.nodes) if node.buffer is None]
     before = counters["op by op"]
-    plain.evaluate(targets, small)
+    execution.evaluate.evaluate(targets, small)
     made = [k for k in pending if _nbytes(traced.nodes[k])]
     if _passing.depth:
         _passing.computed += [ref(traced.nodes[k]) for k in made]
@@ -347,7 +346,7 @@ def note_small(form: Form, nbytes: int, compute: Compute) -> None:
     _small.nbytes += nbytes
     _small.compute = compute
     if _small.nbytes >= max(LEAST_RUN, _limit() // 16):
-        with plain.lock:
+        with execution.evaluate.lock:
             _kept.evaluations += 1
             _end_run()
             _small.since = _mark(form)
@@ -380,7 +379,7 @@ def value_again(node: Node) -> Any:
     """Return the value of a pending node that was let go, computed again; ``None`` of others."""
     segment = _segments.get(node)
     if segment is not None:
-        with plain.lock:
+        with execution.evaluate.lock:
             _kept.evaluations += 1
             if not _kept.has(segment) and not _small.paused:
                 _end_run()

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tiledarray import config, core
+from tiledarray import config, core, execution
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
-from tiledarray.execution import evaluate
-from tiledarray.execution.room import left_pending
 from tiledarray.graph.node import Node, Site, location
 from tiledarray.recording import segments
 from tiledarray.recording.site import user_site
@@ -106,13 +104,14 @@ def live_pending() -> list[Node]:
 def look(nodes: list[Node]) -> None:
     """Evaluate the nodes, and with them all that this thread has pending."""
     if config.grad_memory is None and core.look(nodes):
-        evaluate.verify()
+        if config.verify:
+            execution.evaluate.verify()
         return
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
     if isinstance(recorder, _Tracing) and wanted:
         if recorder.scope.knows(wanted):
-            evaluate.evaluate(wanted)
+            execution.evaluate.evaluate(wanted)
             return
         place = location(user_site())
         where = f" (line {place[1]} of {place[0]})" if place else ""
@@ -123,13 +122,13 @@ def look(nodes: list[Node]) -> None:
         )
     targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
     recorder.reset()
-    left = left_pending(targets, wanted)
+    left = execution.room.left_pending(targets, wanted)
     targets = [node for node in targets if node not in left]
     if not targets:
         return
     try:
         if config.grad_memory is None:  # the account of looks asks who calls this
-            evaluate.evaluate(targets, unknown=True)
+            execution.evaluate.evaluate(targets, unknown=True)
         else:
             segments.evaluate(targets)
         return
@@ -151,7 +150,7 @@ def check(nodes: list[Node]) -> None:
 
 def _evaluate(targets: list[Node], small: bool = False) -> None:
     if config.grad_memory is None:
-        evaluate.evaluate(targets, small)
+        execution.evaluate.evaluate(targets, small)
     else:
         segments.evaluate(targets, small)
 
@@ -161,7 +160,7 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
 
     A failure is raised where nothing at all can be computed.
     """
-    left = left_pending(targets)
+    left = execution.room.left_pending(targets)
     targets = [node for node in targets if node not in left]
     if not targets:
         return

@@ -6,11 +6,11 @@ import contextlib
 import functools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import config
+from tiledarray import config, execution
 from tiledarray.arrays.handle import follow, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
@@ -18,15 +18,16 @@ from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError
-from tiledarray.execution import evaluate, placement
-from tiledarray.execution.direct import runner
-from tiledarray.execution.executable import Executable
+from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
 from tiledarray.transforms.variables import Arguments, Number, Variable, Way, variables_of
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable
 
 
 def _flatten(tree: Any, arrays: list[Any]) -> Any:
@@ -239,10 +240,10 @@ class _Trace:
     def _plan(self, placeholders: list[Node]) -> None:
         traced_nodes = trace(self.targets)
         try:
-            with evaluate.lock:
-                device = evaluate.place_of(
+            with execution.evaluate.lock:
+                device = execution.evaluate.place_of(
                     traced_nodes, self.targets, self.targets[0].device, again=True)
-                executable, params = evaluate.bound_to(traced_nodes, device)
+                executable, params = execution.evaluate.bound_to(traced_nodes, device)
                 executable.kept = True
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
@@ -253,7 +254,7 @@ class _Trace:
             known = placeholders.index(node) if node in placeholders else node.buffer
             self.leaves.append(known)
         self.executable = executable
-        self.run = runner(executable, params)
+        self.run = execution.direct.runner(executable, params)
 
     # ---- calling -------------------------------------------------------------------------
 
@@ -324,7 +325,7 @@ class _Trace:
         for place, buffer in enumerate(leaves):
             if type(buffer) is tuple or buffer.device is not device:
                 leaves[place] = placement.on_one_side(buffer, device)
-        with evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
+        with execution.evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = self.run(leaves)
         for buffer in outputs:
             buffer.plan = executable
@@ -488,14 +489,14 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
                         return function(*args, **kwargs)
                     return each(arrays, inputs)
         device = arrays[0].device if arrays else current()
-        if evaluate.compiler_problem(device) is not None:
+        if execution.evaluate.compiler_problem(device) is not None:
             return function(*args, **kwargs)
         try:
             made = _traced(function, (places, names), arrays)
         except HasHistory:
             return function(*args, **kwargs)
         except (CompilerError, OSError) as error:
-            evaluate.do_without(error)
+            execution.evaluate.do_without(error)
             return function(*args, **kwargs)
         inputs = made.found(arrays, relation, args)
         assert inputs is not None, "a trace fits the call that it was made for"

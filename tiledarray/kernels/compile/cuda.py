@@ -26,7 +26,7 @@ from tiledarray.devices.threads import all_of
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import cache
-from tiledarray.kernels.compile.signals import Guard
+from tiledarray.kernels.compile.signals import Guard, leave_to_us
 
 LOG_LINES_SHOWN = 12
 MOST_AT_ONCE = 8
@@ -83,10 +83,12 @@ class _UnderWay:
 
     A thread that nobody waits for any more may be at it; the library's memory goes when the
     process exits, and the process would crash.  Signal handlers are looked after meanwhile.
+    Once the process ends, none begins.
     """
 
     def __init__(self) -> None:
         self._count = 0
+        self._ended = False
         self._guard = Guard()
         self._changed = threading.Condition(threading.Lock())
         hold_at_fork(self._changed)
@@ -96,7 +98,9 @@ class _UnderWay:
 
     def __enter__(self) -> None:
         with self._changed:
-            if not self._count:
+            if self._ended:
+                raise errors.CompilerError("the process ends", passing=True)
+            if not self._count and not _installs_no_handlers():
                 self._guard.begin()
             self._count += 1
 
@@ -110,6 +114,7 @@ class _UnderWay:
     def _wait(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._count, EXIT_SECONDS)
+            self._ended = True
 
     def _begin_anew(self) -> None:
         self._count = 0  # a forked child has none of its parent's threads
@@ -342,6 +347,11 @@ def _nvrtc() -> ModuleType:
     from cuda.bindings import nvrtc
 
     return nvrtc
+
+
+@functools.cache
+def _installs_no_handlers() -> bool:
+    return leave_to_us("libnvrtc.so")
 
 
 @functools.cache
