@@ -1,13 +1,15 @@
 """Kernels for a GPU run on a machine without one: their text, compiled by g++ with stand-ins.
 
-Every thread of a block is a fiber, and a barrier hands over to the next.  Vectors at
-addresses that are not aligned trap.  Warp shuffles have no stand-in, so this runs maps alone.
+Every thread of a block is a fiber that waits for the others at barriers and shuffles; blocks go
+one after the other.  Vectors at addresses that are not aligned trap.  Instructions in assembly are
+replaced by what they do; a kernel that has others is refused.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,30 +52,78 @@ template <class T> static inline T __ldg(const T* at) {
   if ((unsigned long)at % sizeof(T)) __builtin_trap();
   return *at;
 }
-static inline unsigned __shfl_xor_sync(unsigned, unsigned, int) { __builtin_trap(); }
-static inline unsigned long __cvta_generic_to_shared(void*) { __builtin_trap(); }
-static inline unsigned atomicAdd(unsigned*, unsigned) { __builtin_trap(); }
+extern "C" double frexp(double, int*);
+extern "C" double scalbn(double, int);
+static inline unsigned long __cvta_generic_to_shared(void*) { return 0; }
+static inline unsigned atomicAdd(unsigned* at, unsigned x) { return (*at += x) - x; }
 static inline void __threadfence() {}
 static ucontext_t scheduler, fibers[1024];  // as many as a block may have threads
-static void __syncthreads() {
-  const int me = threadIdx.x;
-  swapcontext(&fibers[me], &scheduler);
-  threadIdx.x = me;
+struct Barrier {  // of a block, or of a warp
+  int alive, arrived, turn;
+  void leave() {
+    if (--alive == arrived && alive) open();
+  }
+  void open() { arrived = 0; ++turn; }
+  void wait() {
+    const int me = threadIdx.x, now = turn;
+    if (++arrived == alive) { open(); return; }
+    while (turn == now) {
+      swapcontext(&fibers[me], &scheduler);
+      threadIdx.x = me;
+    }
+  }
+};
+static Barrier whole, warps[32];
+static unsigned offered[1024];
+static void __syncthreads() { whole.wait(); }
+static void __syncwarp() { warps[threadIdx.x / 32].wait(); }
+static unsigned exchanged_with(unsigned x, int from) {
+  offered[threadIdx.x] = x;
+  __syncwarp();
+  const unsigned found = offered[from];
+  __syncwarp();
+  return found;
 }
+static unsigned __shfl_xor_sync(unsigned, unsigned x, int mask) {
+  return exchanged_with(x, threadIdx.x ^ mask);
+}
+static unsigned __shfl_up_sync(unsigned, unsigned x, int distance, int width) {
+  const int place = threadIdx.x % width;
+  return exchanged_with(x, threadIdx.x - (place >= distance ? distance : 0));
+}
+static unsigned __shfl_sync(unsigned, unsigned x, int thread, int width) {
+  return exchanged_with(x, threadIdx.x / width * width + (thread & width - 1));
+}
+static unsigned __ballot_sync(unsigned, bool holds) {
+  unsigned found = 0;
+  const int first = threadIdx.x / 32 * 32;
+  offered[threadIdx.x] = holds;
+  __syncwarp();
+  for (int k = 0; k < 32; ++k) found |= offered[first + k] << k;
+  __syncwarp();
+  return found;
+}
+static int __ffs(int x) { return __builtin_ffs(x); }
 """
 TAIL = r"""
+thread_local Line shared_memory[1 << 11];
 static Args arguments;
 static char finished[1024];
 static void fiber(int thread) {
   threadIdx.x = thread;
   NAME(arguments);
   finished[thread] = 1;
+  whole.leave();
+  warps[thread / 32].leave();
 }
 extern "C" void emulate(const Args* args, int blocks, int threads) {
   const size_t size = 1 << 16;
   char* stacks = static_cast<char*>(malloc(threads * size));
   arguments = *args;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+    whole = Barrier{threads, 0, 0};
+    for (int k = 0; k < 32; ++k)
+      warps[k] = Barrier{threads - 32 * k < 32 ? threads - 32 * k : 32, 0, 0};
     for (int k = 0; k < threads; ++k) {
       finished[k] = 0;
       getcontext(&fibers[k]);
@@ -97,6 +147,31 @@ extern "C" void emulate(const Args* args, int blocks, int threads) {
 """
 
 
+INSTRUCTIONS = {
+    "max.NaN.f32": "r = x != x ? x : y != y ? y : x < y ? y : x;",
+    "min.NaN.f32": "r = x != x ? x : y != y ? y : y < x ? y : x;",
+    "atom.add.acq_rel.gpu.u32": "before = (*counter)++;",
+    "ld.acquire.gpu.global.u32": "found = *flag;",
+    "st.release.gpu.global.u32": "*flag = value;",
+    "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
+    "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
+    "cp.async.wait_all": "", "cp.async.wait_group": "", "cp.async.commit_group": "",
+}
+_ASSEMBLY = re.compile(r'\basm(?: volatile)?\("([\w.]+)[^;]*;?[^"]*"[^;]*\);')
+
+
+def headers_without_assembly(folder: Path) -> Path:
+    """Return a folder with the headers, instructions replaced by what they do."""
+    copied = folder / "headers"
+    if not copied.exists():
+        copied.mkdir()
+        for path in HEADERS.glob("*.h"):
+            (copied / path.name).write_text(_ASSEMBLY.sub(
+                lambda found: f"{{ {INSTRUCTIONS[found[1]]} }}" if found[1] in INSTRUCTIONS
+                else found[0], path.read_text()))
+    return copied
+
+
 class EmulatedLaunch:
     """A kernel's device text, compiled for this machine."""
 
@@ -109,19 +184,28 @@ class EmulatedLaunch:
         library = path.with_suffix(".so")
         if not library.exists():
             path.write_text(text)
-            subprocess.run(["g++", *OPTIONS, f"-I{HEADERS}", "-o", library, path], check=True)
+            headers = f"-I{headers_without_assembly(folder)}"
+            subprocess.run(["g++", *OPTIONS, headers, "-o", library, path], check=True)
+        self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = ctypes.CDLL(str(library)).emulate
 
     def bound(self, place: device.Device, buffers: Any, params: Sequence[Any]) -> Any:
         workspace = Workspace(place)
         self.binding.locate(self.args.slots, buffers, params)
-        self.binding.fill(self.args.slots, params, workspace, lambda _: 0)
+        self.binding.fill(self.args.slots, params, workspace, self._counters)
 
         def start() -> int:
             self.emulate(self.args.memory, self.program.blocks, self.program.threads)
+            assert not self.counters.any(), "counters are left at zero"
             return 0
 
         return start, workspace
+
+    def _counters(self, count: int) -> int:
+        if self.counters.size == 0:
+            self.counters = numpy.zeros(count, numpy.uint32)
+        assert self.counters.size == count
+        return self.counters.ctypes.data
 
     def free(self, kept: Any) -> None:
         """Take back what `bound` gave; nothing here is used again."""

@@ -55,7 +55,7 @@ CALLS = [
     lambda lib, x, k: (lib.einsum("ij,kj->ik", x + k, x) + 1,),
     lambda lib, x, k: (lib.sort(x * k, axis=0)[1:] - 1, lib.argsort(x + k)),
     lambda lib, x, k: (lib.take(x * k, [2, 0, k], axis=1) + 1, x[[1, k, 5]] * 2),
-    lambda lib, x, k: (lib.cumsum(x * k, axis=1) * 2, lib.cumprod(x + k)),
+    lambda lib, x, k: (lib.sort(lib.cumsum(x * k, axis=1)) * 2, lib.cumprod(x + k)),
 ]
 OF_REALS = [
     lambda lib, x, k: (lib.fft.fft(x * k)[1:] * 2, lib.fft.irfft(lib.fft.rfft(x + k)).real),

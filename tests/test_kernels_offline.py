@@ -347,6 +347,50 @@ def map_beside_reductions():
     return e, e.sum(axis=1), e.sum(axis=0), e * 2
 
 
+# ---- scans -----------------------------------------------------------------------------------
+
+LONG = 1 << 20
+
+family("running_sum", "?bHlefdFD", lambda dtype: [
+    np.cumsum(matrix(dtype), 0), np.cumsum(matrix(dtype), 1),
+    np.cumsum(matrix(dtype, rows=20_000), 0), np.cumsum(matrix(dtype, 3, LONG), 1)])
+family("running_product", "?bHlefdFD", lambda dtype: [
+    np.cumprod(matrix(dtype), 1), np.cumprod(matrix(dtype, 1, LONG)[0])])
+family("running_extrema", "?bHlefdFD", lambda dtype: [
+    np.maximum.accumulate(matrix(dtype), 1), np.minimum.accumulate(matrix(dtype, 1, LONG)[0])])
+family("running_bits", "?bHl", lambda dtype: [
+    getattr(np, name).accumulate(matrix(dtype), 1)
+    for name in ("logical_and", "bitwise_or", "bitwise_xor")])
+
+
+@case
+def running_mean():
+    return np.cumsum(filled(4096, 4096, dtype="f4"), -1) / np.arange(1, 4097, dtype="f4")
+
+
+@case
+def drawdowns():
+    rows, columns = matrix(rows=300, columns=5000), matrix(rows=200, columns=40_000)
+    long = matrix(rows=1, columns=LONG)[0]
+    return [np.max(np.maximum.accumulate(rows, axis=1) - rows, axis=1),
+            np.max(np.maximum.accumulate(long) - long),
+            np.max(np.maximum.accumulate(columns, axis=0) - columns, axis=0)]
+
+
+@case
+def several_scans():
+    x, w = matrix(rows=2000, columns=700), matrix(rows=2000, columns=700, seed=1)
+    twice = np.cumsum(np.cumsum(x * w, 1) * 0.5, 1)
+    return [np.cumsum(x * w, 1) / np.cumsum(w, 1), twice - twice.max(1, keepdims=True),
+            np.flip(np.cumsum(np.flip(x, 1), 1), 1) * w,
+            np.cumsum(np.cumsum(matrix(rows=1, columns=LONG)[0]) * 0.5)]
+
+
+@case
+def scans_of_short_rows():
+    return [np.cumsum(matrix(rows=5000, columns=n), 1) * 2 for n in (2, 3, 5, 16, 33, 100)]
+
+
 # ---- gradients -------------------------------------------------------------------------------
 
 

@@ -16,10 +16,10 @@ from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
-from tiledarray.ops import indexing as library
 from tiledarray.ops import reduction as ops
-from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import Elementwise, Reduction
+from tiledarray.ops import scan
+from tiledarray.ops.elementwise import BY_NAME, has_kernel
+from tiledarray.ops.op import Elementwise, Reduction, Scan
 from tiledarray.recording import record
 from tiledarray.recording.site import user_frame
 
@@ -433,7 +433,7 @@ def std(
 # Running totals -----------------------------------------------------------------------------------
 
 
-def _running(op: Any, total: Reduction) -> Callable[..., Any]:
+def _running(op: Scan, total: Reduction) -> Callable[..., Any]:
     def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         node = _node(a)
         if axis is None:
@@ -445,18 +445,41 @@ def _running(op: Any, total: Reduction) -> Callable[..., Any]:
         if out is not None:
             _output(out, _NO_ARRAY)
         if dtype is None:
-            dtype = record.reduce(total, node, ()).dtype if out is None else _loop_into(
-                out, node.dtype)
-        result = record.library(op, (node,), place, node.shape, np.dtype(dtype))
-        return _finish(result, (), False, out)
+            dtype = total.result_of(node.dtype) if out is None else _loop_into(out, node.dtype)
+        dtype = np.dtype(dtype)
+        if not has_kernel(dtype):
+            raise LeaveToNumPy(f"dtype {dtype}")
+        return _finish(record.scan(op, node, place, dtype), (), False, out)
 
     return function
 
 
-cumsum = _running(library.cumsum, ops.sum)
-cumprod = _running(library.cumprod, ops.prod)
+cumsum = _running(scan.cumsum, ops.sum)
+cumprod = _running(scan.cumprod, ops.prod)
 
-RUNNING: dict[np.ufunc, Callable[..., Any]] = {np.add: cumsum, np.multiply: cumprod}
+
+def _accumulated(op: Scan) -> Callable[..., Any]:
+    """Return the running function that NumPy has as a method of the ufunc alone."""
+    bits = op.ufunc in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+    truth = op.ufunc in (np.logical_and, np.logical_or)
+
+    def function(a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        node = _node(a)
+        if dtype is not None or out is not None:
+            raise LeaveToNumPy("dtype= or out= is given")
+        if not node.shape or (bits and node.dtype.kind not in "biu"):
+            raise LeaveToNumPy("NumPy refuses it")  # its own words
+        (place,) = _one_axis(axis, len(node.shape))
+        made = np.dtype(bool) if truth else node.dtype
+        return _finish(record.scan(op, node, place, made), (), False, None)
+
+    return function
+
+
+RUNNING: dict[np.ufunc, Callable[..., Any]] = {
+    **{ufunc: _accumulated(op) for ufunc, op in scan.BY_UFUNC.items()},
+    np.add: cumsum, np.multiply: cumprod,
+}
 BY_UFUNC: dict[np.ufunc, Callable[..., Any]] = {
     np.add: sum, np.multiply: prod, np.minimum: min, np.maximum: max,
     np.logical_and: all, np.logical_or: any,

@@ -19,7 +19,7 @@ from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, 
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import Trace
 from tiledarray.ops.movement import placeholder
-from tiledarray.ops.op import Library, Source, Update
+from tiledarray.ops.op import Library, Scan, Source, Update
 
 REMEMBERED = 4096  # traces
 LINK_BYTES_PER_SECOND = 1e10  # from the host to a GPU and back
@@ -99,7 +99,8 @@ def host_seconds(nodes: Iterable[Node], targets: list[Node], threads: int) -> fl
     """Return roughly the seconds that the pending ones of the nodes take on the host."""
     pending = [node for node in nodes if node.buffer is None and node.op is not placeholder]
     seconds, _ = cost(parts_of(pending, targets), threads)
-    return seconds + sum(_of_library(node) for node in pending if isinstance(node.op, Library))
+    return seconds + sum(_of_library(node) for node in pending
+                         if isinstance(node.op, Library | Scan))
 
 
 def _of_library(node: Node) -> float:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tiledarray.fusion.ir import Group, Sink, Value, storage, value_args
-from tiledarray.fusion.lower import Lowering, Refusal, place_in, refuse_loads
+from tiledarray.fusion.lower import Lowering, Refusal, may_turn, place_in, refuse_loads
 from tiledarray.fusion.nearby import Nearby, bits_of
 from tiledarray.fusion.short import taken_apart, without
 from tiledarray.fusion.stored import (
@@ -27,7 +27,7 @@ from tiledarray.fusion.stored import (
     sooner_stored,
 )
 from tiledarray.fusion.target import Target
-from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Update
+from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Scan, Update
 
 TOLD = 8  # reasons why a sink did not join others
 
@@ -101,7 +101,7 @@ class Grouper:
         return self.groups
 
     def _is_sink(self, value: Value) -> bool:
-        if isinstance(value.op, (Reduction, Update)):
+        if isinstance(value.op, (Reduction, Scan, Update)):
             return True
         return value in self.stored and not isinstance(value.op, (Leaf, Item, Reshape, Library))
 
@@ -235,10 +235,17 @@ class Grouper:
 
     def _try(self, value: Value, group: Group, needs: Needs) -> str | None:
         """Add the sink to the group; return the reason if that cannot be done."""
+        reason = self._lower(value, group, needs, turned=False)
+        if reason is not None and may_turn(value, group) and (
+                self._lower(value, group, needs, turned=True) is None):
+            return None
+        return reason
+
+    def _lower(self, value: Value, group: Group, needs: Needs, *, turned: bool) -> str | None:
         lowering = Lowering(
             group, self.stored, self._home, self.target.limits, self._apart.axes)
         try:
-            level, indices = lowering.frame(value)
+            level, indices = lowering.frame(value, turned)
             self._refuse_early(group, needs)
             sinks = [lowering.sink(value, level, index) for index in indices]
             phases = self._passes(sinks, lowering)

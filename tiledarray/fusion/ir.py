@@ -149,7 +149,7 @@ def normalised(shape: tuple[int, ...], index: Index) -> Index:
     )
 
 
-CellKind = Literal["load", "param", "iota", "apply", "reduce"]
+CellKind = Literal["load", "param", "iota", "apply", "reduce", "scan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +210,15 @@ class Group:
     ``cells`` are in the order in which they are computed; ``known`` finds them by value and index
     (or parameter), ``members`` the sinks by value and index: several of a value whose short axes
     are taken out of the domain.  ``depends`` are the groups that come before.
+
+    ``reduced`` are the axes that blocks walk in passes: those that reductions reduce, and the one
+    along which it ``scanned`` (-1: none); of several the kernel has its lanes along that one.
     """
 
     number: int
     shape: tuple[int, ...]
     reduced: frozenset[int] = frozenset()
+    scanned: int = -1
     sinks: list[Sink] = field(default_factory=list)
     members: dict[Value, dict[Index, Sink]] = field(default_factory=dict)
     cells: list[Cell] = field(default_factory=list)
@@ -234,5 +238,5 @@ class Group:
 
     @property
     def row_axes(self) -> tuple[int, ...]:
-        """Domain axes that are not reduced."""
+        """Domain axes that are not walked in passes."""
         return tuple(a for a in range(len(self.shape)) if a not in self.reduced)

@@ -68,6 +68,8 @@ class Limits:
     streamed_bytes: int = 1 << 24  # of results that are not expected to stay in the cache
     streamed_lanes: int = 1 << 9  # of rows that are stored so
     split: int = 1 << 16  # elements of each part of a reduction
+    scanned_chunk: int = 1 << 8  # lanes between which scans alternate with the rest
+    scanned_rows: int = 4  # scanned side by side, for each has to wait for itself
     pair_lanes: int = 128  # of columns that stream nothing: what every step uses stays close
 
     # ---- tiles on a GPU -------------------------------------------------------------------------
@@ -88,11 +90,15 @@ class Limits:
     own_bytes: int = 8 << 10  # of shared memory, left for what reductions put there
     step_bytes: tuple[int, ...] = (16,)  # copied ahead; many smaller copies take longer than loads
     ahead_bytes: int = 128  # asked for ahead by a thread of a column kernel
+    scanned_columns: int = 64  # for each multiprocessor, from which a thread scans each in order
+    scanned_lanes: int = 4096  # of a row that a block scans at once
+    scanned_bytes: int = 160  # of what a thread keeps meanwhile, in registers (host: its cache)
     ahead_room: int = 48 << 10  # by its block; accumulators may need as much again
     busy_bytes: int = 96 << 10  # of rows on a multiprocessor: enough to keep memory busy
 
 
-HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30)
+HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, held_bytes=1 << 30,
+              scanned_bytes=1 << 15)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
               summed_vectors=1, loop_least=1 << 34, loop_bytes=1 << 30)

@@ -28,7 +28,7 @@ from tiledarray.fusion.target import Target
 from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.loop import loop
-from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Source
+from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan, Source
 
 # What becomes of an operand's dimension: a dimension of the result (not negative), or
 WHOLE = -1  # all of it is needed for every element, or nobody knows
@@ -238,6 +238,8 @@ def _relation(entry: Entry, k: int, shapes: Sequence[tuple[int, ...] | None]) ->
         kept = iter(range(len(entry.shape)))
         found = [SUMMED - axis if axis in entry.attrs[0] else next(kept)
                  for axis in range(len(shape))]
+    elif isinstance(op, Scan):
+        found = [WHOLE if axis == entry.attrs else axis for axis in range(len(shape))]
     elif isinstance(op, AxisView):
         axes, steps = entry.attrs
         found = [axis if axis >= 0 and step == 1 and start is None and axes.count(axis) == 1

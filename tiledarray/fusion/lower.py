@@ -20,6 +20,7 @@ from tiledarray.fusion.ir import (
     Sink,
     Size,
     Value,
+    add_terms,
     broadcast_index,
     storage,
     through_view,
@@ -36,6 +37,7 @@ from tiledarray.ops.op import (
     Library,
     Reduction,
     Reshape,
+    Scan,
     Source,
     Update,
 )
@@ -75,6 +77,16 @@ def place_in(value: Value, home: Group) -> Sink | None:
     return None
 
 
+def may_turn(value: Value, group: Group) -> bool:
+    """Whether a sink may stand the other way round along the axis that the group scans.
+
+    What a sum from the end is read by is such a view of a scan as its input is.
+    """
+    op = value.op
+    return group.scanned >= 0 and not isinstance(op, (Scan, Update)) and not (
+        isinstance(op, Reduction) and op.positions)
+
+
 LEVELS: tuple[Any, ...] = ("full", "row")
 
 
@@ -99,7 +111,9 @@ class Lowering:
     loads : list of Cell
         Those of them that read.
     reduced : frozenset of int
-        The axes that the group would reduce.
+        The axes that the group would walk in passes.
+    scanned : int
+        The one that it would scan along.
     reads : dict
         The stored values read.
     promoted : dict
@@ -115,6 +129,7 @@ class Lowering:
         self.cells: list[Cell] = []
         self.loads: list[Cell] = []
         self.reduced = group.reduced
+        self.scanned = group.scanned
         self.reads: dict[Value, None] = {}
         self.promoted: dict[Value, Group] = {}
         self._stored = stored
@@ -128,6 +143,7 @@ class Lowering:
         group.loads += self.loads
         group.known.update(self._known)
         group.reduced = self.reduced
+        group.scanned = self.scanned
         sizes = (cell.access.value.size for cell in self.cells if cell.access is not None)
         group.largest = max(group.largest, *sizes, 0)
         for sink in sinks:
@@ -135,8 +151,10 @@ class Lowering:
 
     # ---- sinks ---------------------------------------------------------------------------
 
-    def frame(self, value: Value) -> tuple[Any, list[Index]]:
+    def frame(self, value: Value, turned: bool = False) -> tuple[Any, list[Index]]:
         """The level at which the group could compute a value, and the index of each sink.
+
+        ``turned``, the value's elements stand the other way round along the axis of the scan.
 
         Raises
         ------
@@ -152,11 +170,14 @@ class Lowering:
             return "full", [tuple(
                 Affine(a) if n != 1 else ORIGIN for a, n in enumerate(value.attrs[2]))]
         if isinstance(value.op, Reduction):
-            return "row", self._frame_of_reduction(value)
+            return "row", [self._turned(index) if turned else index
+                           for index in self._frame_of_reduction(value)]
+        if isinstance(value.op, Scan):
+            return "full", [self._frame_of_scan(value)]
         for level in LEVELS if group.reduced else LEVELS[:1]:
             index = match(value.shape, group, level)
             if index is not None:
-                return level, [index]
+                return level, [self._turned(index) if turned else index]
         indices = self._beside_components(value)
         if indices:
             return "row", indices
@@ -182,9 +203,52 @@ class Lowering:
             raise Refusal(f"it reduces an array of shape {source.shape}, not {group.shape}")
         reduced = frozenset(indices[0][axis].axis for axis in axes) - {-1} or frozenset({-1})
         if group.reduced and group.reduced != reduced:
-            raise Refusal(f"it reduces axes {_names(reduced)}, not {_names(group.reduced)}")
+            rows = any(sink.level == "row" for sink in group.sinks)
+            if group.scanned < 0 or rows or not reduced > group.reduced:
+                raise Refusal(f"it reduces axes {_names(reduced)}, not {_names(group.reduced)}")
+            self._refuse_more_axes(reduced)
         self.reduced = reduced
         return indices
+
+    def _frame_of_scan(self, value: Value) -> Index:
+        group = self.group
+        index = match(value.shape, group, "full")
+        if index is None:
+            raise Refusal(f"its shape {value.shape} is not that of the kernel, {group.shape}")
+        if any(isinstance(sink.value.op, Update) for sink in group.sinks):
+            raise Refusal("an update is a kernel of its own")
+        axis = index[value.attrs].axis
+        if axis < 0:
+            raise Refusal("it scans along an axis of one element")
+        if group.scanned not in (-1, axis):
+            raise Refusal(f"it scans along axis {axis}, not {group.scanned}")
+        self.scanned = axis
+        if group.reduced and axis not in group.reduced:
+            raise Refusal(f"it scans along axis {axis}, which is not reduced")
+        self._refuse_more_axes(group.reduced)
+        self.reduced = group.reduced or frozenset({axis})
+        return index
+
+    def _refuse_more_axes(self, reduced: frozenset[int]) -> None:
+        """Refuse to reduce more than what is scanned, unless that is the last axis.
+
+        Then a block goes through its rows one after the other.
+
+        Raises
+        ------
+        Refusal
+        """
+        shape = self.group.shape
+        last = max((axis for axis, n in enumerate(shape) if n != 1), default=-1)
+        if not reduced <= {self.scanned} and self.scanned != last:
+            raise Refusal(f"it reduces axes {_names(reduced)} and scans along {self.scanned}")
+
+    def _turned(self, index: Index) -> Index:
+        axis = self.group.scanned
+        end = self.group.shape[axis] - 1
+        return tuple(
+            Affine(axis, -position.step, add_terms(position.terms, 1, end * position.step))
+            if position.axis == axis else position for position in index)
 
     def sink(self, value: Value, level: Any, index: Index) -> Sink:
         """Lower a sink in its frame.
@@ -205,7 +269,15 @@ class Lowering:
                         fills=value.args[0] not in self._stored)
         if isinstance(value.op, Reduction):
             return self._reduction(value, index)
+        if isinstance(value.op, Scan):
+            return Sink(value, self._scan(value, index), level, index)
         return Sink(value, self._compute(value, index), level, index)
+
+    def _scan(self, value: Value, index: Index) -> Cell:
+        inner = self._lower(value.args[0], index)
+        axes = inner.axes | {self.scanned}
+        return self._cell((value, index), kind="scan", value=value, dtype=value.dtype,
+                          args=(inner,), axes=axes, phase=inner.phase)
 
     def _reduction(self, value: Value, index: Index) -> Sink:
         source, axes = value.args[0], value.attrs[0]
@@ -244,7 +316,7 @@ class Lowering:
         if isinstance(value.op, Reduction) and value in self.group.members:
             return self._reduced_here(value, index)
         if self._is_stored(value) or isinstance(
-                value.op, (Leaf, Reduction, Reshape, Item, Library)):
+                value.op, (Leaf, Reduction, Scan, Reshape, Item, Library)):
             return self._load(value, index)
         if isinstance(value.op, Source):
             return self._source(value, index)

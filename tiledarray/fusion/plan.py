@@ -20,9 +20,9 @@ class Axis:
     """One axis of a kernel's loop nest: domain axes merged into one.
 
     ``row`` axes are shared out to blocks, ``step`` axes are reduced sequentially, the ``lane``
-    axis is walked by neighbouring threads or vector lanes.  Where ``period`` is not 0, the axis
-    joins short rows of that length, which follow the domain axis ``joined``, and some accesses are
-    wrapped.
+    axis is walked by neighbouring threads or vector lanes.  A ``scanned`` axis is walked in order.
+    Where ``period`` is not 0, the axis joins short rows of that length, which follow the domain
+    axis ``joined``, and some accesses are wrapped.
     """
 
     size: int
@@ -31,6 +31,7 @@ class Axis:
     domain: tuple[int, ...]
     period: int = 0
     joined: int = -1
+    scanned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,11 @@ class Schedule:
     shared_limit: int = 0
 
     @property
+    def scanned(self) -> bool:
+        """Whether an axis is walked in order."""
+        return any(axis.scanned for axis in self.axes)
+
+    @property
     def lane(self) -> Axis:
         """The lane axis."""
         return self.axes[-1]
@@ -167,8 +173,10 @@ class Schedule:
         return self.rows // size * -(-size // self.unroll) if self.unroll > 1 else self.rows
 
     @property
-    def form(self) -> Literal["map", "row", "column"]:
-        """Whether lanes are mapped, reduced, or kept while steps are reduced."""
+    def form(self) -> Literal["map", "row", "column", "scan"]:
+        """Whether lanes are mapped, reduced, kept while steps are walked, or scanned."""
+        if self.lane.scanned:
+            return "scan"
         if self.lane.reduced:
             return "row"
         return "column" if any(axis.role == "step" for axis in self.axes) else "map"

@@ -19,7 +19,7 @@ from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
 from tiledarray.ops.library import BY_NAME
-from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape
+from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
 
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
 
@@ -300,6 +300,22 @@ def view_of_nothing_moved(builder: Builder, op: Any, attrs: Any, args: Args, sha
     return None
 
 
+def view_turned_round(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                      dtype: DType) -> Value | None:
+    """An axis read backwards from end to end begins at its end, whatever the start is called."""
+    inner, *starts = args
+    axes, steps = attrs
+    ends = [n - 1 if axis >= 0 and step == -1 and shape[axis] == n > 1 else start
+            for axis, step, start, n in zip(axes, steps, starts, inner.shape, strict=True)]
+    return None if ends == starts else builder.make(op, attrs, (inner, *ends), shape, dtype)
+
+
+def scan_of_one(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                dtype: DType) -> Value | None:
+    """A scan along an axis of length one only casts."""
+    return _cast(builder, args[0], dtype) if shape[attrs] == 1 else None
+
+
 def cast_to_same(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                  dtype: DType) -> Value | None:
     """A cast to the dtype an array has is nothing."""
@@ -374,7 +390,8 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     ),
     Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
                 unroll_small_reduction, maximum_carried_along),
-    AxisView: (view_of_nothing_moved,),
+    AxisView: (view_of_nothing_moved, view_turned_round),
+    Scan: (scan_of_one,),
     Elementwise: (cast_to_same, product_with_sum),
     Library: (product_of_vectors,),
 }

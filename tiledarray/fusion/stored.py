@@ -18,6 +18,7 @@ from tiledarray.ops.op import (
     Library,
     Reduction,
     Reshape,
+    Scan,
     Source,
     Update,
 )
@@ -70,7 +71,7 @@ def sooner_stored(values: list[Value], limits: Limits, components: Components) -
         for arg in value_args(value):
             users[arg].append(value)
         own = value.op.cost if isinstance(value.op, Elementwise) else 0
-        below = [] if isinstance(value.op, (Reduction, Library, Update, Reshape)) else (
+        below = [] if isinstance(value.op, (Reduction, Scan, Library, Update, Reshape)) else (
             value_args(value))
         cost[value] = min(10**6, own + sum(cost[arg] for arg in below))
     return {
@@ -141,7 +142,7 @@ class MustStore(Exception):
 
 def is_virtual(value: Value, stored: set[Value]) -> bool:
     """Whether kernels compute the value again instead of reading it."""
-    return value not in stored and not isinstance(value.op, (Leaf, Reduction, Item, Library))
+    return value not in stored and not isinstance(value.op, (Leaf, Reduction, Scan, Item, Library))
 
 
 def cone(value: Value, stored: set[Value]) -> list[Value]:

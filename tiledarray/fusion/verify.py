@@ -18,6 +18,7 @@ from tiledarray.ops.op import (
     Op,
     Reduction,
     Reshape,
+    Scan,
     Source,
     Update,
 )
@@ -114,6 +115,10 @@ def _follows_reduction(value: Value) -> bool:
     return kept == value.shape and list(axes) == sorted(set(axes))
 
 
+def _follows_scan(value: Value) -> bool:
+    return value.shape == value.args[0].shape and 0 <= value.attrs < len(value.shape)
+
+
 def _follows_view(value: Value) -> bool:
     source, (axes, steps) = value.args[0], value.attrs
     return value.dtype == source.dtype and len(axes) == len(steps) == len(source.shape) and all(
@@ -134,6 +139,7 @@ def _follows_update(value: Value) -> bool:
 _CHECKS: dict[type[Op], Callable[[Value], bool]] = {
     Elementwise: _follows_elementwise,
     Reduction: _follows_reduction,
+    Scan: _follows_scan,
     AxisView: _follows_view,
     Reshape: lambda value: (value.size, value.dtype) == (value.args[0].size, value.args[0].dtype),
     Update: _follows_update,

@@ -19,7 +19,16 @@ from tiledarray.gradients.samples import Call, lifted, shifted
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import below
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reduction, Reshape, Update
+from tiledarray.ops.op import (
+    AxisView,
+    Elementwise,
+    Item,
+    Library,
+    Reduction,
+    Reshape,
+    Scan,
+    Update,
+)
 from tiledarray.recording import record
 from tiledarray.recording.join import stack_nodes
 
@@ -81,6 +90,10 @@ def _elementwise(call: Call) -> Node:
 def _reduction(call: Call) -> Node:
     axes, accumulate = call.node.attrs
     return _again(call, call.inputs, (tuple(map(shifted, axes)), accumulate))
+
+
+def _scan(call: Call) -> Node:
+    return _again(call, call.inputs, shifted(call.node.attrs))
 
 
 def _behind(axes: Sequence[int], steps: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -158,5 +171,5 @@ def _by_rule(text: str, call: Call) -> Any:
 
 _RULES: dict[type, Callable[[Call], Any]] = {
     Elementwise: _elementwise, Reduction: _reduction, AxisView: _view, Reshape: _reshape,
-    Update: _update, Library: _library, Item: _item,
+    Scan: _scan, Update: _update, Library: _library, Item: _item,
 }

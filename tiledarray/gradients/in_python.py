@@ -124,23 +124,6 @@ _STAND_INS: dict[str, Any] = {
 # Functions and methods that are in C --------------------------------------------------------------
 
 
-def _running_extremum(ufunc: Any) -> Function:
-    """Return the running maximum or minimum; of equal elements it is the last."""
-
-    def accumulate(array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        refuse(dtype is not None or out is not None, "dtype= or out= is given")
-        constant = stop_gradient(array)
-        found = ufunc.accumulate(constant, axis)
-        along = [1] * array.ndim
-        along[axis] = -1
-        places = xp.arange(array.shape[axis]).reshape(along)
-        new = (constant == found) | (constant != constant)
-        return xp.take_along_axis(
-            array, np.maximum.accumulate(xp.where(new, places, 0), axis), axis)
-
-    return accumulate
-
-
 def _by_stretches(ufunc: Any) -> Function:
     """Return what ``ufunc.reduceat`` does."""
 
@@ -218,7 +201,5 @@ by_numpy.KEEPING.update({
     np.bincount: _bincount, np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
     np.lib.stride_tricks.sliding_window_view: _windows,
     np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
-for _extremum in (np.maximum, np.minimum):
-    by_numpy.KEEPING[_extremum.accumulate] = _running_extremum(_extremum)
 for _ufunc in (np.add, np.multiply, np.maximum, np.minimum):
     by_numpy.KEEPING[_ufunc.reduceat] = _by_stretches(_ufunc)

@@ -28,6 +28,18 @@ def untaken(g: Any, x: Any, at: Any, attrs: Any) -> Any:
     return added_along(zeros_of(x), g, at, dict(attrs)["axis"])
 
 
+def extremes_from(g: Any, x: Any, out: Any, axis: int) -> Any:
+    """Return what belongs to an array of which there are running extrema: of equal ones the last.
+
+    From a NaN on, each element that is one is a new extremum.
+    """
+    along = [1] * x.ndim
+    along[axis] = -1
+    places = xp.arange(x.shape[axis], device=x.device).reshape(along)
+    new = (x == out) | (x != x)
+    return added_along(zeros_of(x), g, np.maximum.accumulate(where(new, places, 0), axis), axis)
+
+
 def unpartitioned(g: Any, x: Any, out: Any, attrs: Any) -> Any:
     """Return what belongs to an array that was partitioned: by rank, for equal values any order."""
     axis = dict(attrs)["axis"]

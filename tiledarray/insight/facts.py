@@ -352,7 +352,7 @@ class Reporter:
         lines: dict[str, list[str]] = {}
         for part in kernel.parts:
             for cell in part.cells:
-                if cell.kind in ("apply", "reduce", "iota"):
+                if cell.kind in ("apply", "reduce", "scan", "iota"):
                     lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
             for store in part.stores:
                 if isinstance(store.sink.value.op, Update):
@@ -438,13 +438,15 @@ class Reporter:
         if schedule.chunks > 1 and self.executable.device.kind == "cuda":
             parts.append(f"{schedule.chunks} chunks a thread")
         if schedule.splits > 1:
-            parts.append(f"each reduction shared by {schedule.splits} blocks")
+            what = "row scanned" if schedule.form == "scan" else "reduction shared"
+            parts.append(f"each {what} by {schedule.splits} blocks")
         return ", ".join(parts)
 
     def _placement(self, kernel: Kernel) -> str:
         """Where the values between the reads and the writes live."""
         needed, inner = passes_needed(kernel), inner_axes(kernel)
-        computed = [cell for cell in kernel.cells if cell.kind in ("apply", "reduce", "iota")]
+        computed = [cell for cell in kernel.cells
+                    if cell.kind in ("apply", "reduce", "scan", "iota")]
         held = [cell for cell in kernel.cells if cell.held]
         again = [cell for cell in kernel.cells if not cell.held and cell not in kernel.staged
                  and len(needed[cell]) > 1 and cell.axes & inner]
@@ -465,7 +467,7 @@ class Reporter:
         loads = [cell for cell in again if cell.kind == "load"]
         if loads:
             parts.append(f"read again in each pass: {self._names(loads)}")
-        recomputed = [cell for cell in again if cell.kind == "apply"]
+        recomputed = [cell for cell in again if cell.kind in ("apply", "scan")]
         if recomputed:
             parts.append(f"computed again in each pass: {self._names(recomputed)}")
         scratch = sum(slot.number for slot in self.executable.programs[kernel].slots
@@ -527,7 +529,8 @@ def _arrays(step: Step) -> list[Value]:
 
 def _axis_text(axis: Axis) -> str:
     name = "*".join(f"i{a}" for a in axis.domain) or "i"
-    role = ROLES[axis.role] + (", reduced" if axis.reduced else "")
+    role = ROLES[axis.role] + (
+        ", scanned" if axis.scanned else ", reduced" if axis.reduced else "")
     return f"{name} = {axis.size} ({role})"
 
 

@@ -1,4 +1,4 @@
-"""Indexing by arrays, sorting, running totals: library calls.
+"""Indexing by arrays, sorting: library calls.
 
 ``attrs`` of `take` and `put` is a template of the index: ``":"`` for a whole axis, ``"new"`` for a
 new axis, ``"at"`` for the next of the index inputs (an array, or an int).
@@ -132,13 +132,6 @@ def _argsort(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     return xp.argsort(array, axis=axis, kind=kind)
 
 
-def _running(name: str) -> Any:
-    def reference(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
-        return getattr(xp, name)(array, axis=attrs, dtype=dtype)
-
-    return reference
-
-
 def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     dense = array if array.flags.c_contiguous else array.copy(order="C")
     return dense.view(dtype).reshape(shape)
@@ -181,9 +174,5 @@ add_at = Library("add_at", _copied(_add_at_into), in_place=_add_at_into,
 sort = Library("sort", _sort, vjp=("unsorted(g, argsort(x, attrs[0], attrs[1]), attrs[0])",),
                batch="call.again((shifted(attrs[0]), attrs[1]))")
 argsort = Library("argsort", _argsort, batch="call.again((shifted(attrs[0]), attrs[1]))")
-cumsum = Library("cumsum", _running("cumsum"), vjp=("sums_from(g, attrs)",),
-                 batch="call.again(shifted(attrs))")
-cumprod = Library("cumprod", _running("cumprod"), vjp=("products_from(g, x, attrs)",),
-                  batch="call.again(shifted(attrs))")
 reinterpret = Library("reinterpret", _reinterpret, vjp=("reinterpreted(g, x)",),
                       batch="call.again()")

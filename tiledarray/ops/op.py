@@ -165,6 +165,25 @@ class Reduction(Op):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Scan(Op):
+    """Running totals along an axis; ``attrs`` of a node: the axis, not negative.
+
+    Element ``k`` is what elements 0 to ``k`` of the input, cast to the node's dtype, are combined
+    to, one after the other.
+
+    Parameters
+    ----------
+    accumulator : str
+        Name of the C++ template in ``kernels/headers/scans.h``.
+    ufunc : numpy.ufunc or None
+        What two elements are combined by.
+    """
+
+    accumulator: str = ""
+    ufunc: np.ufunc | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class AxisView(Op):
     """Affine view: each input dimension follows one output axis, or stands at one index.
 

@@ -26,7 +26,7 @@ from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
 from tiledarray.ops import movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.library import BY_NAME as LIBRARY
-from tiledarray.ops.op import Elementwise, Library, Op, Reduction
+from tiledarray.ops.op import Elementwise, Library, Op, Reduction, Scan
 from tiledarray.recording import at_once
 from tiledarray.recording.bring import Apart, brought, together
 from tiledarray.recording.site import user_site
@@ -41,7 +41,7 @@ from tiledarray.recording.stretch import (
 __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
     "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota",
-    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce",
+    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "scan",
     "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
     "without_axes",
 ]
@@ -270,6 +270,12 @@ def _reduction_form(
         dtype = op.result_of(kind.dtype)
     result = kind_of(shape, np.dtype(dtype), kind.device)
     return form_of(op, (reduced, np.dtype(accumulate)), result, 1)
+
+
+def scan(op: Scan, node: Node, axis: int, dtype: np.dtype[Any]) -> Node:
+    """Record running totals along an axis, computed in their own dtype."""
+    kind = node.form.kind
+    return record(form_of(op, axis, kind_of(kind.shape, dtype, kind.device), 1), (node,))
 
 
 # Views and updates -----------------------------------------------------------------------------

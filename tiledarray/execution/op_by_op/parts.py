@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
 from tiledarray.graph.node import Node
-from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Update
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Scan, Update
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
 
@@ -126,11 +126,11 @@ class _Cutter:
 def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
     """Return roughly the seconds that the parts take, and the bytes of their largest array.
 
-    Library calls are left out: kernels make them as well.
+    Library calls and scans are left out: kernels take as long.
     """
     seconds, largest = 0.0, 0
     for part in parts:
-        if part.space is None and isinstance(part.nodes[0].op, Library | Item):
+        if part.space is None and isinstance(part.nodes[0].op, Library | Item | Scan):
             continue
         written = [node for node in part.nodes if part.space is None or node in part.stored
                    or not in_blocks(node)]

@@ -19,6 +19,8 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     lane = schedule.lane.size
     schedule.width = next(n for n in _column_widths(kernel, target) if lane >= n or n == 16)
     schedule.lane_tile = schedule.width
+    if schedule.scanned:
+        return
     blocks = max(1, schedule.rows * -(-lane // schedule.lane_tile))
     split(kernel, target.limits.split // max(1, min(lane, schedule.width)), 512 // max(8, blocks))
 
@@ -27,7 +29,8 @@ def _column_widths(kernel: Kernel, target: Target) -> tuple[int, ...]:
     """Lanes that go side by side, most first: long runs of memory, accumulators in the cache."""
     if pairs(kernel):
         return (target.limits.pair_lanes, 16)  # what is used at every step stays close
-    reduced = [(cell.value.op, cell.dtype) for cell in kernel.cells if cell.kind == "reduce"]
+    reduced = [(cell.value.op, cell.dtype) for cell in kernel.cells
+               if cell.kind in ("reduce", "scan")]
     large = any(dtype.kind == "c" or (isinstance(op, Reduction) and op.lanes == "heavy")
                 for op, dtype in reduced)
     several = len(reduced) > 2
@@ -42,9 +45,11 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     wanted = target.limits.column_blocks
     tx = power_of_two(-(-schedule.lane.size // schedule.width), 8, target.limits.column_threads)
-    schedule.threads = (tx, 256 // tx)
+    schedule.threads = (tx, 1 if schedule.scanned else 256 // tx)
     schedule.lane_tile = tx * schedule.width
     stage(kernel, target)
+    if schedule.scanned:
+        return
     find_bundles(kernel)
     blocks = max(1, schedule.rows * -(-schedule.lane.size // schedule.lane_tile))
     if kernel.staged:

@@ -29,7 +29,7 @@ PAIR_LANES = 4  # from which loads are few beside the arithmetic
 def pairs(kernel: Kernel) -> bool:
     """Whether a column kernel streams nothing: steps meet lanes that stay where they are."""
     steps = [k for k, axis in enumerate(kernel.schedule.axes) if axis.role == "step"]
-    return kernel.schedule.form == "column" and not any(
+    return kernel.schedule.form == "column" and not kernel.schedule.scanned and not any(
         access.strides[-1] and any(access.strides[k] for k in steps)
         for access in kernel.loads.values()
     ) and not any(store.sink.level == "full" for store in kernel.stores)

@@ -66,7 +66,10 @@ def loop_nest(group: Group, reads: list[Strided], writes: list[Strided],
         _unit_weight(axis, written, group.shape) if group.shape[axis] >= limits.short_lanes else 0,
         _unit_weight(axis, accesses, group.shape), axis))
     run = _lane_run(group, axes, lane, accesses)
-    other = _longer_lane(group, axes, run, accesses, limits) if target.kind == "cpu" else lane
+    if group.scanned >= 0:
+        other = _scanned_lane(group, lane, target)
+    else:
+        other = _longer_lane(group, axes, run, accesses, limits) if target.kind == "cpu" else lane
     if other != lane:
         lane, run = other, _lane_run(group, axes, other, accesses)
     joined: list[int] = []
@@ -80,19 +83,32 @@ def loop_nest(group: Group, reads: list[Strided], writes: list[Strided],
     rows.sort(key=lambda axis: axis == across)
     return (
         *_merged(rows, group.shape, "row", accesses),
-        *_merged(steps, group.shape, "step", accesses),
-        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run), *short),
+        *_merged(steps, group.shape, "step", accesses, group.scanned),
+        Axis(prod(group.shape[a] for a in run), "lane", lane in group.reduced, tuple(run), *short,
+             scanned=lane == group.scanned),
     )
 
 
 def _lane_run(group: Group, axes: list[int], lane: int, accesses: list[Strided]) -> list[int]:
     """The axes that merge into one lane axis with ``lane`` the innermost."""
     run = [lane]
+    if lane == group.scanned:
+        return run
     others = [axis for axis in axes
               if axis < lane and (axis in group.reduced) == (lane in group.reduced)]
     while others and _mergeable(others[-1], run[0], group.shape, run, accesses):
         run.insert(0, others.pop())
     return run
+
+
+def _scanned_lane(group: Group, lane: int, target: Target) -> int:
+    """The lane of a kernel that scans: the scanned axis, or one whose columns are scanned.
+
+    Columns are walked by a thread each, so on a GPU they have to be many.
+    """
+    kept = prod(n for axis, n in enumerate(group.shape) if axis not in group.reduced)
+    few = target.kind == "cuda" and kept < target.limits.scanned_columns * target.workers
+    return group.scanned if len(group.reduced) > 1 or few or lane in group.reduced else lane
 
 
 def _joined_rows(shape: tuple[int, ...], axes: list[int], run: list[int],
@@ -149,7 +165,7 @@ def _mergeable(outer: int, inner: int, shape: tuple[int, ...], run: list[int],
 
 
 def _merged(axes: list[int], shape: tuple[int, ...], role: Role,
-            accesses: list[Strided]) -> list[Axis]:
+            accesses: list[Strided], scanned: int = -1) -> list[Axis]:
     runs: list[list[int]] = []
     for axis in axes:
         if runs and _mergeable(runs[-1][-1], axis, shape, runs[-1], accesses):
@@ -157,7 +173,7 @@ def _merged(axes: list[int], shape: tuple[int, ...], role: Role,
         else:
             runs.append([axis])
     return [
-        Axis(prod(shape[a] for a in run), role, role == "step", tuple(run))
+        Axis(prod(shape[a] for a in run), role, role == "step", tuple(run), scanned=scanned in run)
         for run in runs
     ]
 

@@ -20,7 +20,8 @@ def place(kernel: Kernel, target: Target) -> Kernel:
     """Mark the held cells; where too much would be held, hold less."""
     schedule = kernel.schedule
     steps = any(axis.role == "step" for axis in schedule.axes)
-    if schedule.form != "row" or kernel.group.phases < 2 or steps:
+    on_host = schedule.form == "scan" and target.kind == "cpu"
+    if (schedule.form != "row" and not on_host) or kernel.group.phases < 2 or steps:
         return kernel
     inner = inner_axes(kernel)
     needed = passes_needed(kernel)
@@ -30,7 +31,8 @@ def place(kernel: Kernel, target: Target) -> Kernel:
         if len(needed[cell]) < 2 or not cell.axes & inner or cell in kernel.staged:
             continue
         cost = cell.value.op.cost if isinstance(cell.value.op, Elementwise) else 0
-        worth = cost >= target.limits.expensive or (target.kind == "cuda" and cell.kind == "load")
+        worth = cost >= target.limits.expensive or cell.kind == "scan" or (
+            target.kind == "cuda" and cell.kind == "load")
         size = per_thread * cell.dtype.itemsize
         if worth and size <= budget:
             cell.held = True
@@ -66,6 +68,11 @@ def passes_needed(kernel: Kernel) -> dict[Cell, set[int]]:
             if arg.kind != "reduce":
                 needed[arg] |= passes
     return needed
+
+
+def scans(cells: Iterable[Cell]) -> list[Cell]:
+    """The scans among some cells."""
+    return [cell for cell in cells if cell.kind == "scan"]
 
 
 def reductions(cells: Iterable[Cell], phase: int) -> list[Cell]:

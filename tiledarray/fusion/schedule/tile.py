@@ -6,14 +6,14 @@ from typing import Any
 
 from tiledarray.fusion.ir import Access, Cell, Group
 from tiledarray.fusion.plan import Kernel, Schedule, Store, Strided
-from tiledarray.fusion.schedule import columns, maps, rows
+from tiledarray.fusion.schedule import columns, maps, rows, scans
 from tiledarray.fusion.schedule.blocks import count_blocks, vector_width
 from tiledarray.fusion.schedule.instructions import find_products, try_quick
 from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of, strides_of
 from tiledarray.fusion.schedule.work import count_work
 from tiledarray.fusion.target import Target
 
-FORMS: dict[str, Any] = {"map": maps, "row": rows, "column": columns}
+FORMS: dict[str, Any] = {"map": maps, "row": rows, "column": columns, "scan": scans}
 
 
 def tile(group: Group, target: Target) -> Kernel:
@@ -40,7 +40,7 @@ def tile(group: Group, target: Target) -> Kernel:
         form.tile_on_device(kernel, target)
         count_blocks(kernel)
         try_quick(kernel)
-        if target.contract:
+        if target.contract and form is not scans:  # its stages know each value by itself
             find_products(kernel)
     else:
         form.tile_on_host(kernel, target)

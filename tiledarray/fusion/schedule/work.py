@@ -21,7 +21,7 @@ def count_work(kernel: Kernel) -> None:
     kernel.flops = sum(
         getattr(cell.value.op, "cost", 1)
         * prod(n for axis, n in enumerate(kernel.group.shape) if axis in cell.axes)
-        for cell in kernel.cells if cell.kind in ("apply", "reduce")
+        for cell in kernel.cells if cell.kind in ("apply", "reduce", "scan")
     )
     kernel.flops += sum(points for cell in kernel.cells if cell.kind == "reduce")
 

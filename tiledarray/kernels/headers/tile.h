@@ -6,6 +6,7 @@
 // vector loops, and barriers vanish because the program is a sequence of whole-tile loops.
 #pragma once
 #include "reductions.h"
+#include "scans.h"
 
 struct Range {
   idx begin, end;

@@ -435,6 +435,225 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
   for (idx k = threadIdx.x % TX; k < count; k += TX) R::merge(total, parts[k]);
   return across<TX, R>(total);
 }
+// ---- scans ----
+
+// body(first, end) for every tile of TX * C chunks, by all threads of a row.
+template <int TX, int V, int C, class Body> TA_FN void tiles(Range range, Body body) {
+  _Pragma("unroll 1") for (idx first = range.begin; first < range.end; first += TX * V * C)
+    body(first, range.end);
+}
+// body(c, j, w) for a thread's chunks of a tile, with w == 0 past the end.
+template <int TX, int V, int C, class Body> TA_FN void chunks(idx first, idx end, Body body) {
+  _Pragma("unroll") for (int c = 0; c < C; ++c) {
+    const idx j = first + idx(c * TX + threadIdx.x % TX) * V;
+    body(c, j, j < end ? V : 0);
+  }
+}
+// The words of a value, exchanged with threads of the same warp.
+template <class T, class Exchange> TA_FN T exchanged(const T& x, Exchange exchange) {
+  union Words {
+    T value;
+    unsigned word[(sizeof(T) + 3) / 4];
+    __device__ Words() {}
+  } words;
+  words.value = x;
+  _Pragma("unroll") for (unsigned k = 0; k < sizeof(words.word) / 4; ++k)
+    words.word[k] = exchange(words.word[k]);
+  return words.value;
+}
+template <int N, class T> TA_FN T from_below(const T& x, int distance) {
+  return exchanged(x, [&](unsigned w) { return __shfl_up_sync(0xffffffffu, w, distance, N); });
+}
+template <int N, class T> TA_FN T from_thread(const T& x, int thread) {
+  return exchanged(x, [&](unsigned w) { return __shfl_sync(0xffffffffu, w, thread, N); });
+}
+// Each of N neighbouring threads gets what those up to it have, combined in their order.
+template <int N, class R> TA_FN typename R::Total scanned(typename R::Total total) {
+  const int thread = threadIdx.x % N;
+  _Pragma("unroll") for (int distance = 1; distance < N; distance *= 2) {
+    const typename R::Total below = from_below<N>(total, distance);
+    if (thread >= distance) total = R::join(below, total);
+  }
+  return total;
+}
+// What there is so far, and then more.
+template <class R> struct Running {
+  typename R::Total total;
+  bool any;
+  TA_MEMBER void add(const typename R::Total& more) {
+    total = any ? R::join(total, more) : more;
+    any = true;
+  }
+};
+
+// Flags that blocks raise for one another.
+TA_FN unsigned flag_at(const unsigned* flag) {
+  unsigned found;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(flag) : "memory");
+  return found;
+}
+TA_FN void raise_flag(unsigned* flag, unsigned value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+// Blocks numbered in the order in which they start: those before one are running or done.
+TA_FN idx next_in_order(unsigned* counter) {
+  __shared__ unsigned number;
+  if (threadIdx.x == 0) number = atomicAdd(counter, 1u);
+  __syncthreads();
+  return idx(number);
+}
+// The last block of all sets the flags, which follow two counters, and these to zero.
+template <int TX> TA_FN void clear_flags(unsigned* counters, idx flags, idx blocks) {
+  if (!last_to_arrive(counters + 1, blocks)) return;
+  if (threadIdx.x == 0) counters[0] = 0;
+  for (idx k = threadIdx.x; k < flags; k += TX) counters[2 + k] = 0;
+}
+
+// Decoupled look-back (D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with Decoupled
+// Look-back, 2016), but in an order that does not depend on who comes first, so that sums have the
+// same bits each time: a warp adds up the tiles of its SUPER, a block of 32, as one tree, and
+// whole SUPERs from the first on.
+template <class R> struct LookBack {
+  using Total = typename R::Total;
+  enum { SUPER = 32, OWN = 1, ALL = 2 };  // a flag says which totals are there
+  unsigned *tile_flags, *super_flags;
+  Total *tiles, *supers, *prefixes;  // of each tile, of each SUPER, of all up to its end
+  idx tile, super;
+  int place;
+
+  TA_MEMBER LookBack(unsigned* flags, void* parts, idx row, idx split, idx splits) {
+    const idx count = (splits + SUPER - 1) / SUPER;
+    tile_flags = flags;
+    super_flags = flags + splits;
+    tiles = static_cast<Total*>(parts) + row * (splits + 2 * count);
+    supers = tiles + splits;
+    prefixes = supers + count;
+    tile = split;
+    super = split / SUPER;
+    place = int(split % SUPER);
+  }
+  // By a warp: leave a tile's total, and find that of all tiles before it.
+  TA_MEMBER Running<R> before(const Total& own) const {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) {
+      tiles[tile] = own;
+      raise_flag(tile_flags + tile, OWN);
+    }
+    Total inside = own;
+    if (lane < place) {
+      const idx other = tile - place + lane;
+      while (flag_at(tile_flags + other) == 0) {}
+      inside = tiles[other];
+    }
+    __syncwarp();
+    inside = scanned<32, R>(inside);
+    const Total whole = from_thread<32>(inside, place);
+    const bool closes = place == SUPER - 1;
+    if (closes && lane == 0) {
+      (super == 0 ? prefixes : supers)[super] = whole;
+      raise_flag(super_flags + super, super == 0 ? ALL : OWN);
+    }
+    Running<R> found{own, false};
+    if (super > 0) found.add(up_to(super - 1, own));
+    if (closes && super > 0 && lane == 0) {
+      prefixes[super] = R::join(found.total, whole);
+      raise_flag(super_flags + super, ALL);
+    }
+    const Total beside = from_thread<32>(inside, place - 1);
+    if (place > 0) found.add(beside);
+    return found;
+  }
+  // All up to the end of a SUPER: from the nearest that knows it, and those after that.
+  TA_MEMBER Total up_to(idx last, const Total& own) const {
+    const int lane = threadIdx.x % 32;
+    const idx at = last - lane;
+    unsigned ready, known;
+    do {
+      const unsigned flag = at >= 0 ? flag_at(super_flags + at) : 0;
+      ready = __ballot_sync(0xffffffffu, flag != 0);
+      known = __ballot_sync(0xffffffffu, flag == ALL);
+    } while (known == 0 || (~ready & (known & (0 - known)) - 1) != 0);
+    const int nearest = __ffs(int(known)) - 1;
+    Total part = own;
+    if (lane <= nearest) part = lane == nearest ? prefixes[at] : supers[at];
+    __syncwarp();
+    Total total = from_thread<32>(part, nearest);
+    for (int k = nearest - 1; k >= 0; --k) total = R::join(total, from_thread<32>(part, k));
+    return total;
+  }
+};
+
+// A row, scanned tile by tile by TX threads; x holds C chunks of V elements of each.
+template <class R, class T, int V> struct RowScan {
+  using Total = typename R::Total;
+  Running<R> carried;  // of the tiles before
+  TA_MEMBER RowScan() : carried{Total{}, false} {}
+
+  template <int TX, int C> TA_MEMBER void advance(T (&x)[C * V]) {
+    scan<TX, C>(x, [&](const Total&) { return carried; });
+  }
+  template <int TX, int C> TA_MEMBER void advance(T (&x)[C * V], const LookBack<R>& back) {
+    scan<TX, C>(x, [&](const Total& own) { return back.before(own); });
+  }
+  // `before`, of the tile's total, is asked by a warp.
+  template <int TX, int C, class Before> TA_MEMBER void scan(T (&x)[C * V], Before before) {
+    enum { WARP = TX < 32 ? TX : 32, WARPS = TX / WARP, PARTS = C * WARPS };
+    const int thread = threadIdx.x % WARP, warp = threadIdx.x % TX / WARP;
+    Total sums[C];
+    _Pragma("unroll") for (int c = 0; c < C; ++c) {
+      sums[c] = R::lift(x[c * V]);
+      _Pragma("unroll") for (int v = 1; v < V; ++v)
+        sums[c] = R::join(sums[c], R::lift(x[c * V + v]));
+      sums[c] = scanned<WARP, R>(sums[c]);
+    }
+    if constexpr (WARPS == 1) {
+      _Pragma("unroll") for (int c = 0; c < C; ++c) {
+        settle(x + c * V, carried, from_below<WARP>(sums[c], 1), thread > 0);
+        carried.add(from_thread<WARP>(sums[c], WARP - 1));
+      }
+    } else {
+      __shared__ alignas(16) unsigned char memory[sizeof(Total) * (PARTS + 1)];
+      Total* parts = reinterpret_cast<Total*>(memory);
+      __shared__ bool any;
+      __syncthreads();  // the tile before has been read
+      if (thread == WARP - 1) {
+        _Pragma("unroll") for (int c = 0; c < C; ++c) parts[c * WARPS + warp] = sums[c];
+      }
+      __syncthreads();
+      if (warp == 0) {
+        Total part = sums[0];
+        _Pragma("unroll") for (int k = 0; k < PARTS; k += WARP) {
+          const int at = k + thread;
+          const Total below = from_thread<WARP>(part, WARP - 1);
+          part = scanned<WARP, R>(at < PARTS ? parts[at] : sums[0]);  // each reads its own
+          if (k > 0) part = R::join(below, part);
+          if (at < PARTS) parts[at] = part;
+        }
+        const Running<R> found = before(from_thread<WARP>(part, (PARTS - 1) % WARP));
+        if (thread == 0) {
+          parts[PARTS] = found.total;
+          any = found.any;
+        }
+      }
+      __syncthreads();
+      carried = Running<R>{parts[PARTS], any};
+      _Pragma("unroll") for (int c = 0; c < C; ++c) {
+        Running<R> chunk = carried;
+        if (c * WARPS + warp > 0) chunk.add(parts[c * WARPS + warp - 1]);
+        settle(x + c * V, chunk, from_below<WARP>(sums[c], 1), thread > 0);
+      }
+      carried.add(parts[PARTS - 1]);
+    }
+  }
+  TA_MEMBER static void settle(T* x, Running<R> run, const Total& beside, bool follows) {
+    if (follows) run.add(beside);
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      run.add(R::lift(x[v]));
+      x[v] = R::value(run.total);
+    }
+  }
+};
+
 // Division of a whole row by one float.  With the correctly rounded inverse one correction gives the
 // correctly rounded quotient (P. Markstein, IBM J. Res. Dev. 34, 1990); next to zero, infinities and
 // denormals the uncorrected one is taken, which is right or an ulp off.

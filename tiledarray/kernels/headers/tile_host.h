@@ -83,6 +83,16 @@ TA_FN void steps(Range range, Body body, Flush flush) {
   }
 }
 
+// A row, scanned element by element.
+template <class R, class T, int V> struct RowScan {
+  typename R::Total total;
+  TA_MEMBER void begin(const T& x) { total = R::lift(x); }
+  TA_MEMBER void next(T& x) {
+    total = R::join(total, R::lift(x));
+    x = R::value(total);
+  }
+};
+
 // What the device stages is read where it lies.
 template <class T> struct Staged {
   TA_MEMBER void fetch(idx, const T*, int) const {}

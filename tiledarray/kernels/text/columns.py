@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.instructions import cost_of, pairs
-from tiledarray.fusion.schedule.place import reductions
+from tiledarray.fusion.schedule.place import reductions, scans
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_PAIRS
@@ -61,11 +61,16 @@ class ColumnPrinter(ReductionPrinter):
                 and (self.alone or self.kernel.loads[cell].strides[-1] != 1)]
 
     def _column_pass(self, number: int) -> None:
+        self.at = number
         sinks = reductions(self.kernel.cells, number)
         for cell in sinks:
             self.put(f"ColumnAccumulator<{self._reducer(cell)}, V> r_{cell.number};")
+        for cell in scans(self._pass_cells(number)):
+            self.put(f"ColumnScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
+                     f"{self._running(cell)};")
         first, *rest = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        together = 1 if rest else self._together(number, UNROLLED)
+        together = 1 if rest else self._together(
+            number, UNROLLED_PAIRS if self.schedule.scanned else UNROLLED)
         if self.alone and not rest:
             cost = self.schedule.width * max(1, cost_of(self._pass_cells(number)))
             together = next(n for n in (4, 2, 1) if n * cost <= UNROLLED_PAIRS or n == 1)
@@ -94,6 +99,11 @@ class ColumnPrinter(ReductionPrinter):
                 self.put(f"x_{cell.number}[v] = {self._reducer(cell)}::template "
                          f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
             self._column_cells(number)
+
+    def _scan(self, cell: Cell, u: int) -> str:
+        """Scans along the steps: the next element of each column."""
+        (step,) = (k for k, axis in enumerate(self.axes) if axis.scanned)
+        return f"{self._running(cell)}.next(v, k_{step} == 0, {self._scan_input(cell, u)})"
 
     def _step_loop(self, number: int, axis: int, together: int, ahead: str) -> str:
         """The loop over steps; staged loads are asked for some steps ahead."""

@@ -18,7 +18,7 @@ from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductio
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import Elementwise, Update
+from tiledarray.ops.op import Elementwise, Scan, Update
 
 UNROLLED = 64  # scalar computations in a loop's body
 NEAR = 64  # elements from one pointer to another that is a constant from there
@@ -57,6 +57,8 @@ class Printer:
         Name of the number of lanes of a chunk.
     lane : str
         Lane ``v`` of a chunk, as an expression.
+    at : int
+        The pass that is being written.
     """
 
     staged_place = ""
@@ -81,6 +83,7 @@ class Printer:
         self.axes = kernel.schedule.axes
         self.unroll = kernel.schedule.unroll
         self.lanes = "V"
+        self.at = 0
         self.inner = inner_axes(kernel)
         self.step_axes = self.inner - frozenset(self.schedule.lane.domain)
         self.needed = passes_needed(kernel)
@@ -174,6 +177,10 @@ class Printer:
         number = self.params.setdefault(param.index, len(self.params))
         return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
                              param=param.kind))
+
+    def block_number(self) -> str:
+        """The number of the block, as an expression."""
+        return "block"
 
     def rows(self) -> None:
         """Write which rows a block has, and what it does with them."""
@@ -323,6 +330,8 @@ class Printer:
             return self._load(cell, u, lanes)
         if cell.kind == "iota":
             return self._iota(cell, u, lanes)
+        if cell.kind == "scan":
+            return self._scan(cell, u)
         op = cell.value.op
         if lanes and self._divides_by_one(cell):
             over, under = cell.args
@@ -571,3 +580,20 @@ class Printer:
             return f"cast<{target}>({name})"
         return name
 
+    # ---- scans ------------------------------------------------------------------------------
+
+    def _scan(self, cell: Cell, u: int) -> str:
+        """The next element of a scan, where lanes are scanned by themselves."""
+        raise NotImplementedError
+
+    def _running(self, cell: Cell, u: int = 0) -> str:
+        """Name of what a pass carries along a scan."""
+        return f"r_{cell.number}_{self.at}{self._suffix(u)}"
+
+    def _scanner(self, cell: Cell) -> str:
+        op = cell.value.op
+        assert isinstance(op, Scan)
+        return f"{op.accumulator}<{ctype(cell.dtype)}>"
+
+    def _scan_input(self, cell: Cell, u: int) -> str:
+        return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"

@@ -20,6 +20,7 @@ from tiledarray.kernels.text.layout import Program, Slot
 from tiledarray.kernels.text.maps import MapPrinter
 from tiledarray.kernels.text.printer import Printer
 from tiledarray.kernels.text.rows import RowPrinter
+from tiledarray.kernels.text.scans import ScanPrinter
 
 __all__ = ["Program", "Slot", "print_kernel"]
 
@@ -27,7 +28,7 @@ NARROW = (1 << 31) - (1 << 26)  # 32-bit indices may overshoot what they count b
 
 
 FORMS: dict[str, type[Printer]] = {
-    "map": MapPrinter, "row": RowPrinter, "column": ColumnPrinter,
+    "map": MapPrinter, "row": RowPrinter, "column": ColumnPrinter, "scan": ScanPrinter,
 }
 
 
@@ -86,7 +87,7 @@ def _counts(kernel: Kernel) -> Iterator[int]:
 def _print_blocks(printer: Printer) -> None:
     """Write which rows and lanes a block has, and what it does with each row."""
     schedule = printer.schedule
-    printer.put("idx t = block;")
+    printer.put(f"idx t = {printer.block_number()};")
     if not schedule.lane.reduced:
         tiles = printer.size("lane_blocks", lane_blocks(schedule))
         printer.put(f"const idx lane_block = t % {tiles}; t /= {tiles};")
