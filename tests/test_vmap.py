@@ -52,6 +52,14 @@ def check(function, in_axes, *args, tolerance=1e-10):
         numpy.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("scan", [
+    np.cumsum, lambda x: np.cumsum(x, axis=1), lambda x: np.cumprod(x, axis=0),
+    lambda x: np.maximum.accumulate(x, axis=1), lambda x: np.cumsum(x[::-1], axis=0)[::-1]])
+def test_scans_of_all_samples(scan):
+    check(scan, (0,), normal(COUNT, 2, 4))
+    check(np.grad(lambda x: (scan(x) ** 2).sum()), (0,), normal(COUNT, 2, 4))
+
+
 # ---- programs ------------------------------------------------------------------------------------
 
 SAMPLES = numpy.array([X, X * 0.9 + 0.05, X * 1.1 - 0.02])
@@ -180,8 +188,6 @@ CALLS = {
     "add_at": [(added, [normal(3, 4, 4, 4), K, normal(3, 3, 4, 4)])],
     "sort": [(np.sort, [(2, 4)]), (lambda x: np.sort(x, axis=0), [(4, 2)])],
     "argsort": [(lambda x: np.argsort(x, axis=0), [(4, 2)])],
-    "cumsum": [(np.cumsum, [(2, 4)]), (lambda x: np.cumsum(x, axis=1), [(2, 4)])],
-    "cumprod": [(lambda x: np.cumprod(x, axis=0), [(2, 4)])],
     "reinterpret": [(lambda x: x.astype(np.float32).view(np.int32), [(2, 4)])],
 }
 
