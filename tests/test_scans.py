@@ -1,12 +1,14 @@
 """Running totals in kernels: NumPy's bits on the host, one read and one write."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.plans import DEVICE, HOST, TARGETS, counted, kinds, moved, nbytes, planned
+from tests.plans import DEVICE, HOST, TARGETS, counted, filled, kinds, moved, nbytes, planned
 from tiledarray import config, explain
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.recording.stretch import local
@@ -354,3 +356,11 @@ def test_an_extremums_gradient_goes_to_the_last_of_equal_ones():
     gradient = np.grad(lambda x: np.sum(np.maximum.accumulate(x) * np.asarray(weights)))(
         np.asarray(x))
     assert gradient.tolist() == [1.0, 2.0, 7.0, 0.0, 5.0]
+
+
+def test_where_kernels_do_not_scan_it_is_a_call():
+    x = filled(300, 40)
+    found = np.exp(np.cumsum(x * 2, axis=1)) + np.maximum.accumulate(x, axis=0)
+    plan = planned(found, target=replace(DEVICE, scans=False))
+    assert sorted(kinds(plan)) == ["call", "call", "map", "map"]
+    assert kinds(planned(found, target=DEVICE)) != kinds(plan)

@@ -17,7 +17,15 @@ from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.loops import Looped
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
-from tiledarray.ops import arithmetic, elementwise, movement, reduction, selection, transcendental
+from tiledarray.ops import (
+    arithmetic,
+    elementwise,
+    movement,
+    reduction,
+    scan,
+    selection,
+    transcendental,
+)
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
 
@@ -413,6 +421,8 @@ def rewrite(signature: Looped, target: Target) -> tuple[Builder, list[Value]]:
             builder.values.append(value)
         else:
             op, attrs, shape, dtype, *references = entry
+            if not target.scans:
+                op = scan.CALLS.get(op, op)
             args = [None if ref is None else made[ref] if ref >= 0
                     else _param(~ref, kinds, op.moves) for ref in references]
             value = builder.make(op, attrs, args, shape, dtype)
