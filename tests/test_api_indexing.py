@@ -183,3 +183,13 @@ def test_other_libraries_take_over() -> None:
         tiledarray.add(tiledarray.ones(2), Other())
     assert tiledarray.ones(2) + Other() == "other"
     assert tiled([1, (2,)]) == [1, (2,)]
+
+
+def test_copying_an_array_onto_itself_does_nothing():
+    """Not even where it may not be written, as in NumPy."""
+    for xp in (numpy, np):
+        frozen = xp.broadcast_to(xp.arange(100_000.0)[::-1], (100_000,))
+        xp.copyto(frozen, frozen)
+        xp.copyto(frozen, frozen, where=frozen > 5)
+        with pytest.raises(ValueError, match="read-only"):
+            xp.copyto(frozen, frozen + 1)

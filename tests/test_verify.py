@@ -10,6 +10,7 @@ from tests.plans import DEVICE, HOST, filled, planned
 from tiledarray import config
 from tiledarray.fusion import passes
 from tiledarray.fusion.group import Grouper
+from tiledarray.fusion.loops import in_blocks
 from tiledarray.fusion.rewrite import rewrite
 from tiledarray.fusion.verify import InvalidPlan, verify_groups, verify_steps, verify_values
 from tiledarray.graph.program import trace
@@ -35,7 +36,7 @@ def program():
 def grouped():
     """Values, outputs and groups of the program, as the passes before the groups' left them."""
     traced = trace([array.origin().node for array in program()])
-    builder, outputs = rewrite(traced.signature, HOST)
+    builder, outputs = rewrite(in_blocks(traced.signature, HOST), HOST)
     return builder.values, outputs
 
 

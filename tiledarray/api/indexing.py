@@ -298,7 +298,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             f"Cannot cast {what} from {source.dtype!r} to {dst.dtype!r} according to the rule "
             f"'{casting}'"
         )
-    if where is True:
+    if where is True and source is not dst:
         dst[...] = source
         return
     mask = handle_of(where, dst.device)
@@ -307,6 +307,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
             "'safe'"
         )
+    if source is dst:  # nothing to do, and no error where it may not be written
+        return
     value = source.astype(dst.dtype)
     node = record.elementwise(_WHERE, mask.node, value.node, dst.node)
     dst.store(wrap(node))

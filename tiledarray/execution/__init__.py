@@ -20,6 +20,7 @@ _ON_FIRST_USE = frozenset(("direct", "evaluate", "room"))
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in _ON_FIRST_USE:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _ON_FIRST_USE:  # all together: later there may be no file to be had
+        found = {each: importlib.import_module(f"{__name__}.{each}") for each in _ON_FIRST_USE}
+        return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
