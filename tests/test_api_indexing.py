@@ -187,7 +187,7 @@ def test_other_libraries_take_over() -> None:
 
 def test_copying_an_array_onto_itself_does_nothing():
     """Not even where it may not be written, as in NumPy."""
-    for xp in (numpy, np):
+    for xp in (numpy, tiledarray):
         frozen = xp.broadcast_to(xp.arange(100_000.0)[::-1], (100_000,))
         xp.copyto(frozen, frozen)
         xp.copyto(frozen, frozen, where=frozen > 5)
