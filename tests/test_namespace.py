@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -200,3 +202,12 @@ for part in ("execution", "fusion", "kernels", "gradients", "insight", "transfor
             print(found.name)
 """)
     assert wrong == ""
+
+
+@pytest.mark.parametrize("name", [
+    "sum", "random.default_rng", "random.normal", "linalg.matrix_rank", "linalg.solve", "fft.rfft",
+    "char.upper", "emath.sqrt", "testing.assert_allclose", "polynomial.polynomial.polyval"])
+def test_functions_are_pickled_by_name(name):
+    """As for `multiprocessing.Pool.map(np.random.default_rng, seeds)`."""
+    function = functools.reduce(getattr, name.split("."), tiledarray)
+    assert pickle.loads(pickle.dumps(function)) is function

@@ -29,7 +29,7 @@ from tiledarray.ops.library import options
 from tiledarray.recording import record
 
 _numpy = np.fft
-__getattr__ = namespace_getattr(np.fft, __name__)
+__getattr__ = namespace_getattr(np.fft, __name__, globals())
 
 _NORMS = (None, "backward", "ortho", "forward")
 # Length along the (last) axis: of the input by default, of the output for a transform of n.

@@ -45,7 +45,7 @@ from tiledarray.recording import record
 from tiledarray.recording.stretch import check
 
 _numpy = np.linalg
-__getattr__ = namespace_getattr(np.linalg, __name__)
+__getattr__ = namespace_getattr(np.linalg, __name__, globals())
 
 
 def _matrices(a: Any, original: Callable[..., Any], *, square: bool = False) -> TiledArray:

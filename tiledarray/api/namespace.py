@@ -48,12 +48,17 @@ def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]
     def ours(*args: Any, **kwargs: Any) -> Any:
         return by_numpy.call(name, function, args, kwargs)
 
-    if "." not in name:
-        ours.__module__ = __name__.partition(".")[0]  # where pickle finds it
+    found_by(ours, name)
     return immediate.function(name, function, ours, "fallback")
 
 
-def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:
+def found_by(function: Callable[..., Any], name: str) -> None:
+    """Say by which name below ours pickle finds a function."""
+    place = name.replace("lib.scimath", "emath")
+    function.__module__, function.__qualname__ = __name__.partition(".")[0], place
+
+
+def _looked_at(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of NumPy's that looks at arrays of ours, and changes none."""
 
     @functools.wraps(function)
@@ -61,6 +66,7 @@ def _looked_at(function: Callable[..., Any]) -> Callable[..., Any]:
         __tracebackhide__ = True  # as NumPy's own, for pytest
         return function(*_seen(args), **_seen(kwargs))
 
+    found_by(ours, name)
     return ours
 
 
@@ -93,7 +99,7 @@ def convert(name: str, value: Any) -> Any:
         return ours
     prefix, _, last = name.rpartition(".")
     if prefix == "testing":
-        return _looked_at(value) if last in _COMPARING else value
+        return _looked_at(name, value) if last in _COMPARING else value
     if last in _PLAIN:
         return value
     return wrap_function(name, value)
@@ -104,14 +110,18 @@ def _module(original: ModuleType) -> ModuleType:
     """Return a module whose functions take and return arrays of ours."""
     name = original.__name__.replace("numpy", "tiledarray", 1)
     module = ModuleType(name, original.__doc__)
-    vars(module).update(
-        __getattr__=namespace_getattr(original, name), __dir__=lambda: dir(original)
-    )
+    names = vars(module)
+    names.update(__getattr__=namespace_getattr(original, name, names),
+                 __dir__=lambda: dir(original))
     return module
 
 
-def namespace_getattr(original: ModuleType, name: str) -> Callable[[str], Any]:
+def namespace_getattr(
+    original: ModuleType, name: str, names: dict[str, Any] | None = None
+) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module that stands for one of NumPy's.
+
+    What it finds it enters in the module's ``names``, so that it runs once for each.
 
     Raises
     ------
@@ -129,7 +139,10 @@ def namespace_getattr(original: ModuleType, name: str) -> Callable[[str], Any]:
             raise AttributeError(
                 str(error).replace("numpy", "tiledarray"), name=attribute, obj=sys.modules.get(name)
             ) from None
-        return convert(f"{prefix}.{attribute}".lstrip("."), value)
+        found = convert(f"{prefix}.{attribute}".lstrip("."), value)
+        if names is not None:
+            names[attribute] = found
+        return found
 
     return getattribute
 

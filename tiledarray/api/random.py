@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import default_device
-from tiledarray.api.namespace import namespace_getattr
+from tiledarray.api.namespace import found_by, namespace_getattr
 from tiledarray.api.registry import KINDS
 from tiledarray.arrays import by_numpy, by_places, immediate
 from tiledarray.arrays.handle import Handle
@@ -127,6 +127,9 @@ def default_rng(seed: Any = None) -> Generator:
     return Generator(found.bit_generator)
 
 
+found_by(default_rng, "random.default_rng")
+
+
 def _legacy() -> dict[str, Callable[..., Any]]:
     """Return the functions of the module's own hidden generator."""
     found = {}
@@ -137,8 +140,9 @@ def _legacy() -> dict[str, Callable[..., Any]]:
         if name not in _AS_THEY_ARE and name not in ("default_rng", "test") and not name.endswith(
             "bit_generator"
         ):
-            found[name] = immediate.drawing(
-                name, function, _drawing(name, function, bound=False), bound=False)
+            ours = _drawing(name, function, bound=False)
+            found_by(ours, f"random.{name}")
+            found[name] = immediate.drawing(name, function, ours, bound=False)
     return found
 
 

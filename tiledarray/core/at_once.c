@@ -104,7 +104,7 @@ static PyObject *at_once_reduce(PyObject *self, PyObject *protocol)
         return get ? Py_BuildValue("N(OO)", get, handle_class, function->target) : NULL;
     }
     if (PyFunction_Check(function->fallback))
-        return PyObject_GetAttrString(function->fallback, "__name__");
+        return PyObject_GetAttrString(function->fallback, "__qualname__");
     return PyObject_CallMethod(function->fallback, "__reduce_ex__", "O", protocol);
 }
 

@@ -473,7 +473,7 @@ class AtOnce(partial):
     def __reduce_ex__(self, protocol: Any) -> Any:
         fallback = parts_of(self)[1]
         if type(fallback) is FunctionType:
-            return fallback.__name__
+            return fallback.__qualname__
         return fallback.__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
