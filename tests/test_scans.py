@@ -8,7 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.plans import DEVICE, HOST, TARGETS, counted, filled, kinds, moved, nbytes, planned
+from tests.plans import (
+    DEVICE,
+    HOST,
+    TARGETS,
+    counted,
+    filled,
+    kinds,
+    moved,
+    nbytes,
+    plan_of,
+    planned,
+)
 from tiledarray import config, explain
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.recording.stretch import local
@@ -364,3 +375,13 @@ def test_where_kernels_do_not_scan_it_is_a_call():
     plan = planned(found, target=replace(DEVICE, scans=False))
     assert sorted(kinds(plan)) == ["call", "call", "map", "map"]
     assert kinds(planned(found, target=DEVICE)) != kinds(plan)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("shape, axis", [((5, 0), 1), ((5, 0), 0), ((0, 5), 0), ((0,), 0)])
+def test_of_nothing(shape, axis):
+    with config.override(compile="wait"):
+        for function in (np.cumsum, np.cumprod, lambda x, axis: np.maximum.accumulate(x, axis)):
+            found = np.exp(function(np.ones(shape) * 2, axis=axis))
+            assert numpy.asarray(found).shape == shape
+            assert plan_of(found).fired["scan_of_nothing"] == 1

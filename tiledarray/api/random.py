@@ -110,6 +110,9 @@ class Generator(_numpy.Generator):
 
     __doc__ = _numpy.Generator.__doc__
 
+    def __reduce__(self) -> Any:
+        return Generator, (self.bit_generator,)
+
 
 @_with_arrays_of_ours(_numpy.RandomState)
 class RandomState(_numpy.RandomState):

@@ -384,6 +384,12 @@ def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape:
     return builder.make(reduction.sum, (tuple(range(len(lies))), dtype), (products,), shape, dtype)
 
 
+def scan_of_nothing(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                    dtype: DType) -> Value | None:
+    """Without elements there is nothing to go through."""
+    return builder.make(movement.full, None, (0,), shape, dtype) if 0 in shape else None
+
+
 def _conjugate(builder: Builder, value: Value) -> Value:
     if value.dtype.kind != "c":
         return value
@@ -399,7 +405,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
                 unroll_small_reduction, maximum_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),
-    Scan: (scan_of_one,),
+    Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum),
     Library: (product_of_vectors,),
 }
