@@ -132,3 +132,35 @@ def test_it_has_no_derivative():
 def test_for_each_sample():
     found = np.vmap(lambda x: np.histogram(x, bins=4, range=(0, 1))[0])(np.array(X))
     assert found.tolist() == [numpy.histogram(x, 4, (0, 1))[0].tolist() for x in X]
+
+
+def put_computed(np, x):
+    found = x.copy()
+    np.put(found, np.argsort(x)[:4], [1.0, 2.0])
+    return found
+
+
+def placed(np, x):
+    found = x.copy()
+    np.place(found, found > 0.5, [9.0, 8.0])
+    return found
+
+
+def along_axis(np, x):
+    found = x.reshape(-1, 4).copy()
+    np.put_along_axis(found, found.argmax(1)[:, None], -1.0, axis=1)
+    return found
+
+
+def at_computed(np, x):
+    found, places = np.zeros(8), (x * 3).astype(int)
+    np.add.at(found, places, x)
+    np.maximum.at(found, places[:3], 9.0)
+    return found
+
+
+@pytest.mark.parametrize("program", [put_computed, placed, along_axis, at_computed])
+def test_places_that_are_computed_for_each_sample(program):
+    expected = numpy.stack([program(numpy, x) for x in X])
+    for mapped in (np.vmap(lambda x: program(np, x)), np.jit(np.vmap(lambda x: program(np, x)))):
+        numpy.testing.assert_allclose(numpy.asarray(mapped(np.array(X))), expected)

@@ -13,7 +13,9 @@ import numpy as np
 from tiledarray.arrays.handle import Handle, as_node, part_of, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
+from tiledarray.arrays.tracing import may_look
 from tiledarray.arrays.views import on_array
+from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.indexing import add_at
@@ -76,10 +78,20 @@ def rearrange(function: Callable[..., Any], array: Handle) -> None:
 
 
 def seen(value: Any) -> Any:
-    """Return places or a mask as NumPy's, or a tuple of them."""
+    """Return places or a mask as NumPy's, or a tuple of them.
+
+    Raises
+    ------
+    LeaveToNumPy
+        If they have no values here.
+    """
     if isinstance(value, tuple):
         return tuple(seen(part) for part in value)
-    return np.array(shown(value)) if isinstance(value, Handle) else value
+    if not isinstance(value, Handle):
+        return value
+    if not may_look([value]):
+        raise LeaveToNumPy("places have no values here")
+    return np.array(shown(value))
 
 
 def _flat(node: Node) -> Node:
