@@ -25,8 +25,9 @@ _SIZES = {
 }
 _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
-_SUM_PRODUCTS = frozenset(("dot", "inner", "tensordot", "einsum", "linalg.matmul",
-                           "linalg.tensordot"))
+# Products whose result may be much larger than their operands, by what these have in common: the
+# last axis of the first.
+_SUM_PRODUCTS = frozenset(("dot", "inner", "einsum", "linalg.matmul"))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 
