@@ -357,8 +357,11 @@ def test_products_that_grow_are_recorded():
         made = [q @ k.T, np.dot(q, k.T), np.matmul(q, k.T), q.dot(k.T), np.inner(q, k),
                 np.einsum("id,jd->ij", q, k)]
         assert all(array.origin().node.buffer is None for array in made)
-        small = np.array(drawn(300, 300))
-        assert (small @ small).origin().node.buffer is not None
+        small, batch = np.array(drawn(300, 300)), np.array(drawn(500, 10, 10))
+        at_once = [small @ small, batch @ batch, np.matmul(batch, batch), batch @ small[:10, :10],
+                   np.einsum("bij,bjk->bik", batch, batch), np.dot(small, small),
+                   np.einsum("ij,ij->", small, small), small @ small[0]]
+        assert all(array.origin().node.buffer is not None for array in at_once)
     del made
 
 

@@ -25,9 +25,8 @@ _SIZES = {
 }
 _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
-# Products whose result may be much larger than their operands, by what these have in common: the
-# last axis of the first.
-_SUM_PRODUCTS = frozenset(("dot", "inner", "einsum", "linalg.matmul"))
+# Products whose result may be much larger than their operands.
+_SUM_PRODUCTS = frozenset(("dot", "inner", "einsum"))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 
@@ -119,7 +118,9 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
     kind = core.UFUNC
     if original.signature is not None:  # products: they only record
-        kind |= core.LIBRARY | core.RECORDS | core.PRODUCT
+        kind |= core.LIBRARY | core.RECORDS
+    if original is np.matmul:
+        kind |= core.PRODUCT
     return core.AtOnce(original, ours, kind, core.ANY_SIZE, original.nin, methods)
 
 

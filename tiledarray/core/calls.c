@@ -392,6 +392,67 @@ static PyObject *frozen(PyObject *array)
     return given;
 }
 
+/* The length of an axis, counted from the last, of which there may be fewer. */
+static double length_of(PyObject *array, int place)
+{
+    const int axes = PyArray_NDIM((PyArrayObject *)array);
+    return place <= axes ? (double)PyArray_DIM((PyArrayObject *)array, axes - place) : 1;
+}
+
+/* Elements of `x @ y`: rows, columns, and the axes in front of them, broadcast. */
+double elements_of_product(PyObject *x, PyObject *y)
+{
+    const int axes[2] = {PyArray_NDIM((PyArrayObject *)x), PyArray_NDIM((PyArrayObject *)y)};
+    double found = (axes[0] > 1 ? length_of(x, 2) : 1) * (axes[1] > 1 ? length_of(y, 1) : 1);
+    for (int k = 3; k <= Py_MAX(axes[0], axes[1]); k++)
+        found *= Py_MAX(length_of(x, k), length_of(y, k));
+    return found;
+}
+
+/* Elements of a sum in Einstein's notation; 0 where that leaves letters out. */
+static double elements_of_sum(PyObject *text, PyObject *const *operands, Py_ssize_t count)
+{
+    const char *at = PyUnicode_AsUTF8(text);
+    double lengths[128] = {0}, found = 1;
+    Py_ssize_t operand = 0;
+    int axis = 0;
+    if (!at)
+        PyErr_Clear();
+    for (; at && *at && strncmp(at, "->", 2); at++) {
+        PyArrayObject *array = operand < count && PyArray_Check(operands[operand])
+                                   ? (PyArrayObject *)operands[operand] : NULL;
+        if (*at == ',') {
+            operand++;
+            axis = 0;
+        } else if (*at != ' ') {
+            if (!Py_ISALPHA(*at) || !array || axis >= PyArray_NDIM(array))
+                return 0;
+            lengths[(int)*at] = Py_MAX(lengths[(int)*at], (double)PyArray_DIM(array, axis));
+            axis++;
+        }
+    }
+    if (!at || !*at)
+        return 0;
+    for (at += 2; *at; at++)
+        if (*at != ' ')
+            found *= Py_ISALPHA(*at) ? lengths[(int)*at] : 0;
+    return found;
+}
+
+/* Elements of the product that a function makes of its arguments; 0 if that is not known. */
+static double elements_of_result(const AtOnce *function, const Arguments *arguments)
+{
+    PyObject *const *values = arguments->values + 1;
+    if (arguments->count && PyUnicode_CheckExact(values[0]))
+        return elements_of_sum(values[0], values + 1, arguments->count - 1);
+    if (arguments->count < 2 || !PyArray_Check(values[0]) || !PyArray_Check(values[1]))
+        return 0;
+    if (function->kind & UFUNC)
+        return elements_of_product(values[0], values[1]);
+    const double summed = Py_MAX(length_of(values[0], 1), 1); /* `dot` has the axes of both */
+    return arguments->product / (summed * summed);
+}
+
 /* The arguments as NumPy takes them: 1, or 0 for the recorded way (perhaps with an error set).
    `created` gets the elements of what is created. */
 static int take_arguments(Arguments *arguments, const AtOnce *function, PyObject *const *args,
@@ -410,8 +471,8 @@ static int take_arguments(Arguments *arguments, const AtOnce *function, PyObject
     if (function->size == ANY_SIZE && !arguments->handles &&
         !(function->kind & UFUNC && !arguments->arrays) && !births)
         return 0;
-    if (function->kind & PRODUCT && arguments->first &&
-        is_large_product(arguments->first, arguments->product))
+    if (function->kind & PRODUCT &&
+        elements_of_result(function, arguments) > (double)at_most(library_factor))
         return 0;
     return !(function->kind & OUTER && arguments->product > (double)limit);
 }

@@ -137,14 +137,7 @@ typedef struct {
     int handles, arrays;      /* whether there are handles, and anything that makes an array */
 } Arguments;
 
-/* Whether a product of matrices, by the arrays' sizes, is too large to be made at once. */
-static inline int is_large_product(PyObject *first, double sizes)
-{
-    int axes = PyArray_NDIM((PyArrayObject *)first);
-    double summed = axes ? (double)PyArray_DIM((PyArrayObject *)first, axes - 1) : 1;
-    return sizes > (double)at_most(library_factor) * summed * summed;
-}
-
+double elements_of_product(PyObject *x, PyObject *y);
 PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth);
 
 /* ---- indices (index.c, assign.c, elements.c) ------------------------------------------------ */

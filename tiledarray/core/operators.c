@@ -163,7 +163,7 @@ static PyObject *factor(PyObject *x)
 static PyObject *n_matmul(PyObject *x, PyObject *y)
 {
     PyObject *left = factor(x), *right = left ? factor(y) : NULL, *result = NULL;
-    int done = right && !is_large_product(left, (double)size_of(left) * (double)size_of(right));
+    int done = right && elements_of_product(left, right) <= (double)at_most(library_factor);
     if (done)
         result = own(PyNumber_MatrixMultiply(left, right));
     Py_XDECREF(left);

@@ -5,7 +5,9 @@ Here is every case; what is common is done by `twin_at_once.py` without it.
 
 from __future__ import annotations
 
+import math
 import sys
+from itertools import zip_longest
 from types import NoneType
 from typing import Any
 
@@ -14,13 +16,12 @@ from numpy import ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_index import HUGE, looked_at, make_constant
-from tiledarray.core.twin_operators import NUMBERS, PLAIN, fit
+from tiledarray.core.twin_operators import NUMBERS, PLAIN, elements_of_product, fit
 from tiledarray.core.twin_sequences import Arguments, plain_sequence
 from tiledarray.core.twin_state import (
     LIBRARY_FACTOR,
     WRITE_FACTOR,
     at_most,
-    is_large_product,
     own,
     root_of,
     settled,
@@ -255,6 +256,33 @@ def frozen(array: Any) -> Any:
     return take_view(root, root._array_, view, False, state.how_frozen)
 
 
+def elements_of_sum(text: str, operands: list[Any]) -> int:
+    """Return those of a sum in Einstein's notation; 0 where that leaves letters out."""
+    terms, arrow, result = text.replace(" ", "").partition("->")
+    lengths: dict[str, int] = {}
+    for letters, array in zip_longest(terms.split(","), operands, fillvalue=""):
+        if not letters:
+            continue
+        if not isinstance(array, ndarray) or not letters.isalpha() or len(letters) > array.ndim:
+            return 0
+        for letter, n in zip(letters, array.shape, strict=False):
+            lengths[letter] = max(n, lengths.get(letter, 0))
+    return math.prod(lengths.get(letter, 0) for letter in result) if arrow else 0
+
+
+def elements_of_result(kind: int, arguments: Arguments) -> float:
+    """Return those of the product that a function makes of its arguments; 0 if not known."""
+    values = arguments.values
+    if values and type(values[0]) is str:
+        return elements_of_sum(values[0], values[1:])
+    if len(values) < 2 or not all(isinstance(x, ndarray) for x in values[:2]):
+        return 0
+    if kind & UFUNC:
+        return elements_of_product(values[0], values[1])
+    summed = max(values[0].shape[-1], 1) if values[0].ndim else 1  # `dot` has the axes of both
+    return arguments.product / summed**2
+
+
 RECORDED = object()  # what `call_numpy` returns for the recorded way
 
 
@@ -288,8 +316,7 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
     of_ours = arguments.handles or (kind & UFUNC and not arguments.arrays) or state.births
     if (size == ANY_SIZE and not of_ours) or (kind & OUTER and arguments.product > state.limit):
         return None
-    if kind & PRODUCT and arguments.first is not None and is_large_product(
-            arguments.first, arguments.product):
+    if kind & PRODUCT and elements_of_result(kind, arguments) > at_most(state.library_factor):
         return None
     return arguments
 

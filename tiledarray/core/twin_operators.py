@@ -7,8 +7,10 @@ arrays that own their values is dense; where views take part that is looked at.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,6 @@ from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
     at_most,
-    is_large_product,
     own,
     own_known,
     recorded,
@@ -210,11 +211,19 @@ def factor(x: Any) -> Any:
     return array if array.size <= at_most(state.library_factor) else None
 
 
+def elements_of_product(x: ndarray, y: ndarray) -> int:
+    """Return the elements of ``x @ y``: rows, columns, and the axes in front, broadcast."""
+    rows = x.shape[-2] if x.ndim > 1 else 1
+    columns = y.shape[-1] if y.ndim > 1 else 1
+    axes = zip_longest(reversed(x.shape[:-2]), reversed(y.shape[:-2]), fillvalue=1)
+    return math.prod(map(max, axes), start=rows * columns)
+
+
 def n_matmul(x: Any, y: Any) -> Any:
     """Multiply matrices."""
     left = factor(x)
     right = None if left is None else factor(y)
-    if right is None or is_large_product(left, left.size * right.size):
+    if right is None or elements_of_product(left, right) > at_most(state.library_factor):
         return recorded["__matmul__"](x, y)
     return own(left @ right)
 
@@ -223,7 +232,7 @@ def r_matmul(y: Any, x: Any) -> Any:
     """Multiply matrices; the first is no array of ours."""
     left = factor(x)
     right = None if left is None else factor(y)
-    if right is None or is_large_product(left, left.size * right.size):
+    if right is None or elements_of_product(left, right) > at_most(state.library_factor):
         return recorded["__rmatmul__"](y, x)
     return own(left @ right)
 

@@ -80,12 +80,6 @@ def at_most(factor: int) -> int:
     """Return up to how many elements something is at once that pays for larger arrays too."""
     return limit * factor if limit > 1 else limit
 
-def is_large_product(first: Any, sizes: int) -> bool:
-    """Whether a product of matrices, by the arrays' sizes, is too large to be made at once."""
-    summed = first.shape[-1] if first.ndim else 1
-    return sizes > at_most(library_factor) * summed * summed
-
-
 def root_of(handle: Any) -> Any:
     """Return the array that owns the value."""
     while handle._base_ is not None:
