@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import os
@@ -211,3 +212,17 @@ def test_functions_are_pickled_by_name(name):
     """As for `multiprocessing.Pool.map(np.random.default_rng, seeds)`."""
     function = functools.reduce(getattr, name.split("."), tiledarray)
     assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize("made", [
+    lambda: tiledarray.random.default_rng(3), lambda: tiledarray.random.RandomState(3),
+    lambda: tiledarray.random.RandomState(numpy.random.PCG64(3))])
+def test_generators_are_pickled_as_ours(made):
+    generator = made()
+    generator.normal()
+    again = pickle.loads(pickle.dumps(generator)), copy.deepcopy(generator)
+    wanted = numpy.asarray(generator.normal(size=5))
+    for each in again:
+        found = each.normal(size=5)
+        assert type(found) is tiledarray.TiledArray
+        assert (numpy.asarray(found) == wanted).all()

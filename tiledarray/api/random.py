@@ -120,6 +120,10 @@ class RandomState(_numpy.RandomState):
 
     __doc__ = _numpy.RandomState.__doc__
 
+    def __reduce__(self) -> Any:
+        _, *given = super().__reduce__()
+        return RandomState, *given
+
 
 @functools.wraps(_numpy.default_rng)
 def default_rng(seed: Any = None) -> Generator:

@@ -93,6 +93,8 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     if not all(isinstance(part, np.ndarray | np.generic | int | float) for part in parts):
         return None
     kinds = tuple((np.shape(part), np.asarray(part).dtype) for part in parts)
+    if any(dtype.hasobject for _, dtype in kinds):
+        return None
     made = record.library(_op(name, len(kinds)), inputs, _Known(call, kinds), *kinds[0])
     if writes:
         args[0][...] = wrap(made)
@@ -157,12 +159,12 @@ def _filled(value: Any, arrays: Sequence[Any]) -> Any:
 
 
 def _sample(call: _Call, inputs: Sequence[Any]) -> Any:
-    """Call the function on stand-ins: whole numbers are 0, others differ from one another."""
+    """Call the function on what is known, and stand-ins: whole numbers are 0, others rise."""
     random = np.random.default_rng(0)
     arrays = [
-        node.buffer.array.copy() if node.buffer is not None and node.buffer.device.on_host
-        else random.random(node.shape).astype(node.dtype) if node.dtype.kind in "fc"
-        else np.zeros(node.shape, node.dtype) for node in inputs
+        node.buffer.device.to_host(node.buffer).copy() if node.buffer is not None
+        else np.sort(random.random(node.shape or (1,)), -1).reshape(node.shape).astype(node.dtype)
+        if node.dtype.kind in "fc" else np.zeros(node.shape, node.dtype) for node in inputs
     ]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -178,6 +178,8 @@ def _evaluate_taken(
     if _waits(executable, parts):
         return executable
     if executable.bodies and cost(parts, host_threads())[1] > AMPLE_BYTES:
+        if targets[0].device.kind == "auto":
+            placement.bring_leaves_home(traced)
         run_loops(traced, in_blocks(traced.signature, target_of(device)), device, run_reference)
         parts = parts_of(below(targets), targets)
     _op_by_op(parts, taken, targets)

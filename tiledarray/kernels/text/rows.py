@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.expression import ctype
@@ -17,47 +20,64 @@ class RowPrinter(ReductionPrinter):
 
     def body(self) -> None:
         """Pass after pass over the row."""
-        steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
         lane = len(self.axes) - 1
+        held = self._hold()
+        if self.kernel.staged:
+            self._stage_row(self._range(lane))
+        for number in range(1, self.kernel.group.phases + 1):
+            with self._accumulated(number):
+                self._lanes(number, lane, held=held)
+        self._row_stores()
+
+    def _hold(self) -> bool:
+        """Declare what later passes need again; whether there is any."""
         held = [cell for cell in self.kernel.cells if cell.held]
         if held:
             self.put("TA_SCRATCH")
         for cell in held:
-            self.put(f"TA_HELD({ctype(cell.dtype)}, h_{cell.number}, {self.extent(lane)});")
-        if self.kernel.staged:
-            self._stage_row(self._range(lane))
-        for number in range(1, self.kernel.group.phases + 1):
-            sinks = reductions(self.kernel.cells, number)
-            for cell in sinks:
-                for u in self._copies(cell):
-                    self.put(f"RowAccumulator<{self._reducer(cell)}, V> r_{cell.number}"
-                             f"{self._suffix(u)};")
-            for k in steps:
-                self.put(f"const Range range_{k}_{number} = {self._range(k)};")
-                self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
-                         f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
-                self.depth += 1
-            together = self._together(number, self._most())
-            call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {together}>"
-            extra = ", const int c" if held else ""
-            with (self._usual_scalars(number),
-                  self._loads_ahead(number, together, "j", not held) as ahead):
-                fetch = ""
-                if ahead:
-                    how = f"{max(1, together // 2)}, {ahead}"
-                    call = f"lanes_ahead<TX, V, {how}>"
-                    fetch = f"fetch_{number}, "
-                    extra = f", const {ahead}& now"
-                with self.block(f"{call}({self._range(lane)}, {fetch}"
-                                f"[&](const idx j, const auto w{extra}) TA_LAMBDA",
-                                "}, " + self._flush(sinks) + ");"):
-                    self._lane_body(number, guarded=bool(held))
-            for _ in steps:
-                self.depth -= 1
-                self.put("}")
-            self._finish_rows(sinks)
-            self._scalar_cells(phase=number)
-        self._row_stores()
+            self.put(f"TA_HELD({ctype(cell.dtype)}, h_{cell.number}, "
+                     f"{self.extent(len(self.axes) - 1)});")
+        return bool(held)
+
+    @contextmanager
+    def _accumulated(self, number: int) -> Iterator[None]:
+        """Write a pass around what is done with the lanes at each of its steps."""
+        steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
+        sinks = reductions(self.kernel.cells, number)
+        for cell in sinks:
+            for u in self._copies(cell):
+                self.put(f"RowAccumulator<{self._reducer(cell)}, V> r_{cell.number}"
+                         f"{self._suffix(u)};")
+        for k in steps:
+            self.put(f"const Range range_{k}_{number} = {self._range(k)};")
+            self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
+                     f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
+            self.depth += 1
+        yield
+        for _ in steps:
+            self.depth -= 1
+            self.put("}")
+        self._finish_rows(sinks)
+        self._scalar_cells(phase=number)
+
+    def _lanes(self, number: int, lane: int, *, held: bool) -> None:
+        """The loop over the lanes."""
+        sinks = reductions(self.kernel.cells, number)
+        together = self._together(number, self._most())
+        call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {together}>"
+        extra = ", const int c" if held else ""
+        with (self._usual_scalars(number),
+              self._loads_ahead(number, together, "j", not held) as ahead):
+            fetch = ""
+            if ahead:
+                how = f"{max(1, together // 2)}, {ahead}"
+                call = f"lanes_ahead<TX, V, {how}>"
+                fetch = f"fetch_{number}, "
+                extra = f", const {ahead}& now"
+            with self.block(f"{call}({self._range(lane)}, {fetch}"
+                            f"[&](const idx j, const auto w{extra}) TA_LAMBDA",
+                            "}, " + self._flush(sinks) + ");"):
+                self._lane_body(number, guarded=held)
 
     def _most(self) -> int:
         """Scalar computations in a loop's body: where memory does not wait, fewer turns of it."""

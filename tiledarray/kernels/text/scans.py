@@ -72,41 +72,21 @@ class ScanPrinter(RowPrinter):
 
     def body(self) -> None:
         """Pass after pass over the row."""
-        steps = [k for k, axis in enumerate(self.axes) if axis.role == "step"]
-        held = [cell for cell in self.kernel.cells if cell.held]
-        if held:
-            self.put("TA_SCRATCH")
-        for cell in held:
-            self.put(f"TA_HELD({ctype(cell.dtype)}, h_{cell.number}, "
-                     f"{self.extent(len(self.axes) - 1)});")
+        self._hold()
         for number in range(1, self.kernel.group.phases + 1):
             self.at = number
             stages = stages_of(self.kernel, number, keeps_loads=self.device)
             self.kept = set(stages.kept)
-            sinks = reductions(self.kernel.cells, number)
-            for cell in sinks:
-                for u in self._copies(cell):
-                    self.put(f"RowAccumulator<{self._reducer(cell)}, V> r_{cell.number}"
-                             f"{self._suffix(u)};")
-            for k in steps:
-                self.put(f"const Range range_{k}_{number} = {self._range(k)};")
-                self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
-                         f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
-                self.depth += 1
-            for cell in scans(stages.kept):
-                for u in self._copies(cell):
-                    self.put(f"RowScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
-                             f"{self._running(cell, u)};")
-            if self.device:
-                self._tiles(number, stages)
-            else:
-                self._chunks(number, stages)
-            for _ in steps:
-                self.depth -= 1
-                self.put("}")
-            self.kept = set()
-            self._finish_rows(sinks)
-            self._scalar_cells(phase=number)
+            with self._accumulated(number):
+                for cell in scans(stages.kept):
+                    for u in self._copies(cell):
+                        self.put(f"RowScan<{self._scanner(cell)}, {ctype(cell.dtype)}, V> "
+                                 f"{self._running(cell, u)};")
+                if self.device:
+                    self._tiles(number, stages)
+                else:
+                    self._chunks(number, stages)
+                self.kept = set()
         self._row_stores()
 
     def _full_stores(self, number: int) -> list[tuple[int, Store]]:
