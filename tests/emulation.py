@@ -46,7 +46,7 @@ HEAD = r"""
 #define __shared__ thread_local  // extern or static, and one for all fibers
 #define alignas(...) __attribute__((aligned(__VA_ARGS__)))
 struct Place { int x; };
-static Place blockIdx, threadIdx;
+static Place blockIdx, threadIdx, blockDim;
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 template <class T> static inline T __ldg(const T* at) {
@@ -74,7 +74,11 @@ struct Barrier {  // of a block, or of a warp
     }
   }
 };
-static Barrier whole, warps[32];
+static Barrier whole, warps[32], named[16];
+static void wait_named(int number, int threads) {
+  named[number].alive = threads;
+  named[number].wait();
+}
 static unsigned offered[1024];
 static void __syncthreads() { whole.wait(); }
 static void __syncwarp() { warps[threadIdx.x / 32].wait(); }
@@ -104,10 +108,15 @@ static unsigned __ballot_sync(unsigned, bool holds) {
   __syncwarp();
   return found;
 }
+static unsigned long long atomicMin(unsigned long long* at, unsigned long long x) {
+  const unsigned long long before = *at;
+  if (x < before) *at = x;
+  return before;
+}
 static int __ffs(int x) { return __builtin_ffs(x); }
 """
 TAIL = r"""
-thread_local Line shared_memory[1 << 11];
+thread_local Line shared_memory[1 << 11];  // 256 KiB
 static Args arguments;
 static char finished[1024];
 static void fiber(int thread) {
@@ -121,6 +130,7 @@ extern "C" void emulate(const Args* args, int blocks, int threads) {
   const size_t size = 1 << 16;
   char* stacks = static_cast<char*>(malloc(threads * size));
   arguments = *args;
+  blockDim.x = threads;
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
     whole = Barrier{threads, 0, 0};
     for (int k = 0; k < 32; ++k)
@@ -158,6 +168,7 @@ INSTRUCTIONS = {
     "st.release.gpu.global.u32": "*flag = value;",
     "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
     "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
+    "barrier.sync": "wait_named(number, G);",
     "cp.async.wait_all": "", "cp.async.wait_group": "", "cp.async.commit_group": "",
 }
 _ASSEMBLY = re.compile(r'\basm(?: volatile)?\("([\w.]+)[^;]*;?[^"]*"[^;]*\);')
@@ -218,6 +229,15 @@ class EmulatedLaunch:
         """Take back what `bound` gave; nothing here is used again."""
 
 
+def emulate(executable: Executable, folder: Path) -> None:
+    """Have a plan's kernels, and those in its loops, run emulated."""
+    for each in (executable, *executable._of_loops()):
+        launches: Any = each.launches
+        for kernel in each.plan.kernels:
+            printed = each.programs[kernel] = print_kernel(kernel, device=True)
+            launches[kernel] = EmulatedLaunch(kernel, printed, each.plan, folder)
+
+
 def emulated(program: Callable[..., Any], *inputs: numpy.ndarray, folder: Path) -> tuple[
         Plan, list[numpy.ndarray]]:
     """Record a program, plan it for a GPU, run its kernels here; return the plan and results."""
@@ -227,10 +247,7 @@ def emulated(program: Callable[..., Any], *inputs: numpy.ndarray, folder: Path) 
     plan = passes.plan(
         traced.signature, frozenset(), DEVICE, params=traced.params, check=True)
     executable = Executable(plan, device.resolve("cpu"))
-    launches: Any = executable.launches
-    for kernel in plan.kernels:
-        printed = executable.programs[kernel] = print_kernel(kernel, device=True)
-        launches[kernel] = EmulatedLaunch(kernel, printed, plan, folder)
+    emulate(executable, folder)
     leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
               if isinstance(value.op, Leaf)}
     buffers = executable.run(leaves, traced.params)

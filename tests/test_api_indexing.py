@@ -193,3 +193,13 @@ def test_copying_an_array_onto_itself_does_nothing():
         xp.copyto(frozen, frozen, where=frozen > 5)
         with pytest.raises(ValueError, match="read-only"):
             xp.copyto(frozen, frozen + 1)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "u4", "i8"])
+@pytest.mark.parametrize("mode", ["wrap", "clip", "raise"])
+def test_take_by_places_of_a_narrow_dtype_from_a_long_axis(mode: str, dtype: str) -> None:
+    table, places = numpy.arange(100_000.0), numpy.arange(-5, 100).astype(dtype)
+    places = places[places < 100_000] if mode == "raise" else places
+    with tiledarray.config.override(at_once=0):
+        found = tiledarray.take(tiledarray.array(table), tiledarray.array(places), mode=mode)
+    numpy.testing.assert_array_equal(numpy.asarray(found), table.take(places, mode=mode))

@@ -180,3 +180,17 @@ def test_submodules_can_be_imported() -> None:
     assert LinAlgError is numpy.linalg.LinAlgError
     assert norm([3, 4]) == 5
     assert rfft([1.0, 2.0]).tolist() == [3, -1]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("shape", [(5, 5), (3000, 8, 8), (200, 70, 70)])
+def test_cholesky_reads_one_triangle(shape, upper, dtype) -> None:
+    random = numpy.random.default_rng(3)
+    x = random.normal(size=shape) + (1j * random.normal(size=shape) if dtype == "c16" else 0)
+    a = x @ x.conj().swapaxes(-1, -2) / shape[-1] + numpy.eye(shape[-1])
+    a += (numpy.tril if upper else numpy.triu)(x, -1 if upper else 1)
+    with tiledarray.config.override(at_once=0):
+        found = numpy.asarray(tiledarray.linalg.cholesky(tiledarray.array(a), upper=upper))
+    numpy.testing.assert_allclose(
+        found, numpy.linalg.cholesky(a, upper=upper), rtol=1e-10, atol=1e-10)

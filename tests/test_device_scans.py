@@ -33,7 +33,7 @@ def clean():
 @pytest.fixture
 def short_tiles(monkeypatch):
     """Tiles of a few hundred elements, so that few threads wait for one another."""
-    monkeypatch.setattr(scans, "MOST_THREADS", 64)
+    monkeypatch.setattr(scans, "SPLIT_THREADS", 64)
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, scanned_lanes=512))
 
 
@@ -62,7 +62,7 @@ def test_tile_after_tile(folder):
     """Of a row that several passes walk over, a block has all."""
     (schedule,) = agrees(
         folder, lambda np, x: np.cumsum(x - x.mean(1, keepdims=True), 1), drawn((2, 5000), "f8"))
-    assert schedule.splits == 1 and schedule.chunks * schedule.width * 256 < 5000
+    assert schedule.splits == 1 and schedule.chunks * schedule.width * schedule.threads[0] < 5000
 
 
 def test_blocks_look_back(folder, short_tiles):

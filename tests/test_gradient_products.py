@@ -14,7 +14,8 @@ from tiledarray.recording import record
 # Those ops of the library that give real or complex numbers and have no derivative, and why.
 WITHOUT = {
     "power_of_integers": "of integers",
-    "take": "never recorded: it is an index",
+    "gather": "never recorded: the planner makes it of what has one",
+    "check_places": "of integers",
     "linalg.matrix_power": "never recorded: it is a chain of products",
     "linalg.cond": "never recorded: it is a quotient of singular values, or a product of norms",
 }

@@ -88,6 +88,26 @@ def chain_of_sines():
     return x
 
 
+def mandelbrot(z, c, steps=30):
+    """Each step's condition is of the step before: NVRTC once took more than a minute."""
+    n = np.zeros(c.shape, "i4")
+    for _ in range(steps):
+        inside = (z.real ** 2 + z.imag ** 2) < 4
+        z, n = np.where(inside, z * z + c, z), np.where(inside, n + 1, n)
+    return n
+
+
+family("mandelbrot", "FD", lambda dtype: mandelbrot(matrix(dtype) * 0, matrix(dtype, seed=1)))
+
+
+@case
+def bounded_steps():
+    x = matrix("d")
+    for _ in range(40):
+        x = np.where(x * x + 1 < 4, x * x + 1, x)
+    return x
+
+
 @case
 def divisions():
     parts = [matrix("d", seed=k) for k in range(6)]

@@ -1,6 +1,5 @@
 """Running totals in kernels: NumPy's bits on the host, one read and one write."""
 
-from dataclasses import replace
 
 import numpy
 import pytest
@@ -13,7 +12,6 @@ from tests.plans import (
     HOST,
     TARGETS,
     counted,
-    filled,
     kinds,
     moved,
     nbytes,
@@ -366,14 +364,6 @@ def test_an_extremums_gradient_goes_to_the_last_of_equal_ones():
     gradient = np.grad(lambda x: np.sum(np.maximum.accumulate(x) * np.asarray(weights)))(
         np.asarray(x))
     assert gradient.tolist() == [1.0, 2.0, 7.0, 0.0, 5.0]
-
-
-def test_where_kernels_do_not_scan_it_is_a_call():
-    x = filled(300, 40)
-    found = np.exp(np.cumsum(x * 2, axis=1)) + np.maximum.accumulate(x, axis=0)
-    plan = planned(found, target=replace(DEVICE, scans=False))
-    assert sorted(kinds(plan)) == ["call", "call", "map", "map"]
-    assert kinds(planned(found, target=DEVICE)) != kinds(plan)
 
 
 @pytest.mark.compiler

@@ -1,6 +1,7 @@
 """The host thread pool, driven by small compiled kernels."""
 
 import ctypes
+import gc
 import os
 import signal
 import struct
@@ -8,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 
 from tiledarray import config
-from tiledarray.devices.threads import all_of, available_cpus, together
+from tiledarray.devices import threads as devices_threads
+from tiledarray.devices.threads import all_of, available_cpus, in_turns, together
 from tiledarray.errors import OutOfMemory
 from tiledarray.kernels.compile import host
 
@@ -216,3 +219,61 @@ def test_all_of_stops_at_the_first_error_and_at_the_time_limit():
 
 def test_available_cpus():
     assert 1 <= available_cpus() <= os.cpu_count()
+
+
+# ---- pieces that threads take from one another -----------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 50])
+@pytest.mark.parametrize("threads", [1, 2, 9])
+def test_every_piece_is_done_once(pieces, threads):
+    for _ in range(20):
+        done = []
+        in_turns(done.append, range(pieces), threads)
+        assert sorted(done) == list(range(pieces))
+
+
+def test_a_piece_that_a_helper_is_at_is_waited_for():
+    done, own = [], threading.get_ident()
+
+    def work(piece):
+        if threading.get_ident() != own:
+            time.sleep(0.05)
+        else:
+            time.sleep(0.002)
+        done.append(threading.get_ident())
+
+    in_turns(work, range(20), 2)
+    assert len(done) == 20
+
+
+def test_helpers_that_come_too_late_are_not_waited_for_and_keep_nothing(monkeypatch):
+    given = []
+    monkeypatch.setattr(devices_threads._helpers, "give", given.extend)
+    kept = np.ones(3)
+    done = []
+    in_turns(lambda piece, held=kept: done.append(piece), range(4), 3)
+    assert done == [0, 1, 2, 3] and len(given) == 2
+    alive = weakref.ref(kept)
+    del kept
+    gc.collect()
+    assert alive() is None
+    given[0]()
+    assert len(done) == 4
+
+
+@pytest.mark.parametrize("place", [0, 7, 19])
+def test_the_error_of_a_piece_is_raised_and_the_rest_left(place):
+    done = []
+
+    def work(piece):
+        if piece == place:
+            raise KeyError(piece)
+        time.sleep(0.001)
+        done.append(piece)
+
+    with pytest.raises(KeyError):
+        in_turns(work, range(20), 3)
+    count = len(done)
+    time.sleep(0.02)
+    assert len(done) == count < 20  # nobody writes any more

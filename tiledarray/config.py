@@ -46,6 +46,7 @@ at_once_least: int
 first_seconds: float
 cut: int
 grad_memory: int | None
+linalg_errors: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,10 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("grad_memory", _bytes_or_none, lambda: None,
                 "Bytes that the values of histories may take, which gradients ask for; beyond it "
                 "they are let go and computed again. None: all are kept."),
+        Setting("linalg_errors", _one_of("raise", "deferred"), lambda: "raise",
+                "When a factorization that fails (a singular matrix) is told of: 'raise' (where it "
+                "is called, as NumPy does) or 'deferred' (it stays recorded, and the error comes "
+                "where the result is looked at)."),
     )
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ from tiledarray.arrays import reducing
 from tiledarray.arrays.handle import shown, wrap
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.recording import record
-from tiledarray.recording.stretch import look
+from tiledarray.recording.stretch import check, look
 
 _numpy = np.linalg
 _EIG: Any = type(_numpy.eig(np.eye(1)))
@@ -45,6 +45,7 @@ def cond(x: Any, p: Any = None) -> TiledArray:
         refuse(array.shape[-1] != array.shape[-2], "not square")
         try:
             inverse = linalg.inv(array)
+            check([inverse.node])
         except np.linalg.LinAlgError:
             inverse = None
         refuse(inverse is None, "singular")

@@ -215,6 +215,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     refuse(
         out is not None and getattr(out, "dtype", None) != array.dtype, "out= of another dtype"
     )
+    if mode != "raise" and places.dtype.itemsize < np.dtype(np.intp).itemsize:
+        places = places.astype(np.intp)  # the axis may be longer than theirs holds
     if mode == "clip":
         places = np.clip(places, 0, size - 1)
     elif mode == "wrap":

@@ -1,7 +1,8 @@
 """`numpy.linalg`: norms and products recorded, factorizations through LAPACK or cuSOLVER.
 
 What can fail for its values (a singular matrix) is computed when it is called, so that the error
-comes where NumPy raises it; in a function under `jit` the error comes with the call.
+comes where NumPy raises it, unless `config.linalg_errors` is "deferred": then it comes where the
+result is looked at.  In a function under `jit` it comes with the call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
@@ -69,8 +71,13 @@ def _record(name: str, nodes: Any, shape: Shape, dtype: Any, **keywords: Any) ->
 
 def _now(node: Node) -> TiledArray:
     """Return the array, computed where there are values: they may be an error."""
-    check([node])
+    _check([node])
     return wrap(node)
+
+
+def _check(nodes: list[Node]) -> None:
+    if config.linalg_errors == "raise":
+        check(nodes)
 
 
 def _square(name: str, rank: int, *, fails: bool) -> Callable[..., Any]:
@@ -95,8 +102,9 @@ det = _square("det", 0, fails=False)
 def cholesky(a: Any, /, *, upper: bool = False) -> TiledArray:
     array = _matrices(a, _numpy.cholesky, square=True)
     dtype = _sample("cholesky", array.dtype).dtype
-    node = _record("cholesky", (array.node,), array.shape, dtype)
-    result = _now(node)
+    if upper:  # the lower triangle of what is read then is the upper one of this
+        array = array.swapaxes(-1, -2).conj()
+    result = _now(_record("cholesky", (array.node,), array.shape, dtype))
     return result.swapaxes(-1, -2).conj() if upper else result
 
 
@@ -124,7 +132,7 @@ def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -
         record.item(node, place, shape, part.dtype)
         for place, (shape, part) in enumerate(zip(shapes, sample, strict=True))
     ]
-    check(items)
+    _check(items)
     return type(sample)(*map(wrap, items))
 
 

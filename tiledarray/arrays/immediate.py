@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import core
+from tiledarray import config, core
 from tiledarray.arrays.by_numpy import places_before_out
+from tiledarray.ops.failures import name_matrix
+from tiledarray.ops.indexing import argsort, sort
+from tiledarray.ops.library import BY_NAME as LIBRARY
 
 Function = Callable[..., Any]
 
@@ -27,6 +30,15 @@ _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_a
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
 # Products whose result may be much larger than their operands.
 _SUM_PRODUCTS = frozenset(("dot", "inner", "einsum"))
+# What several threads do, where it is recorded.
+_SHARED = {
+    op.name: op.parts.nanoseconds
+    for op in (*LIBRARY.values(), sort, argsort)
+    if op.parts is not None and op.name != "take"  # of lines; NumPy's own is as fast
+}
+_SHARED.update({f"{name}2": _SHARED[f"{name}n"]
+                for name in ("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft")})
+COSTLY = 20  # nanoseconds an element
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 
@@ -39,8 +51,33 @@ def _zeros_like(*args: Any, **kwargs: Any) -> Any:
     return np.zeros_like(*args, **kwargs)
 
 
+_LATER = object()  # no result that handles can hold: the call goes the recorded way
+
+
+def _naming(original: Function) -> Function:
+    """Return a factorization that says which matrix of a batch it fails for."""
+    alone = np.linalg.inv if original is np.linalg.solve else original
+    records = original not in (np.linalg.eig, np.linalg.eigvals)  # what they give depends on values
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except np.linalg.LinAlgError as error:
+            if records and config.linalg_errors == "deferred":
+                return _LATER
+            if args:
+                rest = args[1:] if alone is original else ()
+                name_matrix(error, lambda part: alone(part, *rest, **kwargs), args[0])
+            raise
+
+    return named
+
+
 # There is no uninitialized array, on any way.
 _STAND_INS = {np.empty: np.zeros, np.empty_like: _zeros_like, np.zeros_like: _zeros_like}
+_STAND_INS.update({original: _naming(original) for original in (
+    np.linalg.inv, np.linalg.solve, np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh,
+    np.linalg.svd, np.linalg.svdvals, np.linalg.pinv, np.linalg.eig, np.linalg.eigvals)})
 # What NumPy's own functions do with an array of ours is not what they do with one of its own.
 _NEVER = frozenset((
     "asfortranarray", "from_dlpack", "array_repr", "array_str", "array2string", "save", "savez",
@@ -87,6 +124,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
     kind = 0 if how == "native" else core.LIBRARY
     if how in ("host", "fallback") and name not in _OF_KINDS:
         kind |= core.LOOKS
+    if name in _SHARED:
+        kind |= core.COSTLY if _SHARED[name] >= COSTLY else core.SHARED
     if name in _WRITE:
         kind |= core.WRITES
     if name in _COPIED:

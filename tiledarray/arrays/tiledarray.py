@@ -34,7 +34,7 @@ from tiledarray.arrays.handle import (
 from tiledarray.arrays.immediate import attribute, method
 from tiledarray.arrays.layout import Flags, FlatIterator
 from tiledarray.arrays.tracing import check_own
-from tiledarray.core import LIBRARY, PRODUCT, READS, WRITES
+from tiledarray.core import LIBRARY, PRODUCT, READS, SHARED, WRITES
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
@@ -271,7 +271,7 @@ class TiledArray(Handle):
     astype = method("astype", copying.astype)
     fill = method("fill", copying.fill, WRITES)
     sort = method("sort", copying.sort, WRITES)
-    argsort = method("argsort", copying.argsort, LIBRARY)
+    argsort = method("argsort", copying.argsort, LIBRARY | SHARED)
     partition = method("partition", copying.partition, WRITES)
     conj = conjugate = method("conj", copying.conj)
     clip = method("clip", copying.clip)
@@ -288,10 +288,11 @@ class TiledArray(Handle):
     repeat = method("repeat", copying.as_function("repeat"))
     nonzero = method("nonzero", copying.as_function("nonzero"), LIBRARY)
     round = method("round", copying.as_function("round"))
-    searchsorted = method("searchsorted", copying.as_function("searchsorted"), LIBRARY)
+    searchsorted = method("searchsorted", copying.as_function("searchsorted"), LIBRARY | SHARED)
     compress = method("compress", copying.compress)
     choose = method("choose", copying.as_function("choose"))
-    argpartition = method("argpartition", copying.as_function("argpartition"), LIBRARY)
+    argpartition = method(
+        "argpartition", copying.as_function("argpartition"), LIBRARY | SHARED)
 
     sum = method("sum", reducing.method("sum", reducing.sum))
     prod = method("prod", reducing.method("prod", reducing.prod))

@@ -61,10 +61,11 @@ watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_
 watch_begin, watch_end = watch.watch_begin, watch.watch_end
 watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, watch.watch_note
 watch_take, watch_tick = watch.watch_take, watch.watch_tick
-METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS, LOOKS, BOUND, RECORDS, COPIES, PRODUCT = (
-    _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS,
-    _core.LOOKS, _core.BOUND, _core.RECORDS, _core.COPIES,
-    _core.PRODUCT)
+METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS = (
+    _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS)
+LOOKS, BOUND, RECORDS, COPIES, PRODUCT, SHARED, COSTLY = (
+    _core.LOOKS, _core.BOUND, _core.RECORDS, _core.COPIES, _core.PRODUCT, _core.SHARED,
+    _core.COSTLY)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
 

@@ -51,6 +51,8 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
 {
     npy_intp most = function->kind & READS ? NPY_MAX_INTP
                     : function->kind & LOOKS ? at_most(LIBRARY_FACTOR) /* NumPy does it anyway */
+                    : function->kind & COSTLY ? Py_MIN(COSTLY_ELEMENTS, at_most(library_factor))
+                    : function->kind & SHARED ? Py_MIN(SHARED_ELEMENTS, at_most(library_factor))
                     : function->kind & LIBRARY ? at_most(library_factor) : limit;
     PyObject *value = NULL;
     if (is_handle(x)) {

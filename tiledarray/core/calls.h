@@ -19,6 +19,8 @@ enum {
     BOUND = 128,              /* the first argument is an object of NumPy's own */
     RECORDS = 512,            /* ours does nothing but record, the same for the same kinds */
     COPIES = 1024,            /* what NumPy returns views for is a copy that nobody writes to */
+    SHARED = 4096,            /* of the library's, but several threads do it where it is recorded */
+    COSTLY = 8192,            /* of these, what takes long for an element */
     PRODUCT = 2048            /* sums over an axis, so the result may be larger than the arguments */
 };
 enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */

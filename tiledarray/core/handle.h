@@ -19,6 +19,8 @@ HIDDEN_BEGIN
 #define MOST_ARGUMENTS 16
 #define SPACIOUS (1 << 15)    /* bytes */
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
+#define SHARED_ELEMENTS (1 << 18) /* what threads share is recorded where it is larger than this */
+#define COSTLY_ELEMENTS (1 << 16) /* and what takes long for an element, larger than this */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
 #define is_array(x) PyArray_CheckExact(x)

@@ -41,6 +41,7 @@ from tiledarray.core.twin_calls import (
     ANY_SIZE,
     BOUND,
     COPIES,
+    COSTLY,
     DRAWS,
     LIBRARY,
     LOOKS,
@@ -54,6 +55,7 @@ from tiledarray.core.twin_calls import (
     PRODUCT,
     READS,
     RECORDS,
+    SHARED,
     UFUNC,
     WRITES,
 )
@@ -104,8 +106,8 @@ __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "COPIES", "PRODUCT", "ANY_SIZE", "OF_SHAPE", "OF_RANGE", "OF_COUNT",
-    "OF_SQUARE", "OF_DATA",
+    "BOUND", "RECORDS", "COPIES", "PRODUCT", "SHARED", "COSTLY", "ANY_SIZE", "OF_SHAPE",
+    "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA",
 ]
 
 # What Python gives `install`.

@@ -22,7 +22,6 @@ from tiledarray.core.twin_calls import (
     DRAWS,
     HUGE,
     LIBRARY,
-    LOOKS,
     METHOD,
     MOST_ARGUMENTS,
     OF_COUNT,
@@ -38,6 +37,7 @@ from tiledarray.core.twin_calls import (
     UFUNC,
     WRITES,
     Related,
+    bound_of,
     call_numpy,
     finished,
     give,
@@ -46,10 +46,6 @@ from tiledarray.core.twin_operators import PLAIN, fit, operand, quick_operand
 from tiledarray.core.twin_sequences import Arguments
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
-    LARGER,
-    OF_LIBRARY,
-    OF_LOOKS,
-    SMALL,
     bounds,
     own,
     own_known,
@@ -131,15 +127,6 @@ def finish(function: Any, result: Any, values: Any, args: Any, names: Any) -> An
 
 
 # ---- what is made for a function ----------------------------------------------------------------
-
-
-def bound_of(kind: int) -> int:
-    """Return which of `bounds` holds for a function of a kind."""
-    if kind & READS:
-        return LARGER
-    if kind & LOOKS:
-        return OF_LOOKS
-    return OF_LIBRARY if kind & LIBRARY else SMALL
 
 
 def of_any(function: Any) -> Function:

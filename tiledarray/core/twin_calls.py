@@ -6,7 +6,6 @@ Here is every case; what is common is done by `twin_at_once.py` without it.
 from __future__ import annotations
 
 import math
-import sys
 from itertools import zip_longest
 from types import NoneType
 from typing import Any
@@ -19,7 +18,12 @@ from tiledarray.core.twin_index import HUGE, looked_at, make_constant
 from tiledarray.core.twin_operators import NUMBERS, PLAIN, elements_of_product, fit
 from tiledarray.core.twin_sequences import Arguments, plain_sequence
 from tiledarray.core.twin_state import (
-    LIBRARY_FACTOR,
+    LARGER,
+    OF_COSTLY,
+    OF_LIBRARY,
+    OF_LOOKS,
+    OF_SHARED,
+    SMALL,
     WRITE_FACTOR,
     at_most,
     own,
@@ -46,6 +50,8 @@ LOOKS = 256  # computes what is recorded, for only NumPy does it
 BOUND = 128  # the first argument is an object of NumPy's own
 COPIES = 1024  # what NumPy returns views for is a copy that nobody writes to
 PRODUCT = 2048  # sums over an axis, so the result may be larger than the arguments
+SHARED = 4096  # of the library's, but several threads do it where it is recorded
+COSTLY = 8192  # of these, what takes long for an element
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 
@@ -286,6 +292,19 @@ def elements_of_result(kind: int, arguments: Arguments) -> float:
 RECORDED = object()  # what `call_numpy` returns for the recorded way
 
 
+def bound_of(kind: int) -> int:
+    """Return which of `bounds` holds for a function of a kind."""
+    if kind & READS:
+        return LARGER
+    if kind & LOOKS:
+        return OF_LOOKS
+    if kind & COSTLY:
+        return OF_COSTLY
+    if kind & SHARED:
+        return OF_SHARED
+    return OF_LIBRARY if kind & LIBRARY else SMALL
+
+
 def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     """Return the arguments as NumPy takes them; ``None`` for the recorded way."""
     _, _, kind, size, furthest, _ = function
@@ -298,13 +317,7 @@ def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any])
         not state.births and (size != ANY_SIZE or kind & DRAWS)
     ):
         return None
-    bound = state.limit
-    if kind & READS:
-        bound = sys.maxsize
-    elif kind & LOOKS:
-        bound = at_most(LIBRARY_FACTOR)  # NumPy does it anyway
-    elif kind & LIBRARY:
-        bound = at_most(state.library_factor)
+    bound = state.bounds[bound_of(kind)]
     arguments = Arguments()
     if kind & BOUND and args:
         arguments.values.append(args[0])

@@ -23,6 +23,8 @@ Function = Callable[..., Any]
 
 DEEPEST = 16  # views without steps of views without steps; see `take_view`
 WRITE_FACTOR = 4  # parts of settled arrays are written at once if no larger by this
+SHARED_ELEMENTS = 1 << 18  # what threads share is recorded where it is larger than this
+COSTLY_ELEMENTS = 1 << 16  # and what takes long for an element, larger than this
 LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by at most this
 MOST_READERS = 64  # views that have read their root, until the dead are left out
 
@@ -38,8 +40,8 @@ handle_class: Any = object  # what is made: the Python class below it
 watch: Any = None  # what counts, while somebody asks; it cannot exchange methods of generators
 
 # Up to how many elements of arguments functions are called at once, by what they are.
-SMALL, OF_LIBRARY, OF_LOOKS, LARGER = range(4)
-bounds = [0, 0, 0, sys.maxsize]
+SMALL, OF_LIBRARY, OF_LOOKS, LARGER, OF_SHARED, OF_COSTLY = range(6)
+bounds = [0, 0, 0, sys.maxsize, 0, 0]
 
 # What Python gives `install`.
 recorded: dict[str, Function] = {}
@@ -230,7 +232,9 @@ def say_most() -> None:
     """Say what is small, after a setting or a reason has changed."""
     global most
     most = -1 if held or not limit else limit
-    bounds[:] = limit, at_most(library_factor), at_most(LIBRARY_FACTOR), sys.maxsize
+    of_library = at_most(library_factor)
+    bounds[:] = (limit, of_library, at_most(LIBRARY_FACTOR), sys.maxsize,
+                 min(SHARED_ELEMENTS, of_library), min(COSTLY_ELEMENTS, of_library))
 
 
 # ---- making handles -----------------------------------------------------------------------------

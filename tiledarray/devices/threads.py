@@ -146,6 +146,86 @@ def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
     return None
 
 
+class _Turns:
+    """Work that threads take from one another piece by piece."""
+
+    def __init__(self, work: Callable[[Any], None], pieces: Sequence[Any]) -> None:
+        self._work = work
+        self._waiting = deque(pieces)
+        self._lock = threading.Lock()
+        self._helping = 0  # pieces that helpers are at
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._errors: list[BaseException] = []
+
+    def help(self) -> None:
+        """Do pieces as long as there are any."""
+        while True:
+            with self._lock:
+                try:
+                    piece = self._waiting.popleft()
+                except IndexError:
+                    return
+                self._helping += 1
+            error = _raised(self._work, piece)
+            with self._lock:
+                self._helping -= 1
+                if error is not None:
+                    self._errors.append(error)
+                    self._waiting.clear()
+            self._ended.put(None)
+
+    def go_on(self) -> None:
+        """Do pieces, as the thread that asked for it, until all have been done."""
+        try:
+            while self._waiting:
+                try:
+                    piece = self._waiting.popleft()
+                except IndexError:
+                    break
+                self._work(piece)
+        except BaseException as error:
+            self._errors.append(error)
+        while True:
+            try:
+                if self._is_done():
+                    break
+                self._ended.get()
+            except BaseException as interruption:  # they still write
+                self._errors.append(interruption)
+        self._work = _nothing  # helpers that come too late keep nothing alive
+        if self._errors:
+            raise self._errors[0]
+
+    def _is_done(self) -> bool:
+        if self._errors:
+            self._waiting.clear()
+        with self._lock:
+            return not self._helping
+
+
+def _nothing(piece: Any) -> None:
+    """Do no work."""
+
+
+def in_turns(work: Callable[[Any], None], pieces: Sequence[Any], threads: int) -> None:
+    """Call ``work`` with each of the pieces, whatever thread comes to do it.
+
+    Where the machine is busy the calling thread does most of them, and waits for nobody who has
+    not begun.  What one of them raised is raised when none is at work any more.
+
+    Parameters
+    ----------
+    work : callable
+    pieces : sequence
+    threads : int
+        The calling one included.
+    """
+    turns = _Turns(work, pieces)
+    if threads > 1 and len(pieces) > 1:
+        _helpers.give([turns.help] * (min(threads, len(pieces)) - 1))
+    turns.go_on()
+
+
 def _raised(work: Callable[[Any], None], argument: Any) -> BaseException | None:
     try:
         work(argument)

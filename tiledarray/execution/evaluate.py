@@ -43,7 +43,7 @@ from tiledarray.fusion import passes
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.loops import in_blocks
 from tiledarray.fusion.order import written
-from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.plan import Call, Plan
 from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
 from tiledarray.graph.dtypes import UnsupportedDtypeError
@@ -63,7 +63,7 @@ COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
 TIMES_OF_SMALL = 3
 AMPLE_BYTES = 1 << 28
-SCANS_ON_DEVICES = False  # the kernels as they are now have been run by emulation alone
+UNTRIED_ON_DEVICES = False  # kernels of tiles, and gathers, have been run by emulation alone
 
 lock = threading.RLock()
 hold_at_fork(lock)
@@ -407,7 +407,7 @@ def target_of(device: Device, contract: bool | str | None = None) -> Target:
     if device.kind == "cuda":
         limits = device.properties
         return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
-                      contract=bool(contract), scans=SCANS_ON_DEVICES)
+                      contract=bool(contract), untried=UNTRIED_ON_DEVICES)
     return Target("cpu", host_threads())
 
 
@@ -504,7 +504,7 @@ def _run(
     except BaseException as error:
         persist(taken.restore)
         if isinstance(error, Exception):
-            _explain_failure(error, taken.traced)
+            _explain_failure(error, taken.traced, executable)
         raise
     for node in targets:
         node.forget_inputs()
@@ -532,11 +532,19 @@ install_running({
 })
 
 
-def _explain_failure(error: BaseException, traced: Trace) -> None:
-    for node in traced.nodes:
-        if node.buffer is None and isinstance(node.op, (Library, Update)):
-            _told_where(error, node)
-            return
+def _explain_failure(error: BaseException, traced: Trace, executable: Executable) -> None:
+    """Add to an error the line that recorded what failed, or else what may have."""
+    step = executable.failed
+    plan = executable.plan
+    entries: Sequence[int] = ()
+    if isinstance(step, Call):
+        origin = plan.origin.get(step.value, -1)
+        entries = [origin] if origin >= 0 else plan.entry.get(step.value, ())
+    nodes = [traced.nodes[number] for number in entries] or [
+        node for node in traced.nodes
+        if node.buffer is None and isinstance(node.op, (Library, Update))]
+    if nodes:
+        _told_where(error, nodes[0])
 
 
 def _told_where(error: _Error, node: Node) -> _Error:

@@ -39,8 +39,8 @@ _reported = [0.0]  # seconds that they have been told of
 
 def program_name(kernel: Kernel) -> str:
     """Name a kernel after what it computes."""
-    names = [sink.value.op.name for part in kernel.parts for sink in part.group.sinks]
-    parts = [kernel.schedule.form, *dict.fromkeys(names)]
+    names = [name for part in kernel.parts for name in part.names]
+    parts = [kernel.form, *dict.fromkeys(names)]
     return "ta_" + "_".join(parts)[:48]
 
 
@@ -84,6 +84,8 @@ class Executable:
         Runs all steps with one launch; on a GPU, once the plan has been met a few times.
     runs : int
         How often it has run.
+    failed : Step or None
+        What failed when it failed last.
     again : callable or None
         Plans the same once more, where ``plan`` came from disk and says only how to run it.
     """
@@ -111,6 +113,7 @@ class Executable:
         self.trouble = Trouble()
         self.wanted = self.queued = self.kept = False
         self.met = self.looks = self.runs = 0
+        self.failed: Step | None = None
         self.replay: Action | None = None
         self.leaves: list[tuple[Value, int]] = [
             (value, value.attrs) for value in plan.values if isinstance(value.op, Leaf)
@@ -281,6 +284,7 @@ class Executable:
             outputs = self.outputs(buffers)
             settle(outputs)
         except BaseException:
+            self.failed = self.plan.steps[done] if done < len(self._steps) else None
             persist(lambda: self._keep(done, overwritten, buffers, marks))
             raise
         counters["launches"] += len(self.launches)

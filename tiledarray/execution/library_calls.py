@@ -12,19 +12,19 @@ import numpy as np
 from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, address_of, memory_of
-from tiledarray.execution.shared_calls import shared_out, shares
+from tiledarray.execution.shared_calls import Shared, shared_out
 from tiledarray.fusion.ir import (
     ONE,
     Affine,
     Index,
     Param,
     Value,
+    dense_strides,
     evaluated_terms,
     library_operand,
     storage,
     through_view,
 )
-from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.kernels.compile.host import available_cpus_remembered
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Library
@@ -88,9 +88,9 @@ def computing(value: Value, device: Device) -> Callable[..., Any]:
     reference, xp = value.op.reference, device.xp
     attrs, shape, dtype = value.attrs, value.shape, value.dtype
     own = _own_on_host if device.on_host and xp is np else _own
-    if device.on_host and xp is np and all(isinstance(arg, Value) for arg in value.args):
-        shapes = [arg.shape for arg in value.args]
-        reference = shared_out(value.op, reference, shapes, _threads())
+    shared = _shared(value) if device.on_host and xp is np else None
+    if shared is not None:
+        return _computing_in_parts(shared, value, device)
 
     def compute(*inputs: Any) -> Any:
         result = reference(xp, *inputs, attrs=attrs, shape=shape, dtype=dtype)
@@ -101,14 +101,37 @@ def computing(value: Value, device: Device) -> Callable[..., Any]:
     return compute
 
 
+def _computing_in_parts(shared: Shared, value: Value, device: Device) -> Callable[..., Any]:
+    """Return what has several threads compute a value, in memory of the pool."""
+    attrs, shape, dtype = value.attrs, value.shape, value.dtype
+
+    def compute(*inputs: Any) -> Any:
+        made: dict[int, Buffer] = {}
+
+        def memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+            buffer = device.allocate(shape, dtype)
+            array: np.ndarray = buffer.array
+            made[id(array)] = buffer
+            return array
+
+        def own(array: Any) -> Buffer:
+            found = made.get(id(array))
+            return _own_on_host(array, inputs, device) if found is None else found
+
+        result = shared(memory, *inputs, attrs=attrs, shape=shape, dtype=dtype)
+        return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
+
+    return compute
+
+
+def _shared(value: Value) -> Shared | None:
+    threads = config.threads or available_cpus_remembered()
+    return shared_out(value.op, value.attrs, value.args, threads)
+
+
 def is_shared(value: Value) -> bool:
     """Whether several threads compute a value on the host."""
-    return all(isinstance(arg, Value) for arg in value.args) and shares(
-        value.op, [arg.shape for arg in value.args], _threads())
-
-
-def _threads() -> int:
-    return config.threads or available_cpus_remembered()
+    return _shared(value) is not None
 
 
 class Stored(NamedTuple):

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.fusion.loops import Body, Result, Sizes
+from tiledarray.fusion.along import Sizes
+from tiledarray.fusion.bodies import Body, Result
+from tiledarray.fusion.tiles.kernel import FINE, STATUS
+from tiledarray.ops.failures import of_matrix
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
@@ -25,6 +30,8 @@ def looping(
         What is done with a block, by its sizes.
     device : Device
     """
+    if body.program is not None:
+        return problems(body, executables[body.block], device)
     blocks = [*body.blocks()]
 
     def compute(*operands: Any) -> Any:
@@ -36,6 +43,33 @@ def looping(
             executable = executables[sizes]
             executable.run({value: leaves[number] for value, number in executable.leaves},
                            (*scalars, *starts))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return compute
+
+
+def problems(body: Body, executable: Executable, device: Device) -> Callable[..., Any]:
+    """Return what computes a loop's results by one kernel, of all problems of a batch.
+
+    Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index.
+    """
+    failures = body.program.failures
+    status = Result((len(failures),), STATUS, FINE) if failures else None
+    origins = (0,) * len(body.lengths)
+
+    def compute(*operands: Any) -> Any:
+        scalars = operands[body.inputs:]
+        results = [device.allocate(result.shape, result.dtype) for result in body.results]
+        inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
+        leaves = [*results, *inputs]
+        if status is not None:
+            leaves.append(begun(status, device))
+        executable.run({value: leaves[number] for value, number in executable.leaves},
+                       (*scalars, *origins))
+        if status is not None:
+            for call, problem in zip(failures, leaves[-1].array.tolist(), strict=True):
+                if problem != FINE:
+                    raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
         return results[0] if len(results) == 1 else tuple(results)
 
     return compute

@@ -149,7 +149,18 @@ def normalised(shape: tuple[int, ...], index: Index) -> Index:
     )
 
 
-CellKind = Literal["load", "param", "iota", "apply", "reduce", "scan"]
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+CellKind = Literal["load", "gather", "param", "iota", "apply", "reduce", "scan"]
+READS = ("load", "gather")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,9 @@ class Cell:
     """One scalar computation of a kernel.
 
     ``axes`` are the domain axes it depends on; ``phase`` counts the passes over the reduced axes
-    that must have finished before it can be computed.
+    that must have finished before it can be computed.  A "gather" reads as far from the place of
+    its access as its operand, a place along an axis, says: ``along`` is the stride of that axis,
+    and its length.
     """
 
     number: int
@@ -177,6 +190,7 @@ class Cell:
     axes: frozenset[int] = frozenset()
     phase: int = 0
     held: bool = field(default=False)
+    along: tuple[int, int] = (0, 0)
 
 
 @dataclass(eq=False, slots=True)

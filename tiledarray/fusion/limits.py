@@ -40,10 +40,20 @@ class Limits:
 
     # ---- products --------------------------------------------------------------------------------
     summed_vectors: int = 1 << 14  # elements of vectors whose product is no call
+    summed_row: int = 0  # elements of a matrix's row up to which that with a vector is none
 
     # ---- what is computed block by block ---------------------------------------------------------
     loop_least: int = 1 << 26  # bytes of library calls' results that are not stored then
     loop_bytes: int = 1 << 24  # of the largest array of a block
+
+    # ---- problems of a batch, each computed on chip ----------------------------------------------
+    tile_bytes: int = 1 << 16  # of one value of a problem
+    problem_bytes: int = 1 << 19  # host: of the problems that a thread works on side by side
+    problems: int = 32  # of a batch, at least; see docs/decisions.md
+    problem_flops: int = 1 << 18  # of a batch, at least
+    problem_call: int = 1000  # flops that NumPy's calls take for each problem beside its own
+    matrix_rows: int = 96  # host: of a factorization, beyond which LAPACK's blocks are as fast
+    matrix_row_bytes: int = 512  # host: the same of a row
 
     # ---- reductions of several passes -----------------------------------------------------------
     row_bytes: int = 1 << 20  # host: of a row between passes; it stays in a core's cache
@@ -101,5 +111,5 @@ HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, 
               scanned_bytes=1 << 15)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
-              summed_vectors=1, loop_least=1 << 34, loop_bytes=1 << 30)
+              summed_vectors=1, summed_row=64, loop_least=1 << 34, loop_bytes=1 << 30)
 GPU = replace(H200)  # until others have been measured

@@ -11,6 +11,7 @@ from typing import Any
 
 from tiledarray.fusion.ir import (
     ORIGIN,
+    READS,
     Access,
     Affine,
     Cell,
@@ -22,6 +23,8 @@ from tiledarray.fusion.ir import (
     Value,
     add_terms,
     broadcast_index,
+    dense_strides,
+    normalised,
     storage,
     through_view,
 )
@@ -32,6 +35,7 @@ from tiledarray.ops.movement import empty, iota
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
+    Gather,
     Item,
     Leaf,
     Library,
@@ -41,6 +45,8 @@ from tiledarray.ops.op import (
     Source,
     Update,
 )
+
+_PLACE = -2  # stands for the axis that a computed place is along, as if it were the domain's
 
 
 class Refusal(Exception):
@@ -315,6 +321,8 @@ class Lowering:
             return cell
         if isinstance(value.op, Reduction) and value in self.group.members:
             return self._reduced_here(value, index)
+        if isinstance(value.op, Gather) and not self._is_stored(value):
+            return self._gather(value, index)
         if self._is_stored(value) or isinstance(
                 value.op, (Leaf, Reduction, Scan, Reshape, Item, Library)):
             return self._load(value, index)
@@ -341,12 +349,36 @@ class Lowering:
         return self._cell((value, index), kind="load", value=value, dtype=value.dtype,
                           access=Access(value, index), axes=axes)
 
+    def _gather(self, value: Value, index: Index) -> Cell:
+        """Return the cell of what stands at computed places: a load, from as far as they say."""
+        array, places, checked = value.args
+        axis, along = value.attrs
+        behind = axis + (1 if along else len(places.shape))
+        place = self._lower(
+            places, normalised(places.shape, index if along else index[axis:behind]))
+        at = normalised(array.shape, (*index[:axis], Affine(_PLACE), *index[behind:]))
+        inner, at = self._behind_views(array, at)
+        if storage(inner) in self.group.members:
+            raise Refusal(f"it reads {inner} at other places than the kernel computes it")
+        self.reads[storage(inner)] = None
+        self.reads[storage(checked)] = None
+        stride = sum(position.step * step for position, step in zip(
+            at, dense_strides(inner.shape), strict=True) if position.axis == _PLACE)
+        at = tuple(Affine(-1, 0, position.terms) if position.axis == _PLACE else position
+                   for position in at)
+        axes = frozenset(position.axis for position in at) - {-1}
+        return self._cell((value, index), kind="gather", value=value, dtype=value.dtype,
+                          args=(place,), access=Access(inner, at), axes=axes | place.axes,
+                          phase=place.phase, along=(stride, array.shape[axis]))
+
     def _compute(self, value: Value, index: Index) -> Cell:
         """Return the cell of a value computed here, with those of all that it is computed from."""
         if isinstance(value.op, AxisView):
             return self._lower(value.args[0], through_view(value, index))
         if isinstance(value.op, Source):
             return self._find((value, index)) or self._source(value, index)
+        if isinstance(value.op, Gather):
+            return self._find((value, index)) or self._gather(value, index)
         # A stack of our own: a chain of ops may be longer than Python's is deep.
         waiting: list[Any] = [(value, index)]
         opened: set[Any] = set()
@@ -407,7 +439,7 @@ class Lowering:
             raise Refusal(f"the kernel would compute more than {most} values a point")
         self.cells.append(cell)
         self._known[key] = cell
-        if cell.kind == "load":
+        if cell.kind in READS:
             self.loads.append(cell)
             refuse_loads(len(self.group.loads) + len(self.loads), self._limits.loads)
         return cell

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+from tiledarray.fusion.along import Sizes, looped_of
+from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.cover import uncover
+from tiledarray.fusion.gathers import fuse_gathers
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value
-from tiledarray.fusion.loops import MOST_LOOPS, Body, Sizes, in_blocks
+from tiledarray.fusion.loops import MOST_LOOPS, in_blocks
 from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
 from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
@@ -19,6 +22,8 @@ from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.share import share
 from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles.find import Found, in_tiles
+from tiledarray.fusion.tiles.kernel import body_plan
 from tiledarray.fusion.updates import UpdateChoice, choose_updates
 from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
@@ -52,17 +57,20 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     InvalidPlan
         If it does not accept that.
     """
-    # Loops.  What goes block by block is a library call to all that follows, and planned apart.
+    # Loops.  What goes problem by problem on chip, or block by block, is a library call to all that
+    # follows, and planned apart.
 
     # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
     # shares equal values.  What is overwritten must be known before arrays are cut along their
-    # parts: a part may begin uninitialised.
-    looped = in_blocks(signature, target, most=MOST_LOOPS if loops else 0)
+    # parts: a part may begin uninitialised.  Gathers come last, when it is known who reads them.
+    tiled = in_tiles(signature, target) if loops else Found(looped_of(signature), [])
+    looped = in_blocks(tiled.looped, target, most=MOST_LOOPS if loops else 0)
     builder, outputs = rewrite(looped, target)
     outputs = [_as_stored(builder, value) for value in outputs]
     assumed = Regions(params)
     uncover(builder, outputs, assumed)
     outputs = cut(builder, outputs, assumed)
+    fuse_gathers(builder, outputs)
     if check:
         verify_values(builder.values, outputs)
 
@@ -83,7 +91,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     # Memory.  Launches are shared last: whether kernels may go beside one another depends on the
     # order of all, and on what lies in the same memory.
     memory = memory_of(grouper.values, choices)
-    refusals = [text for group in grouper.groups for text in group.refusals]
+    refusals = [*tiled.refusals, *(text for group in grouper.groups for text in group.refusals)]
     steps = share(steps, memory, regions, target, refusals)
     result = Plan(
         steps=steps, values=grouper.values, outputs=outputs, memory=memory,
@@ -100,6 +108,8 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
 
 def _planned_body(body: Body, target: Target, *, check: bool) -> dict[Sizes, Plan]:
     """Plan what a loop does with blocks of each of its sizes."""
+    if body.program is not None:
+        return {body.block: body_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)
             for sizes, signature in body.signatures.items()}
 

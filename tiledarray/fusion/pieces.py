@@ -88,7 +88,7 @@ class _Cutter:
         for value in values:
             value.args = tuple(map(self._now, value.args))
         outputs = [self._now(value) for value in self.outputs]
-        _renumber(self.builder, outputs)
+        renumber(self.builder, outputs)
         return outputs
 
     def _now(self, arg: Any) -> Any:
@@ -230,7 +230,7 @@ def _part_of(shape: tuple[int, ...], starts: tuple[int, ...], part: tuple[int, .
             tuple(1 if n == 1 else m for n, m in zip(shape, part[own:], strict=True)))
 
 
-def _renumber(builder: Builder, outputs: list[Value]) -> None:
+def renumber(builder: Builder, outputs: list[Value]) -> None:
     """Put the values that the outputs need in order again, inputs first."""
     numbers: dict[Value, int] = {}
     path = list(reversed(outputs))

@@ -47,6 +47,11 @@ class Strided:
     offset: Terms
     wrap: tuple[int, int] | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether all lanes read the same element."""
+        return not self.strides[-1] and self.wrap is None
+
 
 @dataclass(eq=False, slots=True)
 class Window:
@@ -234,6 +239,16 @@ class Kernel:
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0
     flops: int = 0
+
+    @property
+    def form(self) -> str:
+        """What kind of kernel it is."""
+        return self.schedule.form
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the ops whose results it stores."""
+        return [sink.value.op.name for sink in self.group.sinks]
 
     @property
     def parts(self) -> list[Kernel]:

@@ -92,6 +92,9 @@ def _reads(step: Step, number: int) -> Iterator[Touch]:
     for part in step.parts if isinstance(step, Kernel) else ():
         needed = passes_needed(part)
         for cell in part.cells:
+            if cell.kind == "gather" and cell.access is not None:
+                passes = needed[cell] or {0}
+                yield Touch(cell.access.value, None, number, part, (), (min(passes), max(passes)))
             if cell.kind == "load" and cell.access is not None:
                 value, index = cell.access.value, cell.access.index
                 passes = needed[cell] or {0}

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.fusion.along import Looped
 from tiledarray.fusion.ir import Param, Size, Value
-from tiledarray.fusion.loops import Looped
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import (
@@ -22,7 +22,6 @@ from tiledarray.ops import (
     elementwise,
     movement,
     reduction,
-    scan,
     selection,
     transcendental,
 )
@@ -30,6 +29,7 @@ from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
 
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
+_PRODUCTS_WITH_VECTORS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", "vecmat")}
 
 
 class Builder:
@@ -384,6 +384,30 @@ def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape:
     return builder.make(reduction.sum, (tuple(range(len(lies))), dtype), (products,), shape, dtype)
 
 
+def product_with_vector(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                        dtype: DType) -> Value | None:
+    """So is that of a vector and a matrix whose rows in memory are short: libraries are slow."""
+    if op not in _PRODUCTS_WITH_VECTORS or dtype.char not in "fdFD":
+        return None
+    ranks = tuple(len(x.shape) for x in args)
+    if ranks not in ((1, 2), (2, 1)) or any(x.dtype != dtype for x in args):
+        return None
+    at = ranks.index(2)
+    matrix, vector = args[at], args[1 - at]
+    turned = isinstance(matrix.op, AxisView) and matrix.attrs[0] == (1, 0)
+    row, rows = matrix.shape[::1 if turned else -1]
+    if not 1 < row <= builder.target.limits.summed_row or rows < builder.target.limits.many_rows:
+        return None
+    if op is BY_NAME["vecmat"]:
+        vector = _conjugate(builder, vector)
+    axis = 1 - at  # of the matrix, that is summed
+    along = (vector.size, 1) if axis == 0 else (1, vector.size)
+    vector = builder.make(movement.reshape, None, (vector,), along, dtype)
+    products = builder.make(
+        arithmetic.multiply, (dtype, dtype), (matrix, vector), matrix.shape, dtype)
+    return builder.make(reduction.sum, ((axis,), dtype), (products,), shape, dtype)
+
+
 def scan_of_nothing(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                     dtype: DType) -> Value | None:
     """Without elements there is nothing to go through."""
@@ -407,7 +431,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     AxisView: (view_of_nothing_moved, view_turned_round),
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum),
-    Library: (product_of_vectors,),
+    Library: (product_of_vectors, product_with_vector),
 }
 
 
@@ -427,8 +451,6 @@ def rewrite(signature: Looped, target: Target) -> tuple[Builder, list[Value]]:
             builder.values.append(value)
         else:
             op, attrs, shape, dtype, *references = entry
-            if not target.scans:
-                op = scan.CALLS.get(op, op)
             args = [None if ref is None else made[ref] if ref >= 0
                     else _param(~ref, kinds, op.moves) for ref in references]
             value = builder.make(op, attrs, args, shape, dtype)

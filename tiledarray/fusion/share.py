@@ -114,8 +114,8 @@ def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Touches:
         if cell.access is not None:
             value, index = cell.access.value, cell.access.index
             base = storage(value)
-            found.append(
-                Touch(memory.get(base, base), region_of(value.shape, index, domain), False))
+            region = None if cell.kind == "gather" else region_of(value.shape, index, domain)
+            found.append(Touch(memory.get(base, base), region, False))
     for store in kernel.stores:
         value = store.sink.value
         region = region_of(value.shape, store.sink.index, domain)

@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tiledarray.fusion.ir import Value, storage, value_args
+from tiledarray.fusion.ir import Value, library_operand, storage, value_args
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import is_straight
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
+    Gather,
     Item,
     Leaf,
     Library,
@@ -47,6 +48,8 @@ def must_be_stored(values: list[Value], outputs: list[Value]) -> set[Value]:
                 while isinstance(arg.op, AxisView):
                     arg = arg.args[0]
                 stored.add(storage(arg))
+        if isinstance(value.op, Gather):
+            stored.update(map(library_operand, value_args(value)))
         if isinstance(value.op, (Reshape, Update)):
             stored.add(value)
             if not (isinstance(value.op, Update) and value.args[0].op is full):

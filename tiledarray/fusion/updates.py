@@ -11,7 +11,7 @@ from collections import defaultdict
 from math import prod
 
 from tiledarray.fusion.group import Grouper
-from tiledarray.fusion.ir import Group, Sink, Value, library_operand, storage
+from tiledarray.fusion.ir import READS, Group, Sink, Value, library_operand, storage
 from tiledarray.fusion.regions import Regions, is_straight, region_of
 from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
@@ -70,7 +70,7 @@ def readers_of(groups: list[Group]) -> defaultdict[Value, list[Group]]:
 def _read_by_cells(group: Group) -> list[Value]:
     """What a kernel's cells read from memory."""
     return [storage(cell.access.value) for cell in group.cells
-            if cell.kind == "load" and cell.access is not None]
+            if cell.kind in READS and cell.access is not None]
 
 
 def read_by(group: Group) -> list[Value]:
@@ -127,11 +127,12 @@ def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions
     """Whether the old value is read only where the same point of the domain writes, or far away."""
     written = region_of(sink.value.shape, sink.index, group.shape)
     return all(
-        (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
-        or regions.apart(
-            written, region_of(cell.access.value.shape, cell.access.index, group.shape))
+        cell.kind == "load" and (
+            (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
+            or regions.apart(
+                written, region_of(cell.access.value.shape, cell.access.index, group.shape)))
         for cell in group.cells
-        if cell.kind == "load" and cell.access is not None and storage(cell.access.value) is old
+        if cell.kind in READS and cell.access is not None and storage(cell.access.value) is old
     )
 
 

@@ -161,7 +161,8 @@ def _found_in_group(group: Group, grouper: Grouper) -> Iterator[str]:
             yield f"{sink.value} is not computed where it is stored"
     yield from _found_in_cells(group)
     for cell in group.loads:
-        value = storage(cell.value)
+        assert cell.access is not None
+        value = storage(cell.access.value)
         owner = grouper.group_of.get(value.args[0] if isinstance(value.op, Item) else value)
         if owner is group:
             yield f"kernel {group.number} reads {cell.value}, which it computes"

@@ -12,12 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from tiledarray.execution.executable import Executable, program_name, source_of
-from tiledarray.fusion.ir import Cell, Group, Value, library_operand, storage, value_args
-from tiledarray.fusion.loops import Body
+from tiledarray.fusion.bodies import Body
+from tiledarray.fusion.ir import (
+    READS,
+    Cell,
+    Group,
+    Value,
+    library_operand,
+    storage,
+    value_args,
+)
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
+from tiledarray.fusion.tiles.kernel import TileKernel
+from tiledarray.fusion.tiles.text import text_of
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.ops.op import Leaf, Loop, Update
@@ -310,6 +320,9 @@ class Reporter:
         """What is done block by block, and what for each block."""
         body: Body = value.attrs
         executable = self.executable.bodies[value][body.block]
+        (kernel,) = executable.plan.kernels if body.program is not None else (None,)
+        if isinstance(kernel, TileKernel):
+            return self._problems(kernel, executable, body, report)
         report.name = f"over {count_text(body.count, 'block')}"
         report.notes["blocks"] = " x ".join(
             f"{size:,} of {n:,}" for n, size in zip(body.lengths, body.block, strict=True))
@@ -323,6 +336,27 @@ class Reporter:
             for place, names in of_body.fused(step):
                 lines.setdefault(place, []).extend(names)
         report.fused = list(lines.items())
+        return report
+
+    def _problems(self, kernel: TileKernel, executable: Executable, body: Body,
+                  report: StepReport) -> StepReport:
+        """What one kernel does for each problem of a batch."""
+        program, device = kernel.program, self.executable.device
+        report.kind, report.name, report.form = "kernel", program_name(kernel), kernel.form
+        moving = kernel.bytes_moved / copy_bandwidth(device)
+        computing = kernel.flops / arithmetic_rate(device)
+        together = f"{kernel.side} side by side" if device.kind != "cuda" else (
+            f"{kernel.teams} a block, each by {kernel.side} threads")
+        report.notes["blocks"] = (
+            f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip")
+        of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
+                                        None for number in body.numbers])
+        report.fused = of_body.fused(kernel)
+        report.bytes_moved, report.flops = kernel.bytes_moved, kernel.flops
+        report.predicted = max(moving, computing)
+        report.bound = "memory" if moving >= computing else "arithmetic"
+        told = "".join(f"// {line}\n" for line in text_of(program).splitlines())
+        report.source = told + source_of(kernel, executable.programs[kernel])
         return report
 
     def _kernel(self, kernel: Kernel, number: int) -> StepReport:
@@ -352,7 +386,7 @@ class Reporter:
         lines: dict[str, list[str]] = {}
         for part in kernel.parts:
             for cell in part.cells:
-                if cell.kind in ("apply", "reduce", "scan", "iota"):
+                if cell.kind in ("apply", "reduce", "scan", "iota", "gather"):
                     lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
             for store in part.stores:
                 if isinstance(store.sink.value.op, Update):
@@ -368,10 +402,12 @@ class Reporter:
             else:
                 uses[value] = self._use(read, size)
         for value, use in uses.items():
-            reads = sum(cell.kind == "load" and storage(access.value) is value
-                        for cell, access in kernel.loads.items())
-            if reads > 1:
-                use.note = f"at {reads} places"
+            cells = [cell for cell, access in kernel.loads.items()
+                     if cell.kind in READS and storage(access.value) is value]
+            if any(cell.kind == "gather" for cell in cells):
+                use.note = "at places that are computed"
+            elif len(cells) > 1:
+                use.note = f"at {len(cells)} places"
         return list(uses.values())
 
     def _writes(self, kernel: Kernel, number: int) -> list[ArrayUse]:

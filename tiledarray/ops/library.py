@@ -14,7 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import Library, Rules
+from tiledarray.ops.failures import FAILURES, name_matrix
+from tiledarray.ops.op import Library, Parts, Rules
+from tiledarray.ops.parts import (
+    DIGITS,
+    INTERPOLATIONS,
+    PARTITIONS,
+    PRODUCTS,
+    QUANTILES,
+    SEARCHES,
+    lines,
+    transforms,
+)
 
 Attrs = tuple[tuple[str, Any], ...]
 
@@ -40,16 +51,6 @@ def _on_host(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, An
     return xp.asarray(result)
 
 
-# NumPy's words where LAPACK says that it failed.
-_FAILURES = {
-    **dict.fromkeys(("linalg.inv", "linalg.solve"), "Singular matrix"),
-    "linalg.cholesky": "Matrix is not positive definite",
-    **dict.fromkeys(("linalg.eigh", "linalg.eigvalsh", "linalg.eig", "linalg.eigvals"),
-                    "Eigenvalues did not converge"),
-    **dict.fromkeys(("linalg.svd", "linalg.svdvals"), "SVD did not converge"),
-}
-
-
 def _on_device(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Call CuPy's function; NumPy's on the host where CuPy has none or refuses what it is given."""
     function = _find(xp, path)
@@ -59,7 +60,7 @@ def _on_device(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, 
         with _failures_raised(xp):
             return function(*inputs, **keywords)
     except np.linalg.LinAlgError as error:
-        raise np.linalg.LinAlgError(_FAILURES.get(path, str(error))) from error
+        raise np.linalg.LinAlgError(FAILURES.get(path, str(error))) from error
     except (TypeError, ValueError, NotImplementedError):
         return _on_host(xp, path, inputs, keywords)
 
@@ -72,14 +73,24 @@ def _failures_raised(xp: Any) -> AbstractContextManager[Any]:
     return found
 
 
+def _called(xp: Any, path: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    if xp is not np:
+        return _on_device(xp, path, inputs, keywords)
+    function: Any = _find(np, path)
+    return function(*inputs, **keywords)
+
+
 def _call(path: str) -> Callable[..., Any]:
+    # What fails is the matrix, whatever the right sides are.
+    alone = "linalg.inv" if path == "linalg.solve" else path
+
     def reference(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
         keywords = dict(attrs)
-        if xp is np:
-            function: Any = _find(np, path)
-            result = function(*inputs, **keywords)
-        else:
-            result = _on_device(xp, path, inputs, keywords)
+        try:
+            result = _called(xp, path, inputs, keywords)
+        except np.linalg.LinAlgError as error:
+            name_matrix(error, lambda part: _called(xp, alone, (part,), keywords), inputs[0])
+            raise
         if isinstance(result, tuple):
             return tuple(xp.asarray(part) for part in result)
         return xp.asarray(result).astype(dtype, copy=False)
@@ -142,10 +153,15 @@ def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
 
 def _library(
     path: str, *vjp: Any, outputs: int = 1, batch: str = "",
-    into: Callable[..., Any] | None = None,
+    into: Callable[..., Any] | None = None, parts: Parts | None = None, tile: str = "",
 ) -> Library:
     rules: Rules = vjp
-    return Library(path, _call(path), outputs=outputs, vjp=rules, batch=batch, into=into)
+    return Library(path, _call(path), outputs=outputs, vjp=rules, batch=batch, into=into,
+                   parts=parts, tile=tile)
+
+
+def _of_matrices(path: str, nanoseconds: float, *vjp: Any, **others: Any) -> Library:
+    return _library(path, *vjp, parts=Parts("matrices", nanoseconds), **others)
 
 
 # Where there is one more axis in front: the call is of the last axes, or says of which.
@@ -165,6 +181,12 @@ _FOURIER: dict[str, str] = {
     "rfftn": "cut(transformed('fftn', g, attrs), x)",
     "irfftn": "cut(from_half('rfftn', g, attrs, conjugate=True), x)",
 }
+
+
+def _transform(name: str) -> Library:
+    return BY_NAME[f"fft.{name}"]
+
+
 _QUANTILES = (
     "median", "quantile", "percentile", "nanmedian", "nanquantile", "nanpercentile",
 )
@@ -175,7 +197,7 @@ BY_NAME: dict[str, Library] = {
     for op in (
         # Products
         _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)",
-                 batch="multiplied(call)", into=np.matmul),
+                 batch="multiplied(call)", into=np.matmul, parts=PRODUCTS, tile="product"),
         _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)",
                  batch="aligned(call, 1, 1)", into=np.vecdot),
         _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)",
@@ -187,39 +209,50 @@ BY_NAME: dict[str, Library] = {
         _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)", batch="dotted(call, -1)"),
         Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",), batch="summed(call)"),
         # Sorting and searching
-        _library("partition", "unpartitioned(g, x, out, attrs)", batch=_NAMED),
-        _library("argpartition", batch=_NAMED), _library("digitize"),
-        _library("searchsorted", batch="call.of_one(0)"),
-        Library("lexsort", _lexsort, batch="call.again(behind(attrs, x), call.spread())"),
-        *(_library(name, f"unranked(g, x, attrs, {name!r})", batch="ranked(call)")
+        _library("partition", "unpartitioned(g, x, out, attrs)", batch=_NAMED,
+                 parts=PARTITIONS),
+        _library("argpartition", batch=_NAMED, parts=lines(8.0)),
+        _library("digitize", parts=DIGITS),
+        _library("searchsorted", batch="call.of_one(0)", parts=SEARCHES),
+        Library("lexsort", _lexsort, batch="call.again(behind(attrs, x), call.spread())",
+                parts=lines(4.0, logarithmic=True)),
+        *(_library(name, f"unranked(g, x, attrs, {name!r})", batch="ranked(call)",
+                   parts=None if name.startswith("nan") else QUANTILES)
           for name in _QUANTILES),
         # Of integers, where an exponent may be negative: a kernel could not raise NumPy's error
         Library("power_of_integers", _power, batch="aligned(call, 0, 0)"),
         # Signals
-        _library("interp", "interpolated(g, inputs, attrs, k)", batch="call.of_one(1, 2)"),
+        _library("interp", "interpolated(g, inputs, attrs, k)", batch="call.of_one(1, 2)",
+                 parts=INTERPOLATIONS),
         _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
         _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
-        *(_library(f"fft.{name}", rule, batch=_NAMED) for name, rule in _FOURIER.items()),
+        *(_library(f"fft.{name}", rule, batch=_NAMED, parts=transforms(name, _transform),
+                   tile="fourier" if name in ("fft", "ifft", "rfft", "irfft") else "")
+          for name, rule in _FOURIER.items()),
         # Linear algebra
-        _library("linalg.inv", "uninverted(g, out)", batch=_LAST),
-        _library("linalg.det", "g[..., None, None] * cofactors(x)", batch=_LAST),
-        Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",), batch=_LAST),
-        _library("linalg.cholesky", "uncholesky(g, out)", batch=_LAST),
+        _of_matrices("linalg.inv", 30, "uninverted(g, out)", batch=_LAST, tile="inv"),
+        _of_matrices("linalg.det", 8, "g[..., None, None] * cofactors(x)", batch=_LAST,
+                     tile="det"),
+        Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",), batch=_LAST,
+                parts=Parts("matrices", 150)),
+        _of_matrices("linalg.cholesky", 6, "uncholesky(g, out)", batch=_LAST, tile="cholesky"),
         Library("linalg.solve", _solve, batch="solved(call)",
-                vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)")),
-        _library("linalg.pinv", "unpseudoinverted(g, x, out)", batch=_LAST),
-        _library("linalg.eigvalsh", "uneigvalsh(g, x, attrs)", batch=_LAST),
-        _library("linalg.svdvals", "unsvdvals(g, x)", batch=_LAST),
-        _library("linalg.eigvals", "uneigvals(g, x)"),
+                vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)"),
+                parts=Parts("matrices", 10), tile="solve"),
+        _of_matrices("linalg.pinv", 150, "unpseudoinverted(g, x, out)", batch=_LAST),
+        _of_matrices("linalg.eigvalsh", 60, "uneigvalsh(g, x, attrs)", batch=_LAST),
+        _of_matrices("linalg.svdvals", 100, "unsvdvals(g, x)", batch=_LAST),
+        _of_matrices("linalg.eigvals", 200, "uneigvals(g, x)"),
         _library("linalg.matrix_power"), _library("linalg.matrix_rank"), _library("linalg.cond"),
-        _library("linalg.slogdet", "unslogdet(g, x, part)", outputs=2, batch=_LAST),
-        Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",)),
-        _library("linalg.eigh", "uneigh(g, x, part)", outputs=2, batch=_LAST),
-        _library("linalg.qr", "unqr(g, x, part, attrs)", outputs=2, batch=_LAST),
-        _library("linalg.svd", "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
+        _of_matrices("linalg.slogdet", 8, "unslogdet(g, x, part)", outputs=2, batch=_LAST,
+                     tile="slogdet"),
+        Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",),
+                parts=Parts("matrices", 200)),
+        _of_matrices("linalg.eigh", 80, "uneigh(g, x, part)", outputs=2, batch=_LAST),
+        _of_matrices("linalg.qr", 45, "unqr(g, x, part, attrs)", outputs=2, batch=_LAST),
+        _of_matrices("linalg.svd", 130, "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
         # Indices along an axis
         _library("take_along_axis", "untaken(g, x, y, attrs)", "",
-                 batch="call.again(behind(attrs, x), call.spread())"),
-        _library("take"),
+                 batch="call.again(behind(attrs, x), call.spread())", parts=lines(6.0)),
     )
 }  # fmt: skip

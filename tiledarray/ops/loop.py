@@ -14,5 +14,5 @@ def _loop(xp: Any, *inputs: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
 
 @functools.cache
 def loop(outputs: int) -> Loop:
-    """Return the op of a loop of so many results; ``attrs`` of a value is a `fusion.loops.Body`."""
+    """Return the op of a loop of so many results; a value's ``attrs`` is a `fusion.bodies.Body`."""
     return Loop("loop", _loop, outputs=outputs)

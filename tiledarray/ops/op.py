@@ -198,6 +198,17 @@ class AxisView(Op):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Gather(Op):
+    """What an index array names along one axis of an array.
+
+    The planner makes it of a library call (`fusion/gathers.py`).  ``inputs = (array, places,
+    checked)``, ``attrs = (axis, along)``: the places are integers of which none is beyond the axis,
+    and ``checked`` is there once that is known.  ``along``, they have the array's axes, each of its
+    length or of 1, and name elements of their own line; else their axes stand where the axis was.
+    """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Reshape(Op):
     """Row-major reshape to the node's shape; no attrs."""
 
@@ -225,6 +236,53 @@ class Update(Op):
     moves: ClassVar[bool] = True
 
 
+def _axis_of(attrs: Any) -> Any:
+    return dict(attrs)["axis"]
+
+
+def _the_same(attrs: Any, axis: int) -> int:
+    return axis
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parts:
+    """How a library call falls into parts that are computed each on its own.
+
+    Parameters
+    ----------
+    by : str
+        "matrices": the call is of the last axes; "lines": of some axes of inputs of one rank;
+        "elements": of each element of one input; "places": of what an index array names.
+    nanoseconds : float
+        Roughly NumPy's time, on one processor, for an element of 8 bytes.
+    logarithmic : bool
+        Whether that is to be taken times the binary logarithm of a line's length.
+    axis : callable
+        Gives of the attrs the axis of lines: an int, a tuple of them, or ``None`` for all.
+    result : callable
+        Gives the axis of the result that follows an axis of the inputs, from the attrs and that.
+    into : callable or None
+        ``into(out, *inputs, attrs)`` leaves a part in memory that it is given.
+    of : int
+        The input of which the elements are.
+    holds : callable or None
+        Says of the attrs and the inputs whether the parts really are the same as the whole.
+    turns : callable or None
+        The call is one along an axis, and then along another: from the attrs and the shape of the
+        input, for each of them the op, its attrs and the shape of its result.
+    """
+
+    by: Literal["matrices", "lines", "elements", "places"]
+    nanoseconds: float = 1.0
+    logarithmic: bool = False
+    axis: Callable[[Any], Any] = _axis_of
+    result: Callable[[Any, int], int] = _the_same
+    into: Callable[..., Any] | None = None
+    of: int = 0
+    holds: Callable[..., bool] | None = None
+    turns: Callable[..., Any] | None = None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Library(Op):
     """A call that is a kernel of its own, through NumPy on the host and CuPy on a GPU.
@@ -240,6 +298,10 @@ class Library(Op):
     that and the inputs are arrays of one dtype and there are no ``attrs``.
     ``in_place``, if there is one, leaves the result in its first input, where nobody else needs
     that.
+    ``parts`` says how threads share it on the host; without it, it is NumPy's, in one thread.
+
+    ``tile`` names what computes it for one problem of a batch inside a kernel
+    (`fusion/tiles/primitives.py`); its leading axes are those of the batch.
     """
 
     outputs: int = 1
@@ -247,6 +309,8 @@ class Library(Op):
     batch: str = field(default="", repr=False, kw_only=True)
     into: Callable[..., Any] | None = field(default=None, repr=False, kw_only=True)
     in_place: Callable[..., None] | None = field(default=None, repr=False, kw_only=True)
+    parts: Parts | None = field(default=None, repr=False, kw_only=True)
+    tile: str = field(default="", repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

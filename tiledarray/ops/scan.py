@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import Library, Rules, Scan
+from tiledarray.ops.op import Rules, Scan
 
 
 def _scan(name: str, ufunc: np.ufunc, accumulator: str, *vjp: Any) -> Scan:
@@ -40,7 +40,4 @@ BY_UFUNC: dict[np.ufunc, Scan] = {
     if op.ufunc is not None
 }
 cumsum, cumprod = BY_UFUNC[np.add], BY_UFUNC[np.multiply]
-# The same as calls, where scans are in no kernels.
-CALLS = {op: Library(op.name, op.reference) for op in BY_UFUNC.values()}
-BY_NAME = {**{f"scan {op.name}": op for op in CALLS},
-           **{f"call {op.name}": call for op, call in CALLS.items()}}
+BY_NAME = {op.name: op for op in BY_UFUNC.values()}

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tiledarray import config, core, execution
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
@@ -158,7 +160,8 @@ def _evaluate(targets: list[Node], small: bool = False) -> None:
 def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
     """Evaluate the targets; if that fails, one by one, and leave the failing ones pending.
 
-    A failure is raised where nothing at all can be computed.
+    A failure is raised where nothing at all can be computed; not that of a factorization, which is
+    pending only where the user wants to hear of it later.
     """
     left = execution.room.left_pending(targets)
     targets = [node for node in targets if node not in left]
@@ -168,7 +171,7 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
         _evaluate(targets, small)
         return
     except Exception as error:
-        if len(targets) == 1 or raised_outside(error):
+        if raised_outside(error) or (len(targets) == 1 and not _waits(error)):
             raise
     failures = []
     for target in targets:
@@ -178,8 +181,13 @@ def _evaluate_apart(targets: list[Node], small: bool = False) -> None:
             if raised_outside(error):
                 raise
             failures.append(error)
-    if len(failures) == len(targets):
+    if len(failures) == len(targets) and not all(map(_waits, failures)):
         raise failures[0]
+
+
+def _waits(error: BaseException) -> bool:
+    """Whether an error is told where the value is looked at."""
+    return isinstance(error, np.linalg.LinAlgError)
 
 
 def note_fallback(name: str, reason: str = "") -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tiledarray.devices.device import Device
 from tiledarray.execution.looping import begun
-from tiledarray.fusion.loops import Body, Looped
+from tiledarray.fusion.along import Looped
+from tiledarray.fusion.bodies import Body
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import Trace, below
 from tiledarray.ops.movement import leaf, strided_view

@@ -21,6 +21,7 @@ from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.execution.op_by_op.parts import Part
+from tiledarray.execution.shared_calls import shared_out
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import empty, strided_view
@@ -159,10 +160,19 @@ def _compute(node: Node, values: Values, threads: int) -> None:
         if threads > 1 and _has_columns(node):
             values.add(node, _reduced(node, inputs[0], threads), inputs)
             return
+        shared = shared_out(node.op, node.attrs, inputs, threads)
+        if shared is not None:
+            result = shared(_memory, *inputs, attrs=node.attrs, shape=node.shape, dtype=node.dtype)
+            values.add(node, result, inputs)
+            return
         if node.op is empty and has_kernel(node.dtype):
             values.add(node, host_pool.array(node.shape, node.dtype)[0], ())
             return
     values.add(node, compute(node, node.device.xp, inputs), inputs)
+
+
+def _memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    return host_pool.array(shape, dtype)[0]
 
 
 def _update(node: Node, values: Values, mine: Collection[Node]) -> None:

@@ -21,7 +21,7 @@ def find_bundles(kernel: Kernel) -> None:
     inner = inner_axes(kernel)
     left = [cell for cell, access in kernel.loads.items()
             if cell.kind == "load" and cell.axes & inner and access.strides[-1] != 1
-            and access.wrap is None and cell not in kernel.staged]
+            and access.wrap is None and cell not in kernel.staged and cell not in kernel.turned]
     width = VECTOR_BYTES
     while width > 1:
         lines: defaultdict[Any, dict[Cell, int]] = defaultdict(dict)

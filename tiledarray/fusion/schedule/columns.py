@@ -44,7 +44,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
         return
     schedule = kernel.schedule
     wanted = target.limits.column_blocks
-    tx = power_of_two(-(-schedule.lane.size // schedule.width), 8, target.limits.column_threads)
+    tx = power_of_two(-(-schedule.lane.size // schedule.width), 1, target.limits.column_threads)
     schedule.threads = (tx, 1 if schedule.scanned else 256 // tx)
     schedule.lane_tile = tx * schedule.width
     stage(kernel, target)

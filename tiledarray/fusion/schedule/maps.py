@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import count_blocks, power_of_two
+from tiledarray.fusion.schedule.bundles import find_bundles
 from tiledarray.fusion.schedule.turn import turn
 from tiledarray.fusion.schedule.windows import find_windows, has_halo, map_width, phase
 from tiledarray.fusion.target import Target
@@ -38,6 +39,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     side = turn(kernel, target)
     width = schedule.width = 1 if side else map_width(kernel)
     find_windows(kernel, width)
+    find_bundles(kernel)
     if side:
         schedule.threads = (32, side // 4)
         schedule.lane_tile = schedule.row_tile = side

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Terms, Value
+from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Terms, Value, dense_strides
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.plan import Axis, Role, Strided
 from tiledarray.fusion.schedule.turn import axis_across
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Reduction
-
-
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    strides = []
-    step = 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 def strides_of(access: Access, rank: int) -> tuple[tuple[int, ...], Terms]:

@@ -16,7 +16,8 @@ from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductio
 from tiledarray.fusion.target import Target
 
 WARP = 32  # threads
-MOST_THREADS = 256  # of a block that scans: several on a multiprocessor wait for memory in turn
+MOST_THREADS = 128  # of a block that scans: several on a multiprocessor wait for memory in turn
+SPLIT_THREADS = 256  # of blocks that look back at one another, the fewer the better
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def stages_of(kernel: Kernel, number: int, *, keeps_loads: bool) -> Stages:
         for arg in cell.args:
             if arg.kind == "load":
                 used[arg].add(own)
-            elif arg.kind == "apply" and depth.get(arg, own) < own:
+            elif arg.kind in ("apply", "gather") and depth.get(arg, own) < own:
                 kept[arg] = None
     for cell in _ends(kernel, number):
         used[cell].add(0)
@@ -105,14 +106,15 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     lane, width = schedule.lane.size, schedule.width
     most = _elements(kernel, target) // width
     whole = power_of_two(-(-lane // width), 1, WARP)
-    tx = power_of_two(-(-lane // (width * most)), whole, MOST_THREADS)
+    alone = all(axis.role != "step" for axis in schedule.axes) and kernel.group.phases == 1
+    few = alone and schedule.rows < 2 * target.workers
+    tx = power_of_two(-(-lane // (width * most)), whole, SPLIT_THREADS if few else MOST_THREADS)
     ty = max(1, 128 // tx) if tx <= WARP else 1
     schedule.threads = (tx, ty)
     schedule.chunks = max(1, min(most, -(-lane // (tx * width))))
     schedule.row_tile = ty
     tile = tx * width * schedule.chunks
-    alone = all(axis.role != "step" for axis in schedule.axes) and kernel.group.phases == 1
-    if alone and lane > tile and schedule.rows < 2 * target.workers:
+    if few and lane > tile:
         schedule.splits = -(-lane // tile)
 
 
@@ -126,6 +128,6 @@ def _kept_bytes(kernel: Kernel, *, keeps_loads: bool = False) -> int:
 def _elements(kernel: Kernel, target: Target) -> int:
     """Elements of a row for one thread: at least a vector, a power of two."""
     width = kernel.schedule.width
-    count = min(target.limits.scanned_lanes // MOST_THREADS,
+    count = min(target.limits.scanned_lanes // SPLIT_THREADS,
                 target.limits.scanned_bytes // max(1, _kept_bytes(kernel, keeps_loads=True)))
     return max(width, 1 << (max(1, count).bit_length() - 1))

@@ -30,7 +30,9 @@ def stage(kernel: Kernel, target: Target) -> None:
         if loads:
             together = schedule.width * sum(cell.dtype.itemsize for cell in loads)
             schedule.stages = max(2, target.limits.ahead_bytes // together)
-            _place(kernel, loads, schedule.stages, min(room, target.limits.ahead_room))
+            room = min(room, target.limits.ahead_room)
+            _place(kernel, loads, schedule.stages, room)
+            _place(kernel, _of_steps(kernel, steps), schedule.stages, room)
 
 
 def _streamed(kernel: Kernel, rounds: list[int], sizes: tuple[int, ...]) -> list[Cell]:
@@ -43,12 +45,20 @@ def _streamed(kernel: Kernel, rounds: list[int], sizes: tuple[int, ...]) -> list
     ]
 
 
+def _of_steps(kernel: Kernel, steps: list[int]) -> list[Cell]:
+    """Loads of one element a step: every thread copies it for itself, and waits for none."""
+    return [cell for cell, access in kernel.loads.items()
+            if cell.kind == "load" and access.is_shared and cell.dtype.itemsize in COPY_BYTES
+            and any(access.strides[k] for k in steps)]
+
+
 def _place(kernel: Kernel, loads: list[Cell], chunks: int, room: int) -> None:
     """Give each load room for so many chunks of every thread, as long as there is any."""
     schedule = kernel.schedule
     tx, ty = schedule.threads
     for cell in loads:
-        size = chunks * tx * ty * schedule.width * cell.dtype.itemsize
+        width = 1 if kernel.loads[cell].is_shared else schedule.width
+        size = chunks * tx * ty * width * cell.dtype.itemsize
         size = -(-size // LINE_BYTES) * LINE_BYTES
         if schedule.shared_bytes + size <= room:
             kernel.staged[cell] = schedule.shared_bytes

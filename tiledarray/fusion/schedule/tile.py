@@ -24,7 +24,8 @@ def tile(group: Group, target: Target) -> Kernel:
     writes = [Strided(sink.value, *strides_of(Access(sink.value, sink.index), len(group.shape)))
               for sink in stored]
     positions = positions_of(group)
-    axes = loop_nest(group, [*domain, *positions.values()], writes, target)
+    reads = [*domain, *_as_rows(group, domain), *positions.values()]
+    axes = loop_nest(group, reads, writes, target)
     accesses = iter([on_nest(access, axes) for access in domain])
     loads: dict[Cell, Strided] = {
         cell: next(accesses) for cell in group.cells if cell.access is not None
@@ -46,3 +47,14 @@ def tile(group: Group, target: Target) -> Kernel:
         form.tile_on_host(kernel, target)
         count_blocks(kernel)
     return kernel
+
+
+def _as_rows(group: Group, accesses: list[Strided]) -> list[Strided]:
+    """What gathers read, as if it followed the places: so that lanes go where memory does."""
+    cells = [cell for cell in group.cells if cell.access is not None]
+    return [
+        Strided(access.value, tuple(
+            stride or (max(2, cell.along[0]) if axis in cell.axes else 0)
+            for axis, stride in enumerate(access.strides)), access.offset)
+        for cell, access in zip(cells, accesses, strict=True) if cell.kind == "gather"
+    ]

@@ -33,12 +33,14 @@ def bytes_read(kernel: Kernel) -> dict[Value, int]:
         if cell.kind == "load":
             sides = tuple(sorted(_sides(access, kernel.schedule.axes)))
             places.setdefault(access.value, set()).add((access.offset, sides))
-    return {
-        value: value.dtype.itemsize * min(
-            value.size, sum(prod(size for _, size in sides) for _, sides in found)
-        )
-        for value, found in places.items()
-    }
+    counts = {value: min(value.size, sum(prod(size for _, size in sides) for _, sides in found))
+              for value, found in places.items()}
+    for cell, access in kernel.loads.items():
+        if cell.kind == "gather":  # some elements more than once, but not from afar
+            points = prod(n for axis, n in enumerate(kernel.group.shape) if axis in cell.axes)
+            value = access.value
+            counts[value] = min(value.size, counts.get(value, 0) + points)
+    return {value: value.dtype.itemsize * count for value, count in counts.items()}
 
 
 def _sides(access: Strided, axes: tuple[Axis, ...]) -> list[tuple[int, int]]:

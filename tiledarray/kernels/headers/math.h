@@ -479,6 +479,8 @@ TA_FN f32 m_minimum(f32 x, f32 y) {
 template <class T> TA_FN T m_where(bool condition, T x, T y) {
     if constexpr (is_bool<T>)
         return (bool_byte(condition) != 0 ? bool_byte(x) : bool_byte(y)) != 0;
+    else if constexpr (is_complex<T>)  // part by part: no branch
+        return T{m_where(condition, x.re, y.re), m_where(condition, x.im, y.im)};
     else if constexpr (kind_of<T> == Kind::real && !TA_DEVICE) {
         using Bits = decltype(bits_of(x));
         const Bits first = (Bits)0 - (Bits)(bool_byte(condition) != 0);

@@ -15,6 +15,11 @@ struct Range {
 TA_FN idx min_idx(idx x, idx y) { return x < y ? x : y; }
 TA_FN idx max_idx(idx x, idx y) { return x > y ? x : y; }
 
+// Where a computed place along an axis of length `n` is: places from the end are negative.
+template <class I> TA_FN idx place_in(I place, idx n) {
+  return place < I(0) ? idx(place) + n : idx(place);
+}
+
 #define TA_EVERY_ROW(row, range) for (idx row = range.begin; row < range.end; ++row)
 
 // Part `k` of [0, n) cut into pieces of `size`.

@@ -24,6 +24,7 @@
 #define TA_SLOT(j, c, v) ((c) * V + (v))
 #define TA_STAGED_ROW(T, name, offset) const Staged<T, V> name(offset, ty * (C * TX * V))
 #define TA_STAGED_STEPS(T, name, offset) const Staged<T, V> name(offset, threadIdx.x * V)
+#define TA_STAGED_STEPS_SHARED(T, name, offset) const Staged<T, 1> name(offset, threadIdx.x)
 
 template <class T, int N> struct alignas(sizeof(T) * N) Vector {
   T at[N];
@@ -319,10 +320,11 @@ template <class T> TA_FN T shuffled(const T& x, int mask) {
     words.word[k] = __shfl_xor_sync(0xffffffffu, words.word[k], mask);
   return words.value;
 }
-// Merge the totals of N neighbouring threads of a warp, each pair in the same order on both sides.
-template <int N, class R> TA_FN void butterfly(typename R::Total& total) {
+// Merge the totals of N threads of a warp, APART from one another, each pair in the same order on
+// both sides.
+template <int N, class R, int APART = 1> TA_FN void butterfly(typename R::Total& total) {
   using Total = typename R::Total;
-  _Pragma("unroll") for (int mask = 1; mask < N; mask *= 2) {
+  _Pragma("unroll") for (int mask = APART; mask < N * APART; mask *= 2) {
     const Total other = shuffled(total, mask);
     const bool upper = threadIdx.x & mask;
     const Total right = upper ? total : other;
@@ -388,17 +390,19 @@ template <class R, int V> struct ColumnAccumulator {
   }
   // Merge over ty; every thread of a column gets the result.
   template <int TX, int TY> TA_MEMBER void finish() {
-    if (TY == 1) return;
     using Total = typename R::Total;
-    __shared__ alignas(16) unsigned char memory[sizeof(Total) * TX * (TY > 1 ? TY : 1)];
+    enum { TOGETHER = TX >= 32 ? 1 : TY < 32 / TX ? TY : 32 / TX, WARPS = TY / TOGETHER };
+    _Pragma("unroll") for (int v = 0; v < V; ++v) butterfly<TOGETHER, R, TX>(total[v]);
+    if (WARPS == 1) return;
+    __shared__ alignas(16) unsigned char memory[sizeof(Total) * TX * WARPS];
     Total* parts = reinterpret_cast<Total*>(memory);
     const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
     _Pragma("unroll") for (int v = 0; v < V; ++v) {
       __syncthreads();
-      parts[ty * TX + tx] = total[v];
+      if (ty % TOGETHER == 0) parts[ty / TOGETHER * TX + tx] = total[v];
       __syncthreads();
       Total sum = parts[tx];
-      _Pragma("unroll 1") for (int k = 1; k < TY; ++k) R::merge(sum, parts[k * TX + tx]);
+      _Pragma("unroll 1") for (int k = 1; k < WARPS; ++k) R::merge(sum, parts[k * TX + tx]);
       total[v] = sum;
     }
   }
@@ -583,6 +587,16 @@ template <class R> struct LookBack {
   }
 };
 
+// Hide where a float comes from: else its conversion to a double is kept, in two registers more,
+// from where it is added up to where it is scanned.
+template <class T> TA_FN T hidden(T x) {
+  if constexpr (sizeof(T) == 4 && is_real<T>) {
+    unsigned bits = __builtin_bit_cast(unsigned, x);
+    asm volatile("" : "+r"(bits));
+    return __builtin_bit_cast(T, bits);
+  } else return x;
+}
+
 // A row, scanned tile by tile by TX threads; x holds C chunks of V elements of each.
 template <class R, class T, int V> struct RowScan {
   using Total = typename R::Total;
@@ -648,7 +662,7 @@ template <class R, class T, int V> struct RowScan {
   TA_MEMBER static void settle(T* x, Running<R> run, const Total& beside, bool follows) {
     if (follows) run.add(beside);
     _Pragma("unroll") for (int v = 0; v < V; ++v) {
-      run.add(R::lift(x[v]));
+      run.add(R::lift(hidden(x[v])));
       x[v] = R::value(run.total);
     }
   }

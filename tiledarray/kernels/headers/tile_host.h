@@ -20,6 +20,7 @@
 #define TA_SLOT(j, c, v) ((j) + (v))
 #define TA_STAGED_ROW(T, name, offset) const Staged<T> name
 #define TA_STAGED_STEPS(T, name, offset) const Staged<T> name
+#define TA_STAGED_STEPS_SHARED(T, name, offset) const Staged<T> name
 
 template <class T> TA_FN T* take(char*& scratch, idx length) {
   T* taken = reinterpret_cast<T*>(scratch);

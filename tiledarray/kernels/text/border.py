@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tiledarray.fusion.ir import dense_strides
 from tiledarray.fusion.plan import Border, Kernel
-from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import Printer

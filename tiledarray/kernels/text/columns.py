@@ -134,6 +134,7 @@ class ColumnPrinter(ReductionPrinter):
                               if cell in below or cell in wanted])
 
     def _define_columns(self, cells: list[Cell]) -> None:
+        self.pointed = set()
         self._bundle_loads(cells)
         for cell in cells:
             self._define_column(cell)
@@ -144,7 +145,7 @@ class ColumnPrinter(ReductionPrinter):
             source = self._load(cell, 0, lanes=True) if cell in self.bundled else (
                 f"p_{cell.number}[{self._lane_offset(f'p_{cell.number}', access)}]")
             target = f"x_{cell.number}[v] =" if cell in self.arrays else (
-                f"const {ctype(cell.dtype)} c_{cell.number} =")
+                f"{ctype(cell.dtype)} c_{cell.number} =")
             self.put(f"{target} {source};")
         else:
             self._define(cell, lanes=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, storage
+from tiledarray.fusion.ir import ONE, READS, Cell, Param, Size, Terms, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.instructions import quick_op
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
+from tiledarray.kernels.text.gathers import gathered, point_at_rows
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Scan, Update
@@ -76,6 +77,7 @@ class Printer:
                         for cell in bundle.cells}
         self.products = kernel.products if device else {}
         self.quick = self.rare = False
+        self.pointed: set[Cell] = set()  # gathers that lanes find by a pointer of their chunk
         self.fetched: set[Cell] = set()  # loads that a turn of the loop finds in registers
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
@@ -237,7 +239,7 @@ class Printer:
 
     def _is_row_load(self, cell: Cell) -> bool:
         """Whether the cell is read through a pointer of its own for each row."""
-        return cell.kind == "load"
+        return cell.kind in READS
 
     def _pointer_type(self, access: Strided) -> str:
         """Type of a pointer to read from; what an update in place writes is not constant."""
@@ -278,7 +280,7 @@ class Printer:
         """Cells that do not vary along the row."""
         for cell in self.kernel.cells:
             if cell.phase == phase and not self._is_inner(cell) and cell.kind in (
-                    "load", "iota", "apply"):
+                    "load", "gather", "iota", "apply"):
                 for u in self._copies(cell):
                     self._define(cell, u)
         self._divisors(phase)
@@ -305,29 +307,20 @@ class Printer:
                     self.put(f"const Divisor {self._divisor(cell, u)} = "
                              f"divisor(cast<f32>({name}));")
 
-    def _declare_staged(self, macro: str) -> None:
-        """Declare the shared memory of staged loads."""
-        for cell, offset in self.kernel.staged.items():
-            self.put(f"{macro}({ctype(cell.dtype)}, s_{cell.number}, {offset});")
-
-    def _fetch(self, cells: Iterable[Cell]) -> None:
-        """Ask for a chunk of each staged load."""
-        for cell in cells:
-            name = f"p_{cell.number}"
-            offset = self._chunk_offset(name, self.kernel.loads[cell])
-            self.put(f"s_{cell.number}.fetch({self.staged_place}, {name} + {offset}, w);")
-
     # ---- cells ------------------------------------------------------------------------------
 
     def _define(self, cell: Cell, u: int = 0, lanes: bool = False) -> None:
+        """Write a cell: not ``const``, for NVRTC tries such as constants, chains of them anew."""
         value = self._expression(cell, u, lanes)
         target = f"x_{cell.number}[v] =" if cell in self.arrays else (
-            f"const {ctype(cell.dtype)} {self.name(cell, u)} =")
+            f"{ctype(cell.dtype)} {self.name(cell, u)} =")
         self.put(f"{target} {value};")
 
     def _expression(self, cell: Cell, u: int, lanes: bool) -> str:
         if cell.kind == "load":
             return self._load(cell, u, lanes)
+        if cell.kind == "gather":
+            return gathered(self, cell, u, lanes=lanes)
         if cell.kind == "iota":
             return self._iota(cell, u, lanes)
         if cell.kind == "scan":
@@ -388,6 +381,8 @@ class Printer:
             return f"l_{bundle.first.number}{suffix}[{bundle.cells[cell]}]"
         if access.strides[-1] == 1:
             return f"l_{cell.number}{f'_{u}' if many else ''}[v]"
+        if cell in self.kernel.staged:
+            return f"l_{cell.number}[0]"
         return f"{pointer}[{self._lane_offset(name, access)}]"
 
     def _fetched(self, cell: Cell, access: Strided) -> str:
@@ -401,17 +396,19 @@ class Printer:
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         """Loads of whole chunks, ahead of the loop over lanes."""
         for cell in cells:
-            if (cell.kind != "load" or self.kernel.loads[cell].strides[-1] != 1
-                    or cell in self.arrays or cell in self.fetched):
+            if cell.kind != "load" or cell in self.arrays or cell in self.fetched:
                 continue
             access = self.kernel.loads[cell]
+            if access.strides[-1] != 1 and cell not in self.kernel.staged:
+                continue
             copies = self._copies(access=access)
             for u in copies:
                 suffix = f"_{u}" if len(copies) > 1 else ""
                 name = f"p_{cell.number}"
                 source = f"{name}{suffix} + {self._chunk_offset(name, access)}"
                 if cell in self.kernel.staged:
-                    value = f"s_{cell.number}.load({self.staged_place}, {source})"
+                    part = " / V" if access.is_shared else ""
+                    value = f"s_{cell.number}.load({self.staged_place}{part}, {source})"
                 else:
                     value = f"load<V>({source}{', w' if guarded else ''})"
                 self.put(f"const auto l_{cell.number}{suffix} = {value};")
@@ -465,7 +462,7 @@ class Printer:
             first = min(self.needed[cell]) == number
             for u in self._copies(cell):
                 if cell.held and not first:
-                    self.put(f"const {ctype(cell.dtype)} c_{cell.number} = "
+                    self.put(f"{ctype(cell.dtype)} c_{cell.number} = "
                              f"h_{cell.number}[TA_SLOT(j, c, v)];")
                 else:
                     self._define(cell, u, lanes=True)
@@ -480,7 +477,7 @@ class Printer:
     def _together(self, number: int, limit: int = UNROLLED) -> int:
         """Chunks of a reduction done side by side, so that several loads are under way."""
         work = sum(len(self._copies(cell)) for cell in self._pass_cells(number)
-                   if cell.kind in ("load", "apply", "iota"))
+                   if cell.kind in ("load", "gather", "apply", "iota"))
         for together in (4, 2):
             if work * self.schedule.width * together <= limit:
                 return together
@@ -489,6 +486,7 @@ class Printer:
     def _lane_body(self, number: int, guarded: bool) -> None:
         """One chunk of lanes of pass ``number``: loads, values, stores, accumulations."""
         cells = self._pass_cells(number)
+        point_at_rows(self, cells)
         self._vector_loads(self._reads(cells, number), guarded)
         stores = [(k, s) for k, s in enumerate(self.kernel.stores)
                   if s.sink.level == "full" and s.sink.store_pass == number]

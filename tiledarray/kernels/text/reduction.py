@@ -5,7 +5,7 @@ There memory does not wait on a GPU: loops know scalars, and load a turn ahead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -27,6 +27,22 @@ AHEAD_COST = 512  # flops of a turn from which it hardly waits, and a third copy
 
 class ReductionPrinter(Printer):
     """Writes accumulators, and what is around the loop that fills them."""
+
+    def _declare_staged(self, macro: str) -> None:
+        """Declare the shared memory of staged loads."""
+        for cell, offset in self.kernel.staged.items():
+            shared = "_SHARED" if self.kernel.loads[cell].is_shared else ""
+            self.put(f"{macro}{shared}({ctype(cell.dtype)}, s_{cell.number}, {offset});")
+
+    def _fetch(self, cells: Iterable[Cell]) -> None:
+        """Ask for a chunk of each staged load."""
+        for cell in cells:
+            name = f"p_{cell.number}"
+            access = self.kernel.loads[cell]
+            place, count = (f"{self.staged_place} / V", "1") if access.is_shared else (
+                self.staged_place, "w")
+            offset = self._chunk_offset(name, access)
+            self.put(f"s_{cell.number}.fetch({place}, {name} + {offset}, {count});")
 
     @contextmanager
     def _usual_scalars(self, number: int) -> Iterator[None]:

@@ -101,7 +101,7 @@ class RowPrinter(ReductionPrinter):
             self._merge_rows(sinks)
         for cell in sinks:
             for u in self._copies(cell):
-                self.put(f"const {ctype(cell.dtype)} {self.name(cell, u)} = {self._reducer(cell)}"
+                self.put(f"{ctype(cell.dtype)} {self.name(cell, u)} = {self._reducer(cell)}"
                          f"::template value<{ctype(cell.dtype)}>(total_{cell.number}"
                          f"{self._suffix(u)});")
 

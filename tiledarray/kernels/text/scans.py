@@ -226,11 +226,11 @@ class ScanPrinter(RowPrinter):
 
     def _define_in_stage(self, cell: Cell, u: int, number: int) -> None:
         if self._is_there(cell, number):
-            self.put(f"const {ctype(cell.dtype)} {self.name(cell, u)} = "
+            self.put(f"{ctype(cell.dtype)} {self.name(cell, u)} = "
                      f"h_{cell.number}[TA_SLOT(j, c, v)];")
             return
         value = self._expression(cell, u, lanes=True)
-        new = "" if cell in self.kept else f"const {ctype(cell.dtype)} "
+        new = "" if cell in self.kept else f"{ctype(cell.dtype)} "
         self.put(f"{new}{self.name(cell, u)} = {value};")
         if cell.held:
             self.put(f"h_{cell.number}[TA_SLOT(j, c, v)] = {self.name(cell, u)};")

@@ -1,0 +1,441 @@
+"""Kernels of tiles: one for all that is done for a problem, right in every tier."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy
+import pytest
+
+import tiledarray as ta
+from tests import tiles
+from tests.plans import DEVICE, HOST, TARGETS, kinds
+from tiledarray import config
+from tiledarray.execution.executable import program_name, source_of
+from tiledarray.fusion import limits
+from tiledarray.fusion.tiles import find
+from tiledarray.fusion.tiles.text import text_of
+from tiledarray.kernels.compile import cuda
+from tiledarray.kernels.text.program import print_kernel
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Batches of a few problems are worth a kernel."""
+    small = {"problems": 2, "problem_flops": 1}
+    monkeypatch.setattr(find, "_gain", lambda region: 1)
+    monkeypatch.setattr(limits, "HOST", replace(limits.HOST, **small))
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
+
+
+TIERS = {"interpreter": HOST, "host": HOST, "interpreted for a GPU": DEVICE, "emulated": DEVICE}
+
+
+@pytest.fixture(params=TIERS)
+def through(request, tmp_path_factory):
+    tier = request.param
+    folder = tmp_path_factory.getbasetemp() / "emulated"
+    folder.mkdir(exist_ok=True)
+
+    def run(program, *inputs):
+        return tiles.through("interpreter" if tier.startswith("interpreted") else tier, program,
+                             *inputs, target=TIERS[tier], folder=folder)
+
+    return run
+
+
+def drawn(*shape, dtype="f8", seed=0):
+    random = numpy.random.default_rng(seed)
+    values = random.normal(size=shape)
+    if numpy.dtype(dtype).kind == "c":
+        values = values + 1j * random.normal(size=shape)
+    return (5 * values if numpy.dtype(dtype).kind in "iu" else values).astype(dtype)
+
+
+def turned(np, x):
+    return np.swapaxes(x, -1, -2)
+
+
+def adjoint(np, x):
+    return np.conj(np.swapaxes(x, -1, -2))
+
+
+def spd(np, x, s):
+    return x @ adjoint(np, x) + s * np.eye(x.shape[-1], dtype=x.dtype)
+
+
+def by_cholesky(np, x, b):
+    factor = np.linalg.cholesky(spd(np, x, 2.0))
+    return np.linalg.solve(adjoint(np, factor), np.linalg.solve(factor, b))
+
+
+def by_solve(np, x, b):
+    return np.linalg.solve(spd(np, x, 2.0), b)
+
+
+def inverted(np, x, b):
+    return np.linalg.inv(spd(np, x, 1.0)) @ b
+
+
+def determinant(np, x, b):
+    return np.linalg.det(x * 0.5) + 1
+
+
+def log_determinant(np, x, b):
+    sign, size = np.linalg.slogdet(x)
+    return sign * 2, size + 1
+
+
+def factor_and_logarithm(np, x, b):
+    factor = np.linalg.cholesky(spd(np, x, 3.0))
+    return factor, 2 * np.log(np.diagonal(factor, axis1=-2, axis2=-1).real).sum(-1)
+
+
+def traces(np, x, b):
+    found = np.linalg.inv(spd(np, x, 1.0))
+    return np.trace(found, axis1=-2, axis2=-1), abs(found).max((-1, -2)), found[..., 0, :].sum(-1)
+
+
+def ridge(np, x, b):
+    gram = adjoint(np, x) @ x + 0.25 * np.eye(x.shape[-1], dtype=x.dtype)
+    return np.linalg.solve(gram, adjoint(np, x) @ b)
+
+
+PROGRAMS = [by_cholesky, by_solve, inverted, determinant, log_determinant, factor_and_logarithm,
+            traces, ridge]
+
+
+def close(found, want, exact, dtype):
+    """Within twice what LAPACK is off, or a few units in the last place."""
+    scale = abs(exact).max() if exact.size else 1
+    off = abs(want - exact).max() if exact.size else 0
+    unit = numpy.finfo(numpy.dtype(dtype)).eps * scale
+    rounded = 16 if numpy.dtype(dtype).char in "fF" else 1024  # nothing is exact in double
+    assert found.shape == want.shape
+    assert found.dtype == want.dtype
+    assert abs(found - exact).max(initial=0) <= 2 * off + rounded * unit
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_linear_algebra(through, program, dtype):
+    x, b = drawn(37, 5, 5, dtype=dtype), drawn(37, 5, 2, dtype=dtype, seed=1)
+    plan, found = through(program, x, b)
+    assert tiles.kernels(plan), plan.refusals
+    want = program(numpy, x, b)
+    exact = program(numpy, x.astype("c16" if dtype[0] == "c" else "f8"),
+                    b.astype("c16" if dtype[0] == "c" else "f8"))
+    want, exact = (y if isinstance(y, tuple) else (y,) for y in (want, exact))
+    for one, other, best in zip(found, want, exact, strict=True):
+        close(one, other, best, dtype)
+
+
+# ---- transforms ----------------------------------------------------------------------------------
+
+
+def filtered(np, x, h):
+    return np.fft.ifft(np.fft.fft(x) * h)
+
+
+def spectrum(np, x, h):
+    return (abs(np.fft.rfft(x.real * h.real)) ** 2).mean(-2)
+
+
+def smoothed(np, x, h):
+    half = np.fft.rfft(x.real)
+    return np.fft.irfft(half * 0.5, n=x.shape[-1]) + h.real
+
+
+def along_rows(np, x, h):
+    return np.fft.fft(x * 2, axis=-2, norm="ortho") + 1
+
+
+def padded(np, x, h):
+    n = x.shape[-1]
+    return np.fft.fft(x * 2, n=2 * n, norm="forward"), np.fft.ifft(x * h, n=max(1, n - 2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 16, 35])
+@pytest.mark.parametrize("program", [filtered, spectrum, smoothed, along_rows, padded])
+def test_transforms(through, program, n):
+    x, h = drawn(19, 3, n, dtype="c8"), drawn(n, dtype="c8", seed=1)
+    plan, found = through(program, x, h)
+    assert tiles.kernels(plan), plan.refusals
+    want = program(numpy, x, h)
+    exact = program(numpy, x.astype("c16"), h.astype("c16"))
+    want, exact = (y if isinstance(y, tuple) else (y,) for y in (want, exact))
+    for one, other, best in zip(found, want, exact, strict=True):
+        close(one, other, best, "c8")
+
+
+def test_lengths_with_large_factors_are_left_to_numpy():
+    x = drawn(50, 34, dtype="c8")
+    plan = tiles.planned_for(tiles.traced_of(lambda np, x: np.fft.fft(x) + 1, x), HOST)
+    assert not tiles.kernels(plan)
+    assert any("factor 17" in text for text in plan.refusals)
+
+
+# ---- shapes and strides --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [(0,), (1,), (2,), (15,), (16,), (3, 0), (2, 1, 9)])
+def test_batches(through, batch):
+    x, b = drawn(*batch, 3, 3, dtype="f4"), drawn(*batch, 3, 2, dtype="f4", seed=1)
+    _, (found,) = through(by_solve, x, b)
+    assert found.shape == b.shape
+    numpy.testing.assert_allclose(found, by_solve(numpy, x, b), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x.swapaxes(-1, -2), lambda x: x[::-1], lambda x: x[..., ::-1, :],
+    lambda x: x[::2], lambda x: x[:, 1:4, 1:4], lambda x: x.transpose(1, 2, 0)[:, :, None].T,
+    lambda x: x[:1] + x * 0, lambda x: x[3:4]])
+def test_operands_as_they_lie(through, view):
+    x = drawn(34, 5, 5)
+
+    def program(np, x):
+        y = view(x)
+        y = y[:, 0] if y.ndim == 4 else y
+        return np.linalg.solve(y @ turned(np, y) + np.eye(y.shape[-1]), y + 1)
+
+    _, (found,) = through(program, x)
+    numpy.testing.assert_allclose(found, program(numpy, x), rtol=1e-7, atol=1e-7)
+
+
+def test_integers_and_shared_operands(through):
+    x, shared = drawn(20, 4, 4, dtype="i4"), drawn(4, 4)
+
+    def program(np, x, shared):
+        return np.linalg.solve(shared @ shared.T + np.eye(4), x) + np.linalg.inv(
+            x * 0 + 3 * np.eye(4)) @ shared
+
+    _, (found,) = through(program, x, shared)
+    numpy.testing.assert_allclose(found, program(numpy, x, shared), rtol=1e-9, atol=1e-9)
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    ("cholesky", "Matrix is not positive definite"), ("inv", "Singular matrix")])
+def test_failures_tell_the_problem(through, function, message):
+    x = numpy.eye(3) + numpy.zeros((2, 20, 1, 1))
+    x[1, 7, 2, 2] = x[1, 9, 0, 0] = 0
+    with pytest.raises(numpy.linalg.LinAlgError, match=rf"^{message} \(matrix \(1, 7\) of"):
+        through(lambda np, x: getattr(np.linalg, function)(x) * 2, x)
+
+
+def test_failures_are_at_the_user_s_line(monkeypatch):
+    x = numpy.eye(8) + numpy.zeros((3000, 1, 1))
+    x[5] = 0
+    with config.override(compile="wait"):
+        with pytest.raises(numpy.linalg.LinAlgError, match="matrix 5 of"):
+            ta.linalg.inv(ta.array(x))
+        jitted = ta.jit(lambda x: ta.linalg.inv(x * 2) + 1)
+        with pytest.raises(numpy.linalg.LinAlgError, match="matrix 5 of"):
+            jitted(ta.array(x))
+        x[5] = 2 * numpy.eye(8)
+        numpy.testing.assert_allclose(jitted(ta.array(x)).numpy(), numpy.linalg.inv(2 * x) + 1)
+
+
+def test_nan_is_no_failure(through):
+    x = numpy.eye(5) + numpy.zeros((20, 1, 1))
+    x[3, 2, 1] = numpy.nan
+    _, (found,) = through(lambda np, x: np.linalg.inv(x) * 2, x)
+    assert numpy.isnan(found[3]).any()
+    assert not numpy.isnan(numpy.delete(found, 3, 0)).any()
+
+
+def test_a_determinant_may_be_zero(through):
+    x = numpy.eye(4) + numpy.zeros((20, 1, 1))
+    x[3, 2] = 0
+    _, (found, sign, size) = through(
+        lambda np, x: (np.linalg.det(x) + 0, *(y + 0 for y in np.linalg.slogdet(x))), x)
+    assert found[3] == 0 == sign[3] and size[3] == -numpy.inf
+    assert (numpy.delete(found, 3) == 1).all()
+
+
+# ---- plans ---------------------------------------------------------------------------------------
+
+
+def regression(np, x, y):
+    gram = turned(np, x) @ x + 0.1 * np.eye(x.shape[-1])
+    return np.linalg.solve(gram, (turned(np, x) @ y[..., None]))[..., 0] * 1.0
+
+
+def marginal_likelihood(np, x, y):
+    n = x.shape[1]
+    apart = ((x[:, :, None] - x[:, None]) ** 2).sum(-1)
+    factor = np.linalg.cholesky(np.exp(-0.5 * apart) + 0.1 * np.eye(n))
+    weights = np.linalg.solve(turned(np, factor), np.linalg.solve(factor, y[..., None]))[..., 0]
+    logarithm = np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+    return -0.5 * (y * weights).sum(-1) - logarithm - n / 2 * numpy.log(2 * numpy.pi)
+
+
+def kalman(np, x, p, z, f, h, q, r):
+    x = f @ x[..., None]
+    p = f @ p @ f.T + q
+    s = h @ p @ h.T + r
+    gain = turned(np, np.linalg.solve(s, h @ p))
+    return (x + gain @ (z[..., None] - h @ x))[..., 0] * 1.0, p - gain @ s @ turned(np, gain)
+
+
+def mahalanobis(np, x, mean, c):
+    apart = x - mean
+    return (apart * np.linalg.solve(c, apart[..., None])[..., 0]).sum(-1)
+
+
+COUNT = 300
+WORKLOADS = {
+    by_solve: [(COUNT, 6, 6), (COUNT, 6, 3)], regression: [(COUNT, 24, 12), (COUNT, 24)],
+    marginal_likelihood: [(COUNT, 64, 3), (COUNT, 64)], filtered: [(COUNT, 64), (64,)],
+    kalman: [(COUNT, 4), (COUNT, 4, 4), (COUNT, 2), (4, 4), (2, 4), (4, 4), (2, 2)],
+    mahalanobis: [(COUNT, 8), (8,), (COUNT, 8, 8)], spectrum: [(COUNT, 4, 64), (64,)],
+}
+
+
+@pytest.mark.parametrize("program", WORKLOADS)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_one_kernel(program, target):
+    shapes = WORKLOADS[program]
+    inputs = [drawn(*shape, dtype="c8" if program is filtered else "f8", seed=k)
+              for k, shape in enumerate(shapes)]
+    if program is kalman:
+        inputs[1] = numpy.eye(4) + 0 * inputs[1]
+        inputs[-1] = numpy.eye(2)
+    if program is mahalanobis:
+        inputs[2] = inputs[2] @ turned(numpy, inputs[2]) + numpy.eye(8)
+    traced = tiles.traced_of(program, *inputs)
+    plan = tiles.planned_for(traced, target)
+    (kernel,) = tiles.kernels(plan)
+    assert kinds(plan) == ["call"], plan.refusals
+    want = program(numpy, *inputs)
+    want = want if isinstance(want, tuple) else (want,)
+    assert kernel.bytes_moved == sum(x.nbytes for x in (*inputs, *want))
+    for mine, theirs in zip(tiles.interpreted(traced, target), want, strict=True):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-4 if program is filtered else 1e-7)
+
+
+def test_what_others_ask_for_is_stored_beside(through):
+    x = drawn(40, 4, 4)
+
+    def program(np, x):
+        gram = spd(np, x, 1.0)
+        factor = np.linalg.cholesky(gram)
+        return gram, factor, factor.sum(0), np.linalg.det(gram) - gram.mean()
+
+    plan, found = through(program, x)
+    assert len(tiles.kernels(plan)) == 1  # what is of all problems is made of what that stores
+    for mine, theirs in zip(found, program(numpy, x), strict=True):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+def test_what_is_the_same_for_all_problems_is_not_stored_by_each(through):
+    x, y = drawn(40, 4, 4), drawn(30, 4)
+
+    def program(np, x, y):
+        added = 2.0 * np.eye(4)
+        return np.linalg.inv(spd(np, x, 1.0) + added), added, y @ (added + 1)
+
+    plan, found = through(program, x, y)
+    (kernel,) = tiles.kernels(plan)
+    assert len(kernel.stores) == 2  # the inverse, and where failures are noted
+    for mine, theirs in zip(found, program(numpy, x, y), strict=True):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+def test_planning_takes_time_in_proportion(monkeypatch):
+    def chain(count):
+        def program(np, x, b):
+            for _ in range(count):
+                b = np.linalg.solve(x + b[..., None] * 0.1, b[..., None])[..., 0] + np.cos(b)
+            return b
+
+        with config.override(cut=100_000):
+            traced = tiles.traced_of(program, numpy.eye(3) + numpy.zeros((64, 1, 1)),
+                                     numpy.ones((64, 3)))
+        started = perf_counter()
+        assert find.in_tiles(traced.signature, HOST).looped.numbers
+        return perf_counter() - started
+
+    chain(2)
+    assert min(chain(80) for _ in range(3)) < 12 * min(chain(20) for _ in range(3)) + 0.05
+
+
+def test_too_large_for_the_chip_is_as_before():
+    x = drawn(3, 200, 200)
+    for target in TARGETS.values():
+        plan = tiles.planned_for(tiles.traced_of(by_solve, x, x), target)
+        assert not tiles.kernels(plan)
+        assert any("no kernel of tiles for linalg.solve" in text for text in plan.refusals)
+
+
+def test_few_problems_are_left_to_numpy(monkeypatch):
+    monkeypatch.undo()
+    x = drawn(8, 8, 8)
+    plan = tiles.planned_for(tiles.traced_of(by_solve, x, x), HOST)
+    assert not tiles.kernels(plan)
+
+
+def test_the_text_of_a_program():
+    x, y = drawn(100, 6, 3, dtype="f4"), drawn(100, 6, dtype="f4")
+    told = []
+    for target in TARGETS.values():
+        traced = tiles.traced_of(regression, x, y)
+        (kernel,) = tiles.kernels(tiles.planned_for(traced, target))
+        told.append(text_of(kernel.program))
+    golden = Path(__file__).parent / "golden" / "tile_program.txt"
+    text = "".join(told)
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_explained():
+    with config.override(compile="wait"), tiles.recording():
+        x = ta.array(drawn(100, 6, 3, dtype="f4"))
+        result = regression(ta, x, ta.array(drawn(100, 6, dtype="f4")))
+        report = ta.explain(result)
+    (step,) = report.plan.steps
+    assert (step.kind, step.form) == ("kernel", "tile")
+    assert "linalg.solve" in step.ops
+    assert "lu" in step.source.split("using idx")[0]
+    assert "100 problems" in str(report)
+
+
+def test_gradients_go_through_tiles(monkeypatch):
+    x, y = drawn(40, 5, 3), drawn(40, 5)
+
+    def loss(x, y):
+        return (regression(ta, x, y) ** 2).sum()
+
+    with config.override(compile="wait", at_once=0):
+        found = ta.jit(ta.grad(loss))(ta.array(x), ta.array(y)).numpy()
+        with monkeypatch.context() as patched:
+            patched.setattr(limits, "HOST", replace(limits.HOST, problems=1 << 60))
+            want = ta.grad(loss)(ta.array(x), ta.array(y)).numpy()
+    numpy.testing.assert_allclose(found, want, rtol=1e-8, atol=1e-10)
+
+
+def test_larger_matrices_are_left_to_lapack_on_the_host():
+    x = drawn(40, 40, 40, dtype="c16")
+    plan = tiles.planned_for(tiles.traced_of(by_solve, x, x), HOST)
+    assert not tiles.kernels(plan)
+    assert any("LAPACK is as fast" in text for text in plan.refusals)
+    assert tiles.kernels(tiles.planned_for(tiles.traced_of(by_solve, x, x), DEVICE))
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("program", WORKLOADS)
+def test_nothing_spills(program, dtype):
+    shapes = WORKLOADS[program]
+    dtype = {"f4": "c8", "f8": "c16"}[dtype] if program is filtered else dtype
+    inputs = [drawn(*shape, dtype=dtype, seed=k) for k, shape in enumerate(shapes)]
+    (kernel,) = tiles.kernels(tiles.planned_for(tiles.traced_of(program, *inputs), DEVICE))
+    source = source_of(kernel, print_kernel(kernel, device=True)), program_name(kernel)
+    for arch in ("sm_90", "sm_80"):
+        (binary,) = cuda.compile_many([source], arch)
+        report = binary.reports[source[1]]
+        assert report.clean, f"{arch}: {report}"

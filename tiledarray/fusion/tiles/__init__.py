@@ -1,0 +1,1 @@
+"""Tile programs: what is computed for one problem of a batch by values that stay on chip."""

@@ -1,0 +1,118 @@
+"""Finds what is worth a kernel of tiles in a signature."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from tiledarray.fusion.along import Graph, Looped, looped_of
+from tiledarray.fusion.bodies import Made, cut_out, made_of
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles.build import NoTile
+from tiledarray.fusion.tiles.kernel import programmed
+from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
+from tiledarray.ops.op import Library
+
+MOST = 16  # kernels of a plan
+
+
+class Found(NamedTuple):
+    """A signature with loops over problems in it, and why there are no more."""
+
+    looped: Looped
+    refusals: list[str]
+
+
+def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
+    """Have what is worth it computed problem by problem on chip.
+
+    Parameters
+    ----------
+    signature : tuple
+        See `Trace.signature`.
+    target : Target
+    """
+    looped = looped_of(signature)
+    refusals: list[str] = []
+    in_vain: set[int] = set()
+    for _ in range(MOST if target.untried else 0):
+        seeds = [place for place, entry in enumerate(looped.entries)
+                 if is_seed(entry) and looped.numbers[place] not in in_vain]
+        if not seeds:
+            break
+        graph = Graph.of(looped, problems=True)
+        try:
+            region, made = _found(graph, seeds[0], looped, target)
+        except NoTile as refusal:
+            name = graph.entries[seeds[0]].op
+            refusals.append(f"no kernel of tiles for {name.name if name else ''}: {refusal}")
+            in_vain.add(looped.numbers[seeds[0]])
+            continue
+        looped = cut_out(region, looped, made)
+    return Found(looped, refusals)
+
+
+def _found(graph: Graph, seed: int, looped: Looped, target: Target) -> tuple[TileRegion, Made]:
+    """What is computed for the sake of a call, with the loop that does it.
+
+    Of several batch axes the last ones may be part of a problem: what is reduced along them is
+    then reduced on chip.
+
+    Raises
+    ------
+    NoTile
+    """
+    axes = batch_axes(graph.entries[seed])
+    regions = [TileRegion(graph, seed, axes[:count], target) for count in range(len(axes), 0, -1)]
+    refusal = NoTile("it is one problem")
+    for region in sorted(regions, key=TileRegion.stored):
+        try:
+            return region, _made(region, looped, target)
+        except NoTile as other:
+            refusal = other
+    raise refusal
+
+
+def _made(region: TileRegion, looped: Looped, target: Target) -> Made:
+    """The loop over a region's problems.
+
+    Raises
+    ------
+    NoTile
+        If it is not worth it, or something has no form for tiles.
+    """
+    lengths, limits = region.lengths(), target.limits
+    count = prod(lengths)
+    if count < limits.problems:
+        raise NoTile(f"{count} problems are too few (at least {limits.problems})")
+    several = (region.graph.entries[number].op for number in region.results)
+    if any(isinstance(op, Library) and op.outputs > 1 for op in several):
+        raise NoTile("some of its results are asked for as they are")
+    made = made_of(region, looped, (1,) * len(lengths))
+    body = programmed(made.body, target)
+    flops = count * (body.program.flops + limits.problem_call)
+    if flops < limits.problem_flops:
+        raise NoTile(f"{flops} flops are too few")
+    if target.kind == "cpu" and _gain(region) < 1:
+        raise NoTile("NumPy's transforms of them are as fast")
+    return Made(body, made.refs)
+
+
+def _gain(region: TileRegion) -> float:
+    """What a kernel gains over NumPy's calls on the host, where those are transforms alone.
+
+    pocketfft takes complex numbers of single precision as it does those of double precision, with
+    half the vectors that a kernel of tiles fills; real ones by half as much work as a complex
+    transform has, which is all that tiles do.
+    """
+    gain = 0.0
+    for number in region.inside:
+        entry = region.graph.entries[number]
+        if not isinstance(entry.op, Library) or entry.op.tile in ("", "product"):
+            continue
+        if entry.op.tile != "fourier":
+            return 1
+        single = entry.dtype.char in "fF"
+        real = entry.op.name in ("fft.rfft", "fft.irfft")
+        gain += (-0.25 if single else -1) if real else 1 if single else 0.5
+    return gain

@@ -1,0 +1,257 @@
+"""What becomes of library calls in a tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log2, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fusion.ir import ORIGIN, Affine, Value, broadcast_index
+from tiledarray.fusion.tiles.build import CONJUGATE, Maker, NoTile, whole
+from tiledarray.fusion.tiles.ir import Apply, DType, Expression, Matrix, Number, Read, Tile
+from tiledarray.ops import elementwise
+from tiledarray.ops.op import AxisView, Item, Library
+
+MULTIPLY: Any = elementwise.BY_NAME["multiply"]
+SINGULAR = "Singular matrix"
+INDEFINITE = "Matrix is not positive definite"
+
+
+def primitive(maker: Maker, value: Value) -> None:
+    """Add a library call's statements.
+
+    Raises
+    ------
+    NoTile
+    """
+    op = value.op
+    assert isinstance(op, Library)
+    if op.tile not in _FORMS:
+        raise NoTile(f"{op.name} has no form for tiles")
+    _FORMS[op.tile](maker, value)
+
+
+def _square(value: Value) -> int:
+    return value.shape[-1]
+
+
+def _cholesky(maker: Maker, value: Value) -> None:
+    n = _square(value)
+    matrix = maker.own(value.args[0], value.dtype)
+    maker.call("cholesky", (matrix,), (matrix,), n ** 3 // 3, failure=INDEFINITE)
+    maker.known(value, matrix.tile)
+
+
+def triangle(value: Value) -> str:
+    """Which triangle alone of a matrix is not zero: ``"lower"``, ``"upper"`` or ``""``."""
+    if isinstance(value.op, Library) and value.op.tile == "cholesky":
+        return "lower"
+    if value.op is CONJUGATE:
+        return triangle(value.args[0])
+    if isinstance(value.op, AxisView):
+        inner = value.args[0]
+        axes, steps = value.attrs
+        ends = tuple(axes[-2:])
+        last = len(value.shape) - 1
+        plain = len(axes) >= 2 and steps[-2:] == (1, 1) and (
+            inner.shape[-2:] == value.shape[-2:]
+            and all(start in (None, 0) for start in value.args[-2:]))
+        found = triangle(inner) if plain else ""
+        if ends == (last - 1, last):
+            return found
+        if ends == (last, last - 1):
+            return {"lower": "upper", "upper": "lower", "": ""}[found]
+    return ""
+
+
+def _solve(maker: Maker, value: Value) -> None:
+    left, right = value.args
+    n = left.shape[-1]
+    vector = len(right.shape) == 1
+    kind = triangle(left)
+    matrix = maker.matrix(left, value.dtype) if kind else maker.own(left, value.dtype)
+    x = maker.taken(right, value.shape, value.dtype) if not vector else None
+    if x is None:
+        x = maker.tile(value.shape, value.dtype, padded=not vector)
+        maker.fill(x, right, broadcast_index(right.shape, whole(value.shape)), value.shape)
+    columns = maker.as_matrix(x, vector=vector)
+    flops = n * n * columns.columns
+    if kind:
+        lower = (kind == "lower") ^ (matrix.transposed > 0)
+        maker.call("triangular", (columns,), (columns, matrix), flops, (int(lower),), SINGULAR)
+    else:
+        pivots = _factored(maker, matrix, SINGULAR)
+        maker.call("lu_solve", (columns,), (columns, matrix, pivots), 2 * flops)
+    maker.known(value, x)
+
+
+def _factored(maker: Maker, matrix: Matrix, failure: str) -> Matrix:
+    n = matrix.rows
+    pivots = Matrix(maker.tile((n,), np.dtype(np.int32)), n, 1)
+    maker.call("lu", (matrix, pivots), (matrix,), 2 * n ** 3 // 3, failure=failure)
+    return pivots
+
+
+def _inverse(maker: Maker, value: Value) -> None:
+    n = _square(value)
+    matrix = maker.own(value.args[0], value.dtype)
+    pivots = Matrix(maker.tile((n,), np.dtype(np.int32)), n, 1)
+    out = maker.as_matrix(maker.tile(value.shape, value.dtype, padded=True))
+    maker.call("inverse", (out, matrix, pivots), (matrix,), 2 * n ** 3, failure=SINGULAR)
+    maker.known(value, out.tile)
+
+
+def _det(maker: Maker, value: Value) -> None:
+    source = value.args[0]
+    matrix = maker.own(source, value.dtype)
+    pivots = _factored(maker, matrix, "")
+    tile = maker.tile(value.shape, value.dtype)
+    maker.call("lu_det", (Matrix(tile, 1, 1),), (matrix, pivots), 4 * matrix.rows)
+    maker.known(value, tile)
+
+
+def _slogdet(maker: Maker, value: Value) -> None:
+    matrix = maker.own(value.args[0], value.dtype)
+    pivots = _factored(maker, matrix, "")
+    sign = maker.tile(value.shape, value.dtype)
+    size = maker.tile(value.shape, value.dtype.type(0).real.dtype)
+    maker.call("lu_slogdet", (Matrix(sign, 1, 1), Matrix(size, 1, 1)), (matrix, pivots),
+               20 * matrix.rows)
+    for item in maker.values:
+        if isinstance(item.op, Item) and item.args[0] is value:
+            maker.known(item, (sign, size)[item.attrs])
+
+
+def _product(maker: Maker, value: Value) -> None:
+    left, right = value.args
+    cores = {"matvec": (2, 1), "vecmat": (1, 2)}.get(
+        value.op.name, (min(len(left.shape), 2), min(len(right.shape), 2)))
+    if value.dtype.kind not in "fc":
+        raise NoTile("products of integers have no form for tiles")
+    a = _factor(maker, left, value.dtype, cores[0], row=True)
+    if value.op.name == "vecmat" and value.dtype.kind == "c":
+        raise NoTile("vecmat of complex numbers has no form for tiles")
+    b = _factor(maker, right, value.dtype, cores[1], row=False)
+    tile = maker.tile(value.shape, value.dtype, padded=sum(cores) == 4)
+    rows, columns = a.rows, b.columns
+    if prod(value.shape) != rows * columns:
+        raise NoTile("a problem has several matrices")
+    maker.product(a, b, Matrix(tile, rows, columns))
+    maker.known(value, tile)
+
+
+def _factor(maker: Maker, value: Value, dtype: Any, core: int, *, row: bool) -> Matrix:
+    if core == 2:
+        return maker.matrix(value, dtype)
+    tile = maker.fresh(value, dtype)
+    n = value.shape[-1]
+    if prod(value.shape) != n:
+        raise NoTile("a problem has several matrices")
+    return Matrix(tile, 1, n) if row else Matrix(tile, n, 1)
+
+
+# ---- Fourier transforms --------------------------------------------------------------------------
+
+
+def _fourier(maker: Maker, value: Value) -> None:
+    """fft, ifft, rfft and irfft along one axis; the transformed axis goes last."""
+    name = value.op.name.removeprefix("fft.")
+    attrs = dict(value.attrs)
+    source: Value = value.args[0]
+    rank = len(value.shape)
+    axis = attrs["axis"] % rank
+    n = attrs["n"]
+    order = (*(k for k in range(rank) if k != axis), axis)
+    dtype = np.result_type(value.dtype, np.complex64)
+    if name != "irfft" and source.shape[axis] == n:
+        tile = maker.fresh(source, dtype, order)
+    else:
+        tile = maker.tile((*(source.shape[k] for k in order[:-1]), n), dtype)
+        fill = _whole_spectrum if name == "irfft" else _padded
+        fill(maker, tile, source, order, n)
+    rows = Matrix(tile, prod(tile.shape[:-1]), n)
+    on_host = maker.target.kind == "cpu"
+    work = [Matrix(maker.tile((n,), dtype), 1, n)] if on_host else []  # on a device in registers
+    forward = name in ("fft", "rfft")
+    maker.call("fourier", (rows, *work), (rows,), int(5 * rows.rows * n * max(log2(n), 1)),
+               (-1 if forward else 1,))
+    norm = attrs.get("norm") or "backward"
+    by = 1 / sqrt(n) if norm == "ortho" else 1 / n if (norm == "backward") != forward else 1.0
+    maker.known(value, tile, order, _scaling(by, value.dtype))
+
+
+def _scaling(by: float, dtype: DType) -> Callable[[Read], Expression] | None:
+    """What makes an element of a transform from one of its tile."""
+    if by == 1 and dtype.kind == "c":
+        return None
+
+    def scaled(read: Read) -> Expression:
+        part: Expression = read
+        if dtype != read.dtype:
+            part = Apply(None, (dtype,), dtype, (read,))
+        return part if by == 1 else Apply(MULTIPLY, (dtype, dtype), dtype,
+                                          (part, Number(by, dtype)))
+
+    return scaled
+
+
+def _padded(maker: Maker, tile: Tile, source: Value, order: tuple[int, ...], n: int) -> None:
+    """Fill the rows of a tile, with zeros where the source ends."""
+    given = min(source.shape[order[-1]], n)
+    domain = (*tile.shape[:-1], given)
+    shape = tuple(given if k == order[-1] else size for k, size in enumerate(source.shape))
+    index = tuple(ORIGIN if size == 1 else Affine(order.index(k)) for k, size in enumerate(shape))
+    if given == n:
+        maker.fill(tile, source, index, domain)
+        return
+    at = tuple(ORIGIN if size == 1 else Affine(k) for k, size in enumerate(domain))
+    maker.fill(tile, source, index, domain, at)
+    behind = (*tile.shape[:-1], n - given)
+    last = len(behind) - 1
+    start = ((-1, given),)
+    maker.map(tile, behind, Number(0.0, tile.dtype),
+              (*whole(behind)[:-1], Affine(last, 1, start) if n - given > 1
+               else Affine(-1, 0, start)))
+
+
+def _whole_spectrum(maker: Maker, tile: Tile, source: Value, order: tuple[int, ...],
+                    n: int) -> None:
+    """Fill the rows of a tile from their first halves: the second is the conjugate, turned."""
+    axis, half = order[-1], n // 2 + 1
+    if source.shape[axis] < half:
+        raise NoTile("a padded spectrum has no form for tiles")
+    shape = tuple(half if k == axis else size for k, size in enumerate(source.shape))
+    index = tuple(ORIGIN if shape[k] == 1 else Affine(order.index(k)) for k in range(len(shape)))
+    domain = (*tile.shape[:-1], half)
+    at = tuple(ORIGIN if size == 1 else Affine(k) for k, size in enumerate(domain))
+    maker.fill(tile, source, index, domain, at)
+    last = len(domain) - 1
+    # The first number and, of an even length, the middle one are taken to be real.
+    for place in {0, n // 2} if n % 2 == 0 else {0}:
+        one = (*tile.shape[:-1], 1)
+        here = (*whole(one)[:-1], Affine(-1, 0, ((-1, place),) if place else ()))
+        real = Apply(None, (tile.dtype.type(0).real.dtype,), tile.dtype.type(0).real.dtype,
+                     (Read(tile, here),))
+        maker.map(tile, one, real, here)
+    count = n - half
+    if not count:
+        return
+    behind = (*tile.shape[:-1], count)
+    fore = whole(behind)[:-1]
+    to = (*fore, _at(last, 1, half, count))
+    from_ = (*fore, _at(last, -1, n - half, count))
+    conjugate: Any = CONJUGATE
+    maker.map(tile, behind, Apply(conjugate, (tile.dtype,), tile.dtype, (Read(tile, from_),)), to)
+
+
+def _at(axis: int, step: int, start: int, count: int) -> Affine:
+    terms = ((-1, start),) if start else ()
+    return Affine(axis, step, terms) if count > 1 else Affine(-1, 0, terms)
+
+
+_FORMS: dict[str, Callable[[Maker, Value], None]] = {
+    "cholesky": _cholesky, "solve": _solve, "inv": _inverse, "det": _det, "slogdet": _slogdet,
+    "product": _product, "fourier": _fourier,
+}

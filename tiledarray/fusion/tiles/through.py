@@ -1,0 +1,71 @@
+"""On a GPU, what is done with each element beside a transform is done as it takes it and leaves it.
+
+A thread has the elements of a transform in registers, so what loads the tile before it, and what is
+made of it element by element after it, needs no way through shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tiledarray.fusion.ir import ORIGIN, Affine, Index
+from tiledarray.fusion.tiles.ir import (
+    Call,
+    Load,
+    Map,
+    Program,
+    Read,
+    Shape,
+    Statement,
+    Store,
+    Tile,
+    parts,
+    reads,
+)
+
+
+def absorb(program: Program) -> None:
+    """Have transforms do what stands beside them."""
+    found: list[Statement] = []
+    waiting = program.statements[::-1]
+    while waiting:
+        statement = waiting.pop()
+        if isinstance(statement, Call) and statement.name == "fourier":
+            tile = statement.out[0].tile
+            if found and (before := _filling(found[-1], tile)) is not None:
+                statement = replace(statement, before=before)
+                found.pop()
+            if waiting and (after := _emptying(waiting[-1], tile, waiting[:-1])) is not None:
+                statement = replace(statement, after=after)
+                waiting.pop()
+        found.append(statement)
+    program.statements = found
+
+
+def _whole(shape: Shape) -> Index:
+    return tuple(ORIGIN if n == 1 else Affine(axis) for axis, n in enumerate(shape))
+
+
+def _alone(statement: Map | Store, tile: Tile) -> bool:
+    """Whether each point of a statement reads of a tile the element there, at most."""
+    return statement.domain == tile.shape and all(
+        part.index == _whole(tile.shape) for part in parts(statement.expression)
+        if isinstance(part, Read) and part.source is tile)
+
+
+def _filling(statement: Statement, tile: Tile) -> Load | Map | None:
+    """The statement, if all it does is to give a tile its elements."""
+    if isinstance(statement, Map):
+        return statement if statement.tile is tile and _alone(statement, tile) and (
+            statement.index == _whole(tile.shape)) else None
+    return statement if isinstance(statement, Load) and statement.tile is tile else None
+
+
+def _emptying(statement: Statement, tile: Tile, later: Sequence[Statement]) -> Map | Store | None:
+    """The statement, if it takes the elements of a tile one by one, and nobody needs them then."""
+    if isinstance(statement, Map):
+        return statement if _filling(statement, tile) is not None else None
+    last = isinstance(statement, Store) and tile in reads(statement) and not any(
+        tile in reads(other) for other in later)
+    return statement if isinstance(statement, Store) and last and _alone(statement, tile) else None
