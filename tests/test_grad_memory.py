@@ -103,6 +103,17 @@ def test_results_are_the_same_to_the_bit(function):
     assert none == 0
 
 
+def test_a_history_that_is_held_lets_go_of_nothing_where_there_is_room():
+    with np.config.override(grad_memory=0):
+        held = np.variable(np.array(X))
+        end = held
+        for _ in range(60):
+            end = np.sin(end) * 1.1 + end[::-1] * 0.1
+        float(end.sum())
+    assert same(lambda: np.grad(diffused)(np.array(X)), limits=(2**40,)) == [0]
+    assert end.sum().grad(held).shape == X.shape
+
+
 @pytest.mark.parametrize("function", [diffused, normalized])
 def test_by_kernels_too(function, monkeypatch):
     monkeypatch.setattr(np.config, "compile", "wait")

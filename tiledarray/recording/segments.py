@@ -253,17 +253,19 @@ def _limit() -> int:
 
 def _enter(segment: Segment) -> None:
     """Keep what was computed, and let go of others where it has become too much."""
+    def too_much() -> bool:
+        return 2 * _kept.nbytes() > _limit() and len(_kept.present()) > FEWEST
+
     if not _kept.present():
         _kept.stride = 1
     for node in segment.nodes():
         _segments[node] = segment
     _kept.enter(segment)
-    while True:
+    while too_much():
         for other in _kept.present():
             if other.number % _kept.stride and other.used < _kept.evaluations - 1:
                 _kept.let_go(other)
-        if 2 * _kept.nbytes() <= _limit() or len(_kept.present()) <= FEWEST or (
-                _kept.stride > _kept.made):
+        if not too_much() or _kept.stride > _kept.made:
             return
         _kept.stride *= 2
 
