@@ -828,3 +828,78 @@ def test_an_array_of_ours_is_found_at_the_end_of_a_long_list():
     assert ta.array(numbers).sum() == 50_000
     numbers.append(ta.arange(3.0)[2])
     assert ta.array(numbers).sum() == 50_002
+
+
+# Elements ----------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "dense": lambda x: x, "turned": lambda x: x.T, "backwards": lambda x: x[::-1, ::-2],
+    "part": lambda x: x[1:, 2:], "row": lambda x: x[2], "element": lambda x: x[1, 2:3].reshape(()),
+    "empty": lambda x: x[:0],
+}
+ALIKE = (np.float64, np.int64, np.bool_, np.float32, np.complex128, np.uint8, np.int32)
+PLACES = (0, 2, -1, -3, 7, -9, 2**70, True, np.int64(1), np.uint8(1), (0, 1), (-1, -2), (2, 5),
+          (1, True), (), (0,), (0, 1, 2), (2**70, 0), (np.int64(1), 2), (1, np.intp(-1)), (0, 1.5))
+VALUES = (3, -2, 0.5, -0.0, np.nan, 2**62, 2**63, 2**70, -2**63, True, 1j, np.float64(2.5),
+          np.int64(-7), np.float32(0.1), np.bool_(True), np.int8(-1), np.uint64(2**63), "x", None,
+          [4], np.array(1.5), np.array([2.5]))
+
+
+def told_of(step, *arguments):
+    """What a step returns or raises, to be compared."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = step(*arguments)
+    except Exception as error:
+        return type(error), str(error)
+    if found is None:
+        return None
+    return np.asarray(found).dtype, np.asarray(found).shape, np.asarray(found).tobytes()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ALIKE)
+def test_elements_are_read_and_written_as_numpys(layout, dtype):
+    def each(lib):
+        whole = lib.asarray(np.arange(20).reshape(4, 5).astype(dtype))
+        part = LAYOUTS[layout](whole)
+        for place in PLACES:
+            yield told_of(o.getitem, part, place)
+            for value in VALUES:
+                yield told_of(o.setitem, part, place, value)
+                yield told_of(np.asarray, whole)
+
+    for ours, theirs in zip(each(ta), each(np), strict=True):
+        assert ours == theirs
+
+
+def test_elements_that_are_read_only_or_shared():
+    def program(lib):
+        x, told = lib.arange(6.0), []
+        frozen = lib.broadcast_to(x, (2, 6))
+        told.append(told_of(o.setitem, frozen, (0, 1), 5.0))
+        kept = x * 1  # at once, of x as it was
+        with config.override(at_once=0):
+            later = x * 2  # recorded, of x as it was
+        x[1] = 50.0
+        x[-1] += 1
+        told += [told_of(np.asarray, y) for y in (x, kept, later, frozen)]
+        x.flags.writeable = False
+        return [*told, told_of(o.setitem, x, 0, 1.0)]
+
+    assert program(ta) == program(np)
+
+
+@pytest.mark.parametrize("name, arguments, options", [
+    ("dot", 1, {}), ("dot", 2, {"foo": 1}), ("dot", 4, {}), ("where", 0, {}), ("where", 2, {}),
+    ("concatenate", 0, {}), ("concatenate", 1, {"axs": 0}), ("sum", 1, {"foo": 1}),
+    ("inner", 1, {}), ("copyto", 1, {}), ("sum", 0, {}), ("bincount", 1, {}), ("roll", 1, {}),
+    ("zeros_like", 1, {"shpe": 3}), ("cumsum", 1, {"axis": 5}),
+])
+def test_wrong_calls_have_the_dispatchers_words(name, arguments, options):
+    def told(lib):
+        arrays = [lib.arange(3.0) for _ in range(arguments)]
+        return told_of(partial(getattr(lib, name), **options), *arrays)
+
+    assert told(ta) == told(np)

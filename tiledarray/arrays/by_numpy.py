@@ -156,6 +156,8 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
         except LeaveToNumPy as error:
             reason = error.reason  # an error of NumPy's below comes without this as its context
         except (TypeError, ValueError):
+            if not _binds(original, args, kwargs):
+                original(*args, **kwargs)  # raises, in words of its own
             out = args[before] if len(args) > before else kwargs.get("out")
             if out is None or type(out) is tuple:  # of tuples some of NumPy's crash
                 raise
@@ -164,6 +166,17 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
         return call(name, original, args, kwargs, reason=reason)
 
     return either
+
+
+def _binds(original: Function, args: Any, kwargs: Any) -> bool:
+    """Whether a function takes such arguments, as far as its signature is known."""
+    try:
+        inspect.signature(original).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
 
 
 @functools.lru_cache(1024)

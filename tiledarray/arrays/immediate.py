@@ -43,14 +43,6 @@ COSTLY = 20  # nanoseconds an element
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 
 
-def _zeros_like(*args: Any, **kwargs: Any) -> Any:
-    """Do what `numpy.zeros_like` does, which finds out the shape and the dtype in Python."""
-    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and (
-            args[0].flags.c_contiguous):
-        return np.zeros(args[0].shape, args[0].dtype)
-    return np.zeros_like(*args, **kwargs)
-
-
 _LATER = object()  # no result that handles can hold: the call goes the recorded way
 
 
@@ -74,7 +66,8 @@ def _naming(original: Function) -> Function:
 
 
 # There is no uninitialized array, on any way.
-_STAND_INS = {np.empty: np.zeros, np.empty_like: _zeros_like, np.zeros_like: _zeros_like}
+_STAND_INS: dict[Any, Any] = {
+    np.empty: np.zeros, np.empty_like: core.zeros_like, np.zeros_like: core.zeros_like}
 _STAND_INS.update({original: _naming(original) for original in (
     np.linalg.inv, np.linalg.solve, np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh,
     np.linalg.svd, np.linalg.svdvals, np.linalg.pinv, np.linalg.eig, np.linalg.eigvals)})
@@ -139,7 +132,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
     target = _STAND_INS.get(original, original)
     size = _SIZES.get(name, core.ANY_SIZE)
     return core.AtOnce(
-        target, ours, kind, size, places_before_out(original), reduce=_REDUCE.get(name))
+        target, ours, kind, size, places_before_out(original), reduce=_REDUCE.get(name),
+        behind=getattr(target, "_implementation", None))
 
 
 def ufunc(original: np.ufunc, ours: Any) -> Any:
@@ -179,7 +173,7 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     most = None if original is None else places_before_out(original)
     kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
     return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most,
-                       reduce=_REDUCE.get(name))
+                       reduce=_REDUCE.get(name), behind=getattr(np.ndarray, name))
 
 
 def attribute(name: str, ours: Function) -> Any:

@@ -7,6 +7,7 @@ becomes a view for its slices, then a `take` or `put` for the rest.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -186,6 +187,8 @@ def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
     IndexError
         If it names too many axes, an element that there is not, or no element.
     """
+    if any(type(item) is int and abs(item) > sys.maxsize for item in key):
+        raise IndexError(_BAD)  # so NumPy says, before it counts the axes
     if any(item is Ellipsis for item in key):
         key = _expand(key, len(shape))
     elif len(key) - sum(item is None for item in key) > len(shape):

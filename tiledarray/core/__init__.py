@@ -57,6 +57,7 @@ hold = _core.hold
 set_births = _core.set_births
 set_library_factor = _core.set_library_factor
 LIBRARY_FACTOR = _core.LIBRARY_FACTOR
+zeros_like = _core.zeros_like
 watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_watch")
 watch_begin, watch_end = watch.watch_begin, watch.watch_end
 watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, watch.watch_note

@@ -22,7 +22,8 @@ static PyObject *written(PyObject *value, int basic)
     if (new || PyErr_Occurred())
         return new;
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-        Arguments numbers = {.product = 1};
+        Arguments numbers;
+        begin_arguments(&numbers);
         return plain_sequence(&numbers, value, limit, 3);
     }
     if (basic || limit <= 1 || held)
@@ -49,7 +50,10 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     PyObject *array = to_be_written(handle, key, value);
     if (!array)
         return PyErr_Occurred() ? -1 : 0;
-    int basic = basic_index(key), done = 0;
+    int done = write_element(handle, array, key, value);
+    if (done)
+        return done;
+    int basic = basic_index(key);
     Py_INCREF(array);
     if (basic && is_written_back(handle, key, value)) {
         Py_DECREF(array);

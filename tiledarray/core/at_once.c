@@ -9,12 +9,12 @@ static PyTypeObject AtOnceType;
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"target", "fallback", "kind", "size", "most", "attributes", "reduce",
-                            NULL};
-    PyObject *target, *fallback, *attributes = NULL, *reduce = NULL;
+                            "behind", NULL};
+    PyObject *target, *fallback, *attributes = NULL, *reduce = NULL, *behind = NULL;
     int kind = 0, size = ANY_SIZE, most = MOST_ARGUMENTS;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO|iiiO!O", names, &target, &fallback, &kind, &size, &most,
-            &PyDict_Type, &attributes, &reduce))
+            args, kwargs, "OO|iiiO!OO", names, &target, &fallback, &kind, &size, &most,
+            &PyDict_Type, &attributes, &reduce, &behind))
         return NULL;
     AtOnce *function = (AtOnce *)type->tp_alloc(type, 0);
     if (!function)
@@ -23,6 +23,7 @@ static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     function->fallback = Py_NewRef(fallback);
     function->attributes = Py_XNewRef(attributes);
     function->reduce = reduce == Py_None ? NULL : Py_XNewRef(reduce);
+    function->behind = behind == Py_None ? NULL : Py_XNewRef(behind);
     function->kind = kind;
     function->size = size;
     function->most = most;
@@ -36,6 +37,7 @@ static int at_once_traverse(AtOnce *function, visitproc visit, void *arg)
     Py_VISIT(function->fallback);
     Py_VISIT(function->attributes);
     Py_VISIT(function->reduce);
+    Py_VISIT(function->behind);
     return 0;
 }
 
@@ -45,6 +47,7 @@ static int at_once_clear(AtOnce *function)
     Py_CLEAR(function->fallback);
     Py_CLEAR(function->attributes);
     Py_CLEAR(function->reduce);
+    Py_CLEAR(function->behind);
     return 0;
 }
 
@@ -155,7 +158,8 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
         }
     }
     if (known == inputs && fits) {
-        Arguments arguments = {.product = 1};
+        Arguments arguments;
+        begin_arguments(&arguments);
         *result = NULL;
         if (begin_keeping(spacious, &memory))
             *result = call_ufunc(
@@ -195,6 +199,26 @@ PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
     return PyObject_Vectorcall(recorded[ARRAY_UFUNC], given, (size_t)count + 1, names);
 }
 
+static PyObject *numpys_zeros_like;
+
+/* What `numpy.zeros_like` does, which finds out the shape and the dtype in Python. */
+static PyObject *zeros_like(PyObject *module, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names)
+{
+    if (count != 1 || names || !is_array(args[0]) ||
+        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)args[0]))
+        return PyObject_Vectorcall(numpys_zeros_like, args, (size_t)count, names);
+    PyArrayObject *array = (PyArrayObject *)args[0];
+    PyArray_Descr *dtype = PyArray_DESCR(array);
+    Py_INCREF(dtype);
+    return PyArray_Zeros(PyArray_NDIM(array), PyArray_DIMS(array), dtype, 0);
+}
+
+static PyMethodDef functions[] = {
+    {"zeros_like", (PyCFunction)(void *)zeros_like, METH_FASTCALL | METH_KEYWORDS,
+     "Do what `numpy.zeros_like` does."},
+    {NULL}};
+
 int add_at_once(PyObject *module)
 {
     static const struct {
@@ -210,6 +234,11 @@ int add_at_once(PyObject *module)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         if (PyModule_AddIntConstant(module, kinds[k].name, kinds[k].value) < 0)
             return -1;
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    numpys_zeros_like = numpy ? PyObject_GetAttrString(numpy, "zeros_like") : NULL;
+    Py_XDECREF(numpy);
+    if (!numpys_zeros_like || PyModule_AddFunctions(module, functions) < 0)
+        return -1;
     if (PyType_Ready(&AtOnceType) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType);

@@ -16,7 +16,7 @@ static void release(Arguments *arguments)
 /* Whether a value has no arrays in it, nor anything that NumPy would ask for one. */
 static int is_bare(PyObject *x, int depth)
 {
-    if (is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) || PyType_Check(x) ||
+    if (is_common_scalar(x) || is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) || PyType_Check(x) ||
         x == Py_Ellipsis || PyArray_IsScalar(x, Number) || PyArray_IsScalar(x, Bool) ||
         PyArray_DescrCheck(x))
         return 1;
@@ -531,7 +531,8 @@ PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags)
 /* Whether a call asks for nothing but an array's reduction, perhaps along an axis. */
 static int only_reduces(const AtOnce *function, const Arguments *arguments, PyObject *names)
 {
-    return function->reduce && arguments->count <= 2 && is_array(arguments->values[1]) &&
+    return function->reduce && arguments->count && arguments->count <= 2 &&
+           is_array(arguments->values[1]) &&
            (!names || (PyTuple_GET_SIZE(names) == 1 && arguments->count == 2 &&
                        !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis")));
 }
@@ -543,6 +544,29 @@ static PyObject *reduced(const AtOnce *function, const Arguments *arguments)
     PyObject *values[3] = {NULL, arguments->values[1], axis};
     return PyObject_Vectorcall(
         function->reduce, values + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* Call NumPy's function, past the dispatcher that looks for arrays of other kinds: there are none. */
+static PyObject *undispatched(const AtOnce *function, PyObject *const *values, size_t flags,
+                              PyObject *names)
+{
+    if (!function->behind)
+        return PyObject_Vectorcall(function->target, values, flags, names);
+    PyObject *result = PyObject_Vectorcall(function->behind, values, flags, names);
+    if (!result && PyCFunction_Check(function->behind) && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear(); /* of missing arguments the dispatcher has other words */
+        result = PyObject_Vectorcall(function->target, values, flags, names);
+    }
+    return result;
+}
+
+/* Call a method of an array, or of one of NumPy's scalars. */
+static PyObject *called_method(const AtOnce *function, PyObject *const *values, size_t flags,
+                               PyObject *names)
+{
+    if (function->behind && is_array(values[0]))
+        return PyObject_Vectorcall(function->behind, values, flags, names);
+    return PyObject_VectorcallMethod(function->target, values, flags, names);
 }
 
 /* What NumPy returns; `created`: the elements of what it creates. */
@@ -558,10 +582,10 @@ static PyObject *returned(const AtOnce *function, Arguments *arguments, Py_ssize
     if (begin_keeping(spacious, &before))
         result = reduces ? reduced(function, arguments)
                  : function->kind & METHOD
-                     ? PyObject_VectorcallMethod(function->target, values, flags, names)
+                     ? called_method(function, values, flags, names)
                  : (function->kind & (UFUNC | DRAWS)) == UFUNC && !names
                      ? call_ufunc(function->target, values, flags)
-                     : PyObject_Vectorcall(function->target, values, flags, names);
+                     : undispatched(function, values, flags, names);
     end_keeping(before);
     return result;
 }
@@ -577,7 +601,7 @@ static int finish(const AtOnce *function, PyObject *result, const Arguments *arg
         *given = Py_NewRef(args[out]);
         return 1;
     }
-    int scalar = !PyArray_Check(result) && !PyTuple_Check(result);
+    int scalar = is_common_scalar(result) || !(PyArray_Check(result) || PyTuple_Check(result));
     if (function->kind & READS ||
         (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments->arrays)))) {
         *given = result;
@@ -612,8 +636,9 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
         out += positional;
     if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
         return 0;
-    Arguments arguments = {.product = 1};
+    Arguments arguments;
     double created;
+    begin_arguments(&arguments);
     int done = take_arguments(&arguments, function, args, positional, names, &created);
     if (done)
         done = may_write(function, &arguments, args, positional, out);

@@ -32,6 +32,8 @@ typedef struct {
     PyObject *fallback;       /* ours */
     PyObject *attributes;     /* a dict, or NULL: other attributes are those of `fallback` */
     PyObject *reduce;         /* what NumPy's calls in the end, of an array and an axis; or NULL */
+    PyObject *behind;         /* what the dispatcher that `target` is calls, or arrays' method that
+                                 it names; or NULL */
     int kind, size;
     int most;                 /* arguments by position; one more may be what NumPy writes to */
 } AtOnce;

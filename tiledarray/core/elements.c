@@ -1,6 +1,89 @@
-/* Arrays as sequences, and iterating over them: the end of `twin_index.py` in Python. */
+/* Elements of arrays, and arrays as sequences: what NumPy does, and the end of `twin_index.py` in
+   Python. */
 
 #include "handle.h"
+
+/* ---- an element, sooner than NumPy finds it --------------------------------------------------- */
+
+/* Where the element lies that an index of Python's ints names; NULL for NumPy to find, or refuse. */
+static char *place_of_element(PyArrayObject *array, PyObject *key)
+{
+    const int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array);
+    if ((is_tuple ? PyTuple_GET_SIZE(key) : 1) != ndim || !PyArray_ISBEHAVED_RO(array))
+        return NULL;
+    char *place = PyArray_BYTES(array);
+    for (int axis = 0; axis < ndim; axis++) {
+        PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, axis) : key;
+        if (!PyLong_CheckExact(item))
+            return NULL;
+        int overflow;
+        long long k = PyLong_AsLongLongAndOverflow(item, &overflow);
+        const npy_intp length = PyArray_DIM(array, axis);
+        k += k < 0 ? length : 0;
+        if (overflow || k < 0 || k >= length)
+            return NULL;
+        place += k * PyArray_STRIDE(array, axis);
+    }
+    return place;
+}
+
+/* The number or truth value that an index names, as NumPy's scalar; NULL, perhaps with an error set,
+   for NumPy to read. */
+PyObject *read_element(PyObject *array, PyObject *key)
+{
+    const int type = PyArray_TYPE((PyArrayObject *)array);
+    char *place = PyTypeNum_ISNUMBER(type) || PyTypeNum_ISBOOL(type)
+                      ? place_of_element((PyArrayObject *)array, key) : NULL;
+    if (!place)
+        return NULL;
+    if (type != NPY_DOUBLE && type != NPY_INT64)
+        return PyArray_ToScalar(place, (PyArrayObject *)array);
+    PyObject *made = type == NPY_DOUBLE ? PyArrayScalar_New(Double) : PyArrayScalar_New(Int64);
+    if (made && type == NPY_DOUBLE)
+        PyArrayScalar_ASSIGN(made, Double, *(const npy_double *)place);
+    else if (made)
+        PyArrayScalar_ASSIGN(made, Int64, *(const npy_int64 *)place);
+    return made;
+}
+
+/* Write a number of the array's dtype, or one of Python's, where an index names an element: 1 done,
+   0 for NumPy to write, -1 with an error set. */
+int write_element(Handle *handle, PyObject *array, PyObject *key, PyObject *value)
+{
+    const int type = PyArray_TYPE((PyArrayObject *)array);
+    npy_double real = 0;
+    npy_int64 whole = 0;
+    if (is_handle(value) && !(value = ((Handle *)value)->array))
+        return 0;
+    if (type == NPY_DOUBLE && Py_IS_TYPE(value, &PyDoubleArrType_Type))
+        real = PyArrayScalar_VAL(value, Double);
+    else if (type == NPY_DOUBLE && PyFloat_CheckExact(value))
+        real = PyFloat_AS_DOUBLE(value);
+    else if (type == NPY_INT64 && Py_IS_TYPE(value, &PyInt64ArrType_Type))
+        whole = PyArrayScalar_VAL(value, Int64);
+    else if (type == NPY_INT64 && PyLong_CheckExact(value)) {
+        int overflow;
+        whole = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow)
+            return 0;
+    } else
+        return 0;
+    char *place = place_of_element((PyArrayObject *)array, key);
+    if (!place)
+        return 0;
+    if (PyArray_FailUnlessWriteable((PyArrayObject *)array, "assignment destination"))
+        return -1;
+    const int may = writable(handle, array);
+    if (may != 1)
+        return may;
+    if (type == NPY_DOUBLE)
+        *(npy_double *)place = real;
+    else
+        *(npy_int64 *)place = whole;
+    return 1;
+}
+
+/* ---- sequences ---------------------------------------------------------------------------------- */
 
 Py_ssize_t handle_length(PyObject *self)
 {

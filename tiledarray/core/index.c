@@ -266,6 +266,9 @@ PyObject *handle_getitem(PyObject *self, PyObject *key)
     if (!array && !PyErr_Occurred())
         array = looked_at_element(handle, key);
     if (array && is_array(array)) {
+        result = read_element(array, key);
+        if (result || PyErr_Occurred())
+            return own(result);
         Py_INCREF(array);
         if (basic_index(key)) {
             result = PyArray_Type.tp_as_mapping->mp_subscript(array, key);

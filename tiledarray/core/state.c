@@ -277,10 +277,8 @@ PyObject *own(PyObject *value)
 {
     if (!value)
         return NULL;
-    PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyDoubleArrType_Type || type == &PyLongArrType_Type ||
-        type == &PyBoolArrType_Type) {
-        /* what most scalars are */
+    if (is_common_scalar(value)) {
+        /* it is taken as it is */
     } else if (is_array(value)) {
         PyArrayObject *array = (PyArrayObject *)value;
         if (!is_known_type(PyArray_TYPE(array)) || !PyArray_ISNOTSWAPPED(array))

@@ -432,9 +432,9 @@ class AtOnce(partial):
     def __new__(
         cls, target: Any, fallback: Any, kind: int = 0, size: int = ANY_SIZE,
         most: int = MOST_ARGUMENTS, attributes: dict[str, Any] | None = None,
-        reduce: Any = None,
+        reduce: Any = None, behind: Any = None,
     ) -> Any:
-        """Make one, or a method; NumPy itself finds what to ``reduce`` by."""
+        """Make one, or a method; what to ``reduce`` by and what is ``behind`` NumPy finds."""
         function = target, fallback, kind, size, most, attributes or {}
         if kind & (METHOD | BOUND):
             return method_at_once(function)
@@ -508,3 +508,11 @@ def handle_array_ufunc(handle: Any, ufunc: Any, method: str, /, *args: Any, **na
             except Related:
                 pass
     return recorded["__array_ufunc__"](handle, ufunc, method, *args, **names)
+
+
+def zeros_like(*args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.zeros_like` does, which finds out the shape and the dtype in Python."""
+    if len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and (
+            args[0].flags.c_contiguous):
+        return np.zeros(args[0].shape, args[0].dtype)
+    return np.zeros_like(*args, **kwargs)
