@@ -173,7 +173,7 @@ def always(monkeypatch):
     monkeypatch.setattr(fusing, "WIDER", 1000)
 
 
-quickly = settings(max_examples=60, deadline=None,
+quickly = settings(max_examples=35, deadline=None,
                    suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

@@ -25,11 +25,13 @@ def _limits():
 class Program:
     """A program that does so many elements by the second, with a clock of its own."""
 
-    def __init__(self, monkeypatch, at_once, recorded):
-        self.speeds = {False: at_once, True: recorded}
+    def __init__(self, monkeypatch, at_once, recorded, others=0.0):
+        self.speeds, self.others = {False: at_once, True: recorded}, others
+        self.own = 0.0  # its processor time: while it records, others take the processor too
         self.now, self.done, self.low, self.due, self.until = 100.0, 0.0, False, 0.0, 0.0
         self.told = []
         monkeypatch.setattr(pacing, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(pacing, "thread_time", lambda: self.own)
         monkeypatch.setattr(pacing.core, "paced", lambda: self.done)
         monkeypatch.setattr(pacing.core, "pace", self.go_on)
         monkeypatch.setattr(pacing.core, "small", lambda: LEAST if self.low else MOST)
@@ -47,7 +49,8 @@ class Program:
         """Return the share of the time in which arrays were recorded."""
         end, low = self.now + seconds, 0.0
         while self.now < end:
-            self.now += step
+            self.now += step * (1 + self.others * self.low)
+            self.own += step
             self.done += step * self.speeds[self.low]
             low += step * self.low
             if self.done >= self.due or (self.low and self.now >= self.until):
@@ -61,6 +64,12 @@ def test_what_is_faster_recorded_is_recorded(monkeypatch):
     program.run(10 * WINDOW)
     assert program.pace.preferred
     assert program.run(60.0) > 0.95
+
+
+def test_what_others_take_of_the_processor_does_not_count(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH, others=3.0)
+    program.run(6)
+    assert program.pace.preferred
 
 
 def test_what_is_not_is_tried_later_and_later(monkeypatch):

@@ -108,7 +108,7 @@ def test_values_are_numpys(name, dtype):
             same_bits(lambda np, x, axis=axis: SCANS[name](np, x, axis), x)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(st.data())
 def test_any_shape_axis_and_stride(data):
     rank = data.draw(st.integers(1, 3))

@@ -293,7 +293,7 @@ def test_what_is_no_number_is_found_where_numpy_finds_it(reduce, value):
     same(np.evaluate(program(np, np.asarray(x), np.asarray(c))), program(numpy, x, c))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(n=st.integers(0, 300), m=st.integers(1, 70), strided=st.booleans(), reverse=st.booleans(),
        program=st.sampled_from(CENTRES))
 @pytest.mark.compiler
@@ -306,7 +306,7 @@ def test_centres_of_any_number(n, m, strided, reverse, program):
     same(np.evaluate(program(np, np.asarray(x), np.asarray(c))), program(numpy, x, c))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 200), strided=st.booleans(), program=st.sampled_from(BODIES))
 @pytest.mark.compiler
 def test_bodies_of_any_number(n, strided, program):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 from numpy._core import umath  # it has no other name for what `np.errstate` sets
@@ -80,7 +80,7 @@ class Pace:
             if self.low and core.small() > config.at_once_least:  # errors raise, or it was set anew
                 self.begin()
                 return
-            work, seconds = core.paced() - self._done, perf_counter() - self._begun
+            work, seconds = core.paced() - self._done, _seconds_since(self._begun)
             if seconds < WINDOW:
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
                 core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
@@ -102,7 +102,7 @@ class Pace:
             self._windows: deque[float] = deque(maxlen=WINDOWS)
             core.set_cut(min(CUT, config.cut) if low else config.cut)
         self.low = low
-        self._begun, self._done, self._new = perf_counter(), core.paced(), _new()
+        self._begun, self._done, self._new = _now(), core.paced(), _new()
         core.pace(low, self._done + max(work, LITTLE), LONGEST_WINDOW)
 
     def _stands(self, *, preferred: bool) -> bool:
@@ -140,8 +140,18 @@ class Pace:
         if spent < TRY:
             return True
         self._tries += 1
-        self._next = perf_counter() + 3 * spent
+        self._next = perf_counter() + self._tries**2 * spent
         return False
+
+
+def _now() -> tuple[float, float, int]:
+    return perf_counter(), thread_time(), threading.get_ident()
+
+
+def _seconds_since(begun: tuple[float, float, int]) -> float:
+    """Return this thread's processor time: others' work on a machine that is shared is not its."""
+    wall, own, thread = begun
+    return thread_time() - own if thread == threading.get_ident() else perf_counter() - wall
 
 
 def _warnings_raise() -> bool:
