@@ -1,5 +1,6 @@
 """What `explain` says: kernels, members and their lines, bytes, updates, refusals, sources."""
 
+import inspect
 import os
 import re
 from xml.etree import ElementTree
@@ -244,3 +245,24 @@ def test_what_numpy_computed_at_once_is_told_so():
         total = large.sum()
         assert float(total) == 200_000.0  # settled since, but a plan computed it
         assert explain(total).plan is not None
+
+
+def test_a_kernel_of_tiles_tells_where_its_ops_were_recorded_and_all_its_results():
+    drawn = numpy.random.default_rng(0).standard_normal((3000, 6, 6))
+    factors, wanted = np.asarray(drawn), np.asarray(drawn[:, 0])
+    here = inspect.currentframe().f_lineno
+    with config.override(linalg_errors="deferred"):
+        matrix = np.exp(-factors * factors) + factors @ factors.mT + 6 * np.eye(6)
+        lower = np.linalg.cholesky(matrix)
+        found = np.linalg.solve(matrix, wanted[..., None])
+        logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        weight = (found[..., 0] * wanted).sum(axis=1)
+        del matrix, lower, found
+        (step,) = explain(logs, weight).plan.steps
+    places = {name: place for place, names in step.fused for name in names}
+    lines = {"exp": 2, "matmul": 2, "linalg.cholesky": 3, "linalg.solve": 4, "log": 5}
+    for name, line in lines.items():
+        assert places[name].endswith(f"test_explain.py:{here + line}")
+    assert all(places.values())
+    assert {use.label: use.nbytes for use in step.writes} == {"logs": 24_000, "weight": 24_000}
+    assert len({use.label for use in step.reads}) == len(step.reads)

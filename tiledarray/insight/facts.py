@@ -306,9 +306,11 @@ class Reporter:
 
     def _call(self, step: Call, number: int) -> StepReport:
         value = step.value
-        reads = [self._use(arg, arg.nbytes, base=library_operand(arg))
-                 for arg in value_args(value)]
-        writes = [self._use(value, value.nbytes, self._destination(value, number))]
+        operands = {library_operand(arg): arg for arg in reversed(value_args(value))}
+        reads = [self._use(arg, arg.nbytes, base=base)
+                 for base, arg in reversed(operands.items())]
+        writes = [self._use(result, result.nbytes, self._destination(result, number))
+                  for result in self.executable.parts.get(value, (value,))]
         moved = sum(use.nbytes for use in [*reads, *writes])
         if isinstance(value.op, Loop):
             return self._loop(value, StepReport(
