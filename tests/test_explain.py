@@ -140,7 +140,45 @@ def test_rewrites_are_named():
 def test_source_on_request():
     y = array(7, 9) * 3
     assert "TA_KERNEL" not in str(explain(y))
-    assert "TA_KERNEL(ta_map_multiply" in str(explain(y, source=True))
+    assert "TA_KERNEL(ta_map_multiply" in str(explain(y, level="source"))
+
+
+def test_programs_on_request():
+    x, centres = array(3000, 2), array(5, 2)
+    near = ((x[:, None] - centres[None]) ** 2).sum(axis=-1).argmin(axis=1)
+    assert str(explain(near, level="tile")).endswith("""
+program of step 1, ta_column_argmin:
+for each i0 < 3000:
+  pass 1 over i1 < 5:
+    x9 = reduce argmin(add(square(subtract(x[2*i0], centres[2*i1])), square(subtract(x[2*i0 + 1],
+        centres[2*i1 + 1]))))
+  store near[i0] = x9""")
+    y = softmax(array(3000, 400)) * np.arange(400)
+    y[:, 0] = 7
+    total = np.cumsum(x, axis=0)[:, 1] / 2
+    pooled = array(3000, 20)[np.asarray(numpy.arange(6000).reshape(-1, 3) // 2)].sum(axis=1)
+    told = str(explain(y, total, pooled, level="tile"))
+    for program in ("""
+for each i0 < 3000:
+  pass 1 over i1 < 400:
+    x1 = reduce max(in3[400*i0 + i1])
+  pass 2 over i1 < 400:
+    x3 = exp(subtract(in3[400*i0 + i1], x1)), held
+    x4 = reduce sum(x3)
+  pass 3 over i1 < 400:
+    store t1[400*i0 + i1] = multiply(divide(x3, x4), (s0 + (i1) * s1))
+""", """
+for each i1 < 2:
+  pass 1 over i0 < 3000:
+    x1 = scan cumsum(x[2*i0 + i1])
+    store t2[2*i0 + i1] = x1
+""", """
+for each i0 < 2000, i1 < 20:
+  store pooled[20*i0 + i1] = add(add(in5[i1 + 20 * in4[3*i0]], in5[i1 + 20 * in4[3*i0 + 1]]), in5[i1
+      + 20 * in4[3*i0 + 2]])"""):
+        assert program in told
+    with pytest.raises(ValueError, match="level must be one of plan, tile, source, not 'tiles'"):
+        explain(y, level="tiles")
 
 
 @pytest.mark.compiler
