@@ -61,11 +61,13 @@ class _Writer:
                 number = cell.phase if cell.kind == "reduce" else cell.phase + walks
                 part = self.passes if walks else self.after
                 part.setdefault(number, []).append(self._line(cell))
-        for store in kernel.stores:
-            full = store.sink.level == "full" and bool(self.walked)
-            part = self.passes if full else self.after
-            number = store.sink.store_pass if full else max([0, *self.passes])
-            part.setdefault(number, []).append(self._store(store))
+        in_passes = [store for store in kernel.stores
+                     if store.sink.level == "full" and self.walked]
+        for store in in_passes:
+            self.passes.setdefault(store.sink.store_pass, []).append(self._store(store))
+        last = max([0, *self.passes])
+        self.after.setdefault(last, []).extend(
+            self._store(store) for store in kernel.stores if store not in in_passes)
 
     def _has_a_name(self, cell: Cell) -> bool:
         if cell.kind in ("reduce", "scan"):
