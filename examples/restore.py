@@ -1,10 +1,10 @@
 """A photograph that moved and was printed through a screen, restored by its spectrum.
 
-Data: ``china.jpg``, a photograph that scikit-learn ships, shifted along its rows while it is exposed,
-overlaid with the regular pattern of a print and with noise.  The pattern stands out from the
-spectrum of the whole picture as peaks, which are taken out (a notch filter).  The motion is undone
-row by row by Wiener's (1949) filter: of each frequency as much is brought back as rises above the
-noise.
+Data: ``china.jpg``, a photograph that scikit-learn ships, shifted along its rows while it is
+exposed, overlaid with the regular pattern of a print and with noise.  The pattern stands out from
+the spectrum of the whole picture as peaks, which are taken out (a notch filter).  The motion is
+undone row by row by Wiener's (1949) filter: of each frequency as much is brought back as rises
+above the noise.
 """
 
 from __future__ import annotations

@@ -77,22 +77,28 @@ def model(np, periods, damping, ratio):
     return forward, noise
 
 
+def expected(forward, noise, mean, spread):
+    """Return mean and covariance of the state a year later."""
+    return forward @ mean, forward @ spread @ forward.mT + noise
+
+
 def filtered(np, forward, noise, observed, mean, spread, seen):
     """Go on by a year in which a value was `seen`.
 
-    Return mean and covariance of the state as they were expected, and once the value is known, how
-    far off it was, squared and over its variance, and the logarithm of that.
+    Return mean and covariance of the state, how far off the value was, squared and over its
+    variance, and the logarithm of that.
     """
-    ahead, wider = forward @ mean, forward @ spread @ forward.mT + noise
-    off = seen - observed @ ahead
-    variance = observed @ wider @ observed.mT + 1.0
-    gain = np.linalg.solve(variance, observed @ wider).mT
-    mean, spread = ahead + gain @ off, wider - gain @ (observed @ wider)
-    return ahead, wider, mean, spread, off**2 / variance, np.log(variance)
+    mean, spread = expected(forward, noise, mean, spread)
+    off = seen - observed @ mean
+    variance = observed @ spread @ observed.mT + 1.0
+    gain = np.linalg.solve(variance, observed @ spread).mT
+    mean, spread = mean + gain @ off, spread - gain @ (observed @ spread)
+    return mean, spread, off**2 / variance, np.log(variance)
 
 
-def smoothed(np, forward, mean, spread, ahead, wider, later, surer):
+def smoothed(np, forward, noise, mean, spread, later, surer):
     """Return mean and covariance of a year, given those of the next year after all years."""
+    ahead, wider = expected(forward, noise, mean, spread)
     gain = np.linalg.solve(wider, forward @ spread).mT
     return mean + gain @ (later - ahead), spread + gain @ (surer - wider) @ gain.mT
 
@@ -109,10 +115,10 @@ def kalman(np, series, candidates):
     spread = np.zeros((candidates.shape[1], 3, 3)) + 10 * np.eye(3)
     fit = logs = np.zeros((candidates.shape[1], 1, 1))
     states = []
-    for year in range(len(series)):
-        ahead, wider, mean, spread, square, log = ahead_by_a_year(
+    for year in range(len(series)):  # not `for seen in series`: `jit` takes numbers as fixed
+        mean, spread, square, log = ahead_by_a_year(
             forward, noise, observed, mean, spread, series[year])
-        states.append((mean, spread, ahead, wider))
+        states.append((mean, spread))
         fit, logs = fit + square, logs + log
     scale = fit / len(series)  # of all variances: where the likelihood is greatest
     likelihood = -0.5 * (len(series) * np.log(scale) + logs)
@@ -120,10 +126,11 @@ def kalman(np, series, candidates):
     weight = weight / weight.sum()
 
     told = []
-    for year in reversed(range(len(series))):
-        if year < len(series) - 1:
-            mean, spread = back_by_a_year(
-                forward, *states[year][:2], *states[year + 1][2:], mean, spread)
+    while states:
+        if told:
+            mean, spread = back_by_a_year(forward, noise, *states.pop(), mean, spread)
+        else:
+            mean, spread = states.pop()
         error = np.sqrt(scale * (observed @ spread @ observed.mT))
         told.append((weight * np.concatenate([mean[:, :2], error], axis=1)).sum(axis=(0, 2)))
     return likelihood[:, 0, 0], np.stack(told[::-1])
@@ -156,10 +163,7 @@ def draw(inputs, outputs):
     series = inputs[0]
     years = FIRST_YEAR + numpy.arange(len(series))
     figure = Figure(figsize=(13, 7), layout="constrained")
-    (left, right), (low, _) = figure.subplots(2, 2)
-    _.remove()
-    low.remove()
-    low = figure.add_subplot(2, 1, 2)
+    left, right, low = figure.subplot_mosaic("ab;cc").values()
     rates = numpy.arange(len(power)) / WINDOW
     left.semilogy(rates[1:], power[1:], label="sunspots")
     left.semilogy(rates[1:], limit[1:], "0.6", label="1 in 100 series of red noise is above")
