@@ -196,7 +196,7 @@ def draw(inputs, outputs):
     return figure
 
 
-EXAMPLE = Example("letters", load, program, draw, default_size=50, rtol=1e-4, atol=1e-4, tell=tell)
+EXAMPLE = Example("letters", load, program, draw, default_size=20, rtol=1e-4, atol=1e-4, tell=tell)
 
 if __name__ == "__main__":
     main(EXAMPLE)
