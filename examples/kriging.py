@@ -111,7 +111,7 @@ def program(np, places, heights, true, start):
 
     function = by_hand(np) if np is numpy else asked_for(np)
     found = minimize(function, start, (places, heights), jac=True, method="L-BFGS-B",
-                     options={"maxiter": 15})
+                     options={"maxiter": 10})
     unknown = np.asarray(found.x)
     fits = [misfit(np, parameters, places, heights) for parameters in (start, unknown)]
     return np.stack(fits), np.exp(unknown), *predict(np, unknown, places, heights)
