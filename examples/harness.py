@@ -100,7 +100,8 @@ def measure(
 ) -> tuple[tuple[Arrays, Arrays], Timing]:
     """Run `program` once and `repeats` times more; return the first and last results, and times.
 
-    In between the kernels are waited for that compile in the background, by one more run.
+    In between the kernels are waited for that compile in the background, by one more run; with -1
+    repeats there is the first run alone.
     """
     def run() -> tuple[Arrays, float]:
         start = time.perf_counter()

@@ -23,15 +23,16 @@ def as_users_have_it():
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n?(?:```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 NEEDS_MORE = ("tiledarray.devices.cuda", "tiledarray.devices.cublas", "tiledarray.command.ipython",
               "tiledarray.__main__")
 
 
 def blocks(language):
-    """Return (document, line, text) of each block in `language`."""
+    """Return (document, line, text, excerpt of what it prints) of each block in `language`."""
     return [
-        (path.relative_to(ROOT), text.count("\n", 0, found.start()) + 2, found.group(2))
+        (path.relative_to(ROOT), text.count("\n", 0, found.start()) + 2, found.group(2),
+         found.group(3))
         for path in DOCUMENTS
         for text in [path.read_text()]
         for found in BLOCK.finditer(text)
@@ -47,9 +48,10 @@ def modules():
 
 
 @pytest.mark.parametrize(
-    ("document", "line", "text"), [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in blocks("python")]
+    ("document", "line", "text", "excerpt"),
+    [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in blocks("python")],
 )
-def test_python_block_runs(document, line, text, tmp_path):
+def test_python_block_runs(document, line, text, excerpt, tmp_path):
     # In a process of its own, and from a file, as a reader would run it.
     script = tmp_path / "block.py"
     script.write_text("\n" * (line - 1) + text)
@@ -58,6 +60,10 @@ def test_python_block_runs(document, line, text, tmp_path):
         env={**as_users_have_it(), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, f"{document}, line {line}:\n{done.stderr}"
+    rest = done.stdout
+    for part in excerpt.split("…\n") if excerpt else ():
+        _, found, rest = rest.partition(part)
+        assert found == part, f"{document}, line {line} prints no more\n{part}"
 
 
 def own_examples(module):
@@ -84,7 +90,7 @@ def test_docstring_examples(name):
 
 
 def test_ci_runs_the_test_command_of_the_readme():
-    (command,) = [text.strip() for _, _, text in blocks("bash") if "pytest" in text]
+    (command,) = [text.strip() for _, _, text, _ in blocks("bash") if "pytest" in text]
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 

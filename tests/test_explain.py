@@ -1,5 +1,6 @@
 """What `explain` says: kernels, members and their lines, bytes, updates, refusals, sources."""
 
+import inspect
 import os
 import re
 from xml.etree import ElementTree
@@ -139,7 +140,45 @@ def test_rewrites_are_named():
 def test_source_on_request():
     y = array(7, 9) * 3
     assert "TA_KERNEL" not in str(explain(y))
-    assert "TA_KERNEL(ta_map_multiply" in str(explain(y, source=True))
+    assert "TA_KERNEL(ta_map_multiply" in str(explain(y, level="source"))
+
+
+def test_programs_on_request():
+    x, centres = array(3000, 2), array(5, 2)
+    near = ((x[:, None] - centres[None]) ** 2).sum(axis=-1).argmin(axis=1)
+    assert str(explain(near, level="tile")).endswith("""
+program of step 1, ta_column_argmin:
+for each i0 < 3000:
+  pass 1 over i1 < 5:
+    x9 = reduce argmin(add(square(subtract(x[2*i0], centres[2*i1])), square(subtract(x[2*i0 + 1],
+        centres[2*i1 + 1]))))
+  store near[i0] = x9""")
+    y = softmax(array(3000, 400)) * np.arange(400)
+    y[:, 0] = 7
+    total = np.cumsum(x, axis=0)[:, 1] / 2
+    pooled = array(3000, 20)[np.asarray(numpy.arange(6000).reshape(-1, 3) // 2)].sum(axis=1)
+    told = str(explain(y, total, pooled, level="tile"))
+    for program in ("""
+for each i0 < 3000:
+  pass 1 over i1 < 400:
+    x1 = reduce max(in3[400*i0 + i1])
+  pass 2 over i1 < 400:
+    x3 = exp(subtract(in3[400*i0 + i1], x1)), held
+    x4 = reduce sum(x3)
+  pass 3 over i1 < 400:
+    store t1[400*i0 + i1] = multiply(divide(x3, x4), (s0 + (i1) * s1))
+""", """
+for each i1 < 2:
+  pass 1 over i0 < 3000:
+    x1 = scan cumsum(x[2*i0 + i1])
+    store t2[2*i0 + i1] = x1
+""", """
+for each i0 < 2000, i1 < 20:
+  store pooled[20*i0 + i1] = add(add(in5[i1 + 20 * in4[3*i0]], in5[i1 + 20 * in4[3*i0 + 1]]), in5[i1
+      + 20 * in4[3*i0 + 2]])"""):
+        assert program in told
+    with pytest.raises(ValueError, match="level must be one of plan, tile, source, not 'tiles'"):
+        explain(y, level="tiles")
 
 
 @pytest.mark.compiler
@@ -244,3 +283,24 @@ def test_what_numpy_computed_at_once_is_told_so():
         total = large.sum()
         assert float(total) == 200_000.0  # settled since, but a plan computed it
         assert explain(total).plan is not None
+
+
+def test_a_kernel_of_tiles_tells_where_its_ops_were_recorded_and_all_its_results():
+    drawn = numpy.random.default_rng(0).standard_normal((3000, 6, 6))
+    factors, wanted = np.asarray(drawn), np.asarray(drawn[:, 0])
+    here = inspect.currentframe().f_lineno
+    with config.override(linalg_errors="deferred"):
+        matrix = np.exp(-factors * factors) + factors @ factors.mT + 6 * np.eye(6)
+        lower = np.linalg.cholesky(matrix)
+        found = np.linalg.solve(matrix, wanted[..., None])
+        logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        weight = (found[..., 0] * wanted).sum(axis=1)
+        del matrix, lower, found
+        (step,) = explain(logs, weight).plan.steps
+    places = {name: place for place, names in step.fused for name in names}
+    lines = {"exp": 2, "matmul": 2, "linalg.cholesky": 3, "linalg.solve": 4, "log": 5}
+    for name, line in lines.items():
+        assert places[name].endswith(f"test_explain.py:{here + line}")
+    assert all(places.values())
+    assert {use.label: use.nbytes for use in step.writes} == {"logs": 24_000, "weight": 24_000}
+    assert len({use.label for use in step.reads}) == len(step.reads)

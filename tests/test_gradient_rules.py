@@ -78,6 +78,13 @@ FUNCTIONS = {
     "views": lambda x: x[1:, ::-2] * x.T[0, 1:].sum() + x[:1, ::2][..., None, 0],
     "diagonal": lambda x: x.diagonal() * x[:, 0],
     "square diagonal": lambda x: x[:, :3].diagonal() ** 2,
+    "diagonals": lambda x: np.concatenate([part.ravel() for part in (
+        np.diagonal(x.reshape(3, 2, 2), axis1=1, axis2=2) * x[:, :2],
+        np.diagonal(x.reshape(1, 3, 2, 2), axis1=3, axis2=2) ** 2,
+        np.diagonal(x.reshape(2, 3, 2), axis1=0, axis2=2) * x[:, :2],
+        np.diagonal(x.reshape(2, 2, 3)) ** 3, np.diagonal(x.reshape(3, 1, 4), axis1=1, axis2=2),
+        np.diagonal(x.reshape(3, 2, 2), 1, 1, 2) ** 2, np.trace(x.reshape(3, 2, 2), 0, 1, 2) ** 2,
+        np.einsum("bii->ib", x.reshape(3, 2, 2)) ** 2)]),
     "broadcast": lambda x: np.broadcast_to(x[0], (5, 4)) * x[0],
     "reshape": lambda x: (x.reshape(2, 6) * x.ravel()[:6]).T,
     "joined": lambda x: np.concatenate([x, x[:1] ** 2, np.ones((1, 4))]),

@@ -159,8 +159,41 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
         g = g.sum(axis=repeated)
     if inverse is not None:
         return wrap(record.view(g.node, *inverse))
+    if (rows := _diagonal_of(axes, attrs[1], starts, g.shape, x.shape)) is not None:
+        return _on_diagonal(g, x, *rows)
     new = record.cast(g.node, x.dtype)
     return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
+
+
+SMALL = 128  # rows of matrices, each a problem of a batch, whose diagonals are chosen
+
+
+def _diagonal_of(
+    axes: tuple[int, ...], steps: tuple[int, ...], starts: Sequence[Any], shape: tuple[int, ...],
+    whole: tuple[int, ...],
+) -> tuple[int, int] | None:
+    """Return which two dimensions a view reads the diagonals of; ``None`` of all other views.
+
+    Of small matrices, many of them, and all of each.
+    """
+    twice = [d for d, axis in enumerate(axes) if axis >= 0 and axes.count(axis) == 2]
+    if len(whole) < 3 or len(twice) != 2 or any(step != 1 for step in steps):
+        return None
+    first, second = twice
+    rest = [axis for d, axis in enumerate(axes) if d != second]
+    all_of_each = [shape[axis] for axis in rest] == [n for d, n in enumerate(whole) if d != second]
+    if (rest != [*range(len(rest))] or not all_of_each or whole[first] != whole[second]
+            or whole[first] > SMALL or any(start != 0 for start in starts)):
+        return None
+    return first, second
+
+
+def _on_diagonal(g: Any, x: Any, first: int, second: int) -> Any:
+    """Return arrays like `x` with ``g`` on the diagonals, as elementwise work, which fuses."""
+    sides = [n if d in (first, second) else 1 for d, n in enumerate(x.shape)]
+    chosen = xp.eye(x.shape[first], dtype=bool, device=x.device).reshape(sides)
+    shape = [n if d != second else 1 for d, n in enumerate(x.shape)]
+    return where(chosen, wrap(record.cast(g.node, x.dtype)).reshape(shape), 0)
 
 
 PART = 8  # of this many, a region is added where it is; larger ones are summed in pieces

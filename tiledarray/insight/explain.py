@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tiledarray import config
 from tiledarray.arrays.handle import Handle
@@ -39,6 +39,8 @@ from tiledarray.recording.stretch import live_pending, reasons
 
 WIDTH = 100
 LISTED = 12
+Level = Literal["plan", "tile", "source"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(slots=True)
@@ -56,15 +58,17 @@ class Explanation:
     title: str
     plan: PlanReport | None
     notes: list[str] = field(default_factory=list)
-    source: bool = False
+    level: Level = "plan"
 
     def __str__(self) -> str:
         lines = [self.title, *self.notes]
         if self.plan is not None:
             lines += _plan_lines(self.plan)
-            if self.source:
-                for step in self.plan.kernels:
-                    lines += ["", f"source of step {step.number}, {step.name}:", step.source]
+            for step in self.plan.steps:
+                told = {"plan": "", "tile": step.program, "source": step.source}[self.level]
+                if told:
+                    what = "program" if self.level == "tile" else self.level
+                    lines += ["", f"{what} of step {step.number}, {step.name}:", told]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -76,7 +80,7 @@ class Explanation:
         return target
 
 
-def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -> Explanation:
+def explain(y: Any, *others: Any, level: Level = "plan", measure: bool = False) -> Explanation:
     """Say how arrays are (or were) computed: kernels, what was fused and what not, and why.
 
     A pending array is planned, together with all that this thread has pending, as a look would do
@@ -85,8 +89,8 @@ def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -
     Parameters
     ----------
     y, *others : TiledArray
-    source : bool
-        Append the generated source.
+    level : {"plan", "tile", "source"}
+        Append each step's program, its loops over tiles as text to read, or its generated source.
     measure : bool
         Run the plan's steps several times (on copies of what they overwrite, and on stand-ins for
         inputs that are gone) and tell their shortest times.
@@ -100,6 +104,8 @@ def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -
     ------
     TypeError
         If one is no array of ours.
+    ValueError
+        If there is no such level.
 
     Examples
     --------
@@ -109,15 +115,18 @@ def explain(y: Any, *others: Any, source: bool = False, measure: bool = False) -
     >>> len(told.plan.kernels) >= 1
     True
     """
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
     frame = user_frame()
     names = names_in(frame.f_locals, frame.f_globals) if frame is not None else {}
     if frame is not None and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         _forget(frame.f_locals)
-    return explained((y, *others), names, source=source, measure=measure)
+    return explained((y, *others), names, level=level, measure=measure)
 
 
 def explained(
-    arrays: Sequence[Any], names: dict[Node, str], *, source: bool = False, measure: bool = False
+    arrays: Sequence[Any], names: dict[Node, str], *, level: Level = "plan",
+    measure: bool = False,
 ) -> Explanation:
     """Do the work of `explain`; ``names`` says what variables hold the arrays, and is emptied."""
     handles = [_root(array) for array in arrays]
@@ -136,7 +145,7 @@ def explained(
         explanation.notes.insert(0, (
             f"  computed at once by NumPy: {', '.join(sizes)}, at most config.at_once "
             f"({config.at_once:,}): nothing was recorded"))
-    explanation.source = source
+    explanation.level = level
     explanation.notes += _fallback_notes()
     return explanation
 

@@ -27,9 +27,9 @@ from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.fusion.tiles.kernel import TileKernel
-from tiledarray.fusion.tiles.text import text_of
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
+from tiledarray.insight.programs import program_of
 from tiledarray.ops.op import Leaf, Loop, Update
 
 INSTALLED = frozenset(("site-packages", "dist-packages"))
@@ -114,6 +114,8 @@ class StepReport:
         Seconds.
     notes : dict
         Further facts by heading: domain, tile, values, update, device.
+    program : str
+        What a kernel, or a loop, does: loops, tiles, what is loaded, computed and stored.
     source : str
         Generated source of a kernel.
     """
@@ -131,6 +133,7 @@ class StepReport:
     bound: str = ""
     measured: float | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    program: str = ""
     source: str = ""
 
     @property
@@ -244,6 +247,10 @@ class Reporter:
             self._places[site] = place_text(site)
         return self._places[site]
 
+    def label(self, value: Value) -> str:
+        """What an array is called."""
+        return self.labels.get(storage(value), value.op.name)
+
     def _labels(self) -> dict[Value, str]:
         labels: dict[Value, str] = {}
         places = {value: place for place, value in enumerate(self.outputs, 1)}
@@ -266,9 +273,9 @@ class Reporter:
         self, value: Value, nbytes: int, note: str = "", base: Value | None = None
     ) -> ArrayUse:
         base = base or storage(value)
-        label = self.labels.get(base, base.op.name)
         shape = ", ".join(map(str, value.shape))
-        return ArrayUse(label, f"{value.dtype}[{shape}]", nbytes, self.place(value), note, base)
+        return ArrayUse(self.label(base), f"{value.dtype}[{shape}]", nbytes, self.place(value),
+                        note, base)
 
     def _readable(self, refusal: str) -> str:
         """A refusal with ops and lines in place of the planner's numbers."""
@@ -306,9 +313,11 @@ class Reporter:
 
     def _call(self, step: Call, number: int) -> StepReport:
         value = step.value
-        reads = [self._use(arg, arg.nbytes, base=library_operand(arg))
-                 for arg in value_args(value)]
-        writes = [self._use(value, value.nbytes, self._destination(value, number))]
+        operands = {library_operand(arg): arg for arg in reversed(value_args(value))}
+        reads = [self._use(arg, arg.nbytes, base=base)
+                 for base, arg in reversed(operands.items())]
+        writes = [self._use(result, result.nbytes, self._destination(result, number))
+                  for result in self.executable.parts.get(value, (value,))]
         moved = sum(use.nbytes for use in [*reads, *writes])
         if isinstance(value.op, Loop):
             return self._loop(value, StepReport(
@@ -336,6 +345,10 @@ class Reporter:
             for place, names in of_body.fused(step):
                 lines.setdefault(place, []).extend(names)
         report.fused = list(lines.items())
+        report.program = "\n".join(
+            program_of(step, of_body.label) if isinstance(step, Kernel) else
+            f"call {step.value.op.name}"
+            for step in executable.plan.steps if isinstance(step, Kernel | Call))
         return report
 
     def _problems(self, kernel: TileKernel, executable: Executable, body: Body,
@@ -355,8 +368,8 @@ class Reporter:
         report.bytes_moved, report.flops = kernel.bytes_moved, kernel.flops
         report.predicted = max(moving, computing)
         report.bound = "memory" if moving >= computing else "arithmetic"
-        told = "".join(f"// {line}\n" for line in text_of(program).splitlines())
-        report.source = told + source_of(kernel, executable.programs[kernel])
+        report.program = program_of(kernel, of_body.label)
+        report.source = source_of(kernel, executable.programs[kernel])
         return report
 
     def _kernel(self, kernel: Kernel, number: int) -> StepReport:
@@ -372,6 +385,7 @@ class Reporter:
             predicted=max(moving, computing),
             bound="memory" if moving >= computing else "arithmetic",
             notes=self._notes(kernel),
+            program=program_of(kernel, self.label),
             source=source_of(kernel, self.executable.programs[kernel]),
         )
 

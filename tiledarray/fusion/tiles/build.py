@@ -21,7 +21,7 @@ from tiledarray.fusion.ir import (
     value_args,
 )
 from tiledarray.fusion.regions import region_index
-from tiledarray.fusion.rewrite import rewrite, unit_axes
+from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.ir import (
     Apply,
@@ -495,7 +495,7 @@ def _through_reshape(value: Value, index: Index) -> Index:
 
 
 def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Target,
-          primitives: Any) -> tuple[Program, list[Value], list[Value]]:
+          primitives: Any) -> tuple[Program, Builder, list[Value]]:
     """Make the program of a loop's body for one problem.
 
     Parameters
@@ -513,8 +513,8 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Targ
     Returns
     -------
     program : Program
-    values : list of Value
-        All that is known of the problem, in order.
+    builder : Builder
+        Has all values that are known of the problem, in order, and what each was made for.
     outputs : list of Value
 
     Raises
@@ -527,5 +527,5 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Targ
     maker.run(primitives)
     values = [value for value in maker.values if not isinstance(value.op, Leaf | AxisView | Update)]
     return (Program(lengths, scalars, maker.statements, values, flops=maker.flops),
-            builder.values, found)
+            builder, found)
 

@@ -171,13 +171,13 @@ def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
     """
     ((signature),) = body.signatures.values()
     scalars = len(signature[1]) - len(body.lengths)
-    program, values, outputs = build(signature, body.lengths, scalars, target, primitive)
+    program, builder, outputs = build(signature, body.lengths, scalars, target, primitive)
     _arrange(program, target)
     side, teams = _sides(program, target)
     if check:
         verify_program(program, target.limits.problem_bytes // side if target.kind == "cpu"
                        else target.shared_bytes - OWN_BYTES)
-    status = None
+    status, values = None, builder.values
     if program.failures:
         leaves = sum(entry[0] is None for entry in signature[0])
         status = Value(len(values), movement.leaf, leaves, (), (len(program.failures),), STATUS)
@@ -188,7 +188,7 @@ def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
     return Plan(
         steps=[kernel], values=values, outputs=[*outputs], memory=memory, shared={},
         last_use={value: 0 for value in memory.values()}, fired={},
-        origin={value: value.number for value in values}, entry={}, refusals=[],
+        origin=builder.origin, entry={}, refusals=[],
         updates={value: ("in place", "each problem has its own part") for value in outputs})
 
 
