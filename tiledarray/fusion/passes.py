@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
-from tiledarray.fusion.along import Sizes, looped_of
+from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.gathers import fuse_gathers
@@ -27,7 +27,8 @@ from tiledarray.fusion.tiles.kernel import body_plan
 from tiledarray.fusion.updates import UpdateChoice, choose_updates
 from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
-from tiledarray.ops.op import AxisView, Loop
+from tiledarray.ops.loop import Steps
+from tiledarray.ops.op import AxisView, Loop, Repeat
 
 RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
@@ -99,15 +100,20 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
         fired=dict(builder.fired), origin=builder.origin, entry=builder.entry, updates=choices,
         refusals=refusals, assumed=tuple(regions.assumed),
         bodies={value: _planned_body(value.attrs, target, check=check)
-                for value in builder.values if isinstance(value.op, Loop)},
+                for value in builder.values if isinstance(value.op, Loop | Repeat)},
     )
     if check:
         verify(result, donatable)
     return result
 
 
-def _planned_body(body: Body, target: Target, *, check: bool) -> dict[Sizes, Plan]:
-    """Plan what a loop does with blocks of each of its sizes."""
+def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[Any, Plan]:
+    """Plan what a loop does with blocks of each of its sizes, or in its steps."""
+    if isinstance(body, Steps):
+        # Where views begin is known, so all that may be assumed of that holds.
+        return {step: plan(step.signature, step.given_up(body.first), target,
+                           params=step.filled(repeat(0.0)), check=check)
+                for step in body.recordings}
     if body.program is not None:
         return {body.block: body_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)

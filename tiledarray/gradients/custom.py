@@ -18,7 +18,7 @@ from tiledarray.errors import HistoryLost
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
-from tiledarray.gradients.trees import flatten, leaves_like, unflatten
+from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.vmap import vmap
 from tiledarray.graph.dtypes import is_numeric, shape_text
 from tiledarray.graph.node import Node

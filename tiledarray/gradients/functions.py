@@ -15,7 +15,7 @@ from tiledarray.arrays.tracing import is_tracing
 from tiledarray.gradients.again import Turn
 from tiledarray.gradients.engine import backward, forward
 from tiledarray.gradients.notation import zeros_of
-from tiledarray.gradients.trees import flatten, leaves_like, unflatten
+from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.variables import check_number, filled, inexact, one_like
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
