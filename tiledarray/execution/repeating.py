@@ -6,30 +6,35 @@ what the loop was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tiledarray.core import run_program
 from tiledarray.devices.device import Device
-from tiledarray.devices.storage import Buffer
+from tiledarray.devices.storage import Borrowed, Buffer
 from tiledarray.execution import replay
 from tiledarray.execution.instructions import KEPT_BYTES, program_of
+from tiledarray.fusion.plan import Call
+from tiledarray.graph.node import location
 from tiledarray.ops.loop import Step, Steps
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
-# Takes the arrays that a step has, the scalars, and those of the arrays in whose memory it may
-# write; returns the outputs of its signature.
-Run = Callable[[list[Buffer], Sequence[Any], Collection[int]], list[Buffer]]
+Owned = Callable[[int], bool]
+# Takes the arrays that a step has, and what says whether the memory of one is the loop's own and
+# nobody else's; returns the outputs of the step's signature.
+Run = Callable[[list[Buffer], Owned], list[Buffer]]
+# Takes the parameters of a step's signature; returns what runs it.
+Bind = Callable[[Sequence[Any]], Run]
 
 _COUNT = np.dtype(np.int64)
 
 
 def repeating(
-    steps: Steps, device: Device, running: Callable[[Step], Run]
+    steps: Steps, device: Device, binding: Callable[[Step], Bind]
 ) -> Callable[..., Any]:
     """Return what computes a loop's results from its operands, as a buffer or a tuple of them.
 
@@ -37,79 +42,92 @@ def repeating(
     ----------
     steps : Steps
     device : Device
-    running : callable
-        Gives for a step what runs it.
+    binding : callable
+        Gives for a step what binds it to its parameters.
     """
-    runs = {step: running(step) for step in steps.recordings}
+    binds = {step: binding(step) for step in steps.recordings}
+
+    def bound(step: Step, scalars: Sequence[Any]) -> Run | None:
+        return binds[step](step.filled(scalars)) if step in binds else None
 
     def compute(*operands: Any) -> Any:
-        own = 0 if steps.goes is None else steps.goes.scalars
         scalars = operands[steps.header:steps.header + steps.scalars]
-        arrays = [device.allocate((), _COUNT), *(
-            device.wrap(array, copy=False, given=True)
-            for array in operands[steps.header + steps.scalars:])]
-        state = _State(arrays, steps.first)
+        own = steps.body.scalars
+        state = _State(device, operands[steps.header + steps.scalars:], steps.first)
+        run = bound(steps.body, scalars[:own])
         if steps.goes is None:
             count, number, by = map(int, operands[:3])
-            for _ in range(count):
-                arrays[0].array[...] = number
-                state.go(steps.body, runs, scalars)
-                number += by
+            for k in range(number, number + count * by, by):
+                state.number.fill(k)
+                state.go(steps.body, run)
         else:
-            (goes,) = state.given(steps.goes, runs, scalars[len(scalars) - own:])
-            while bool(goes.array):
-                (goes,) = state.go(steps.body, runs, scalars[:len(scalars) - own])
+            (goes,) = state.given(steps.goes, bound(steps.goes, scalars[own:]))
+            while goes.array.item():
+                (goes,) = state.go(steps.body, run)
         return state.results()
 
     return compute
 
 
 class _State:
-    """The arrays of a loop that is under way, and whose memory they lie in."""
+    """The arrays of a loop that is under way, and whose memory they lie in.
 
-    def __init__(self, arrays: list[Buffer], first: int) -> None:
-        self._arrays = arrays
+    Attributes
+    ----------
+    number : array
+        The number of the step.
+    """
+
+    def __init__(self, device: Device, arrays: Sequence[Any], first: int) -> None:
+        counter = device.allocate((), _COUNT)
+        given = [_borrowed(array, device) for array in arrays]
+        self.number = counter.array
+        self._arrays = [counter, *given]
         self._first = first
-        self._count = len(arrays) - first
-        self._lent = frozenset(buffer.pointer for buffer in arrays)
+        self._count = len(self._arrays) - first
+        self._lent = frozenset(buffer.pointer for buffer in self._arrays)
 
-    def given(self, step: Step, runs: Mapping[Step, Run], scalars: Sequence[Any],
-              ) -> list[Buffer]:
+    def given(self, step: Step, run: Run | None) -> list[Buffer]:
         """Return what a step gives."""
-        outputs: Sequence[Buffer] = ()
-        if not step.is_nothing():
-            own = [place for place in range(self._first, len(self._arrays))
-                   if self._is_own(self._arrays[place]) and self._arrays[place].alone()]
-            outputs = runs[step](self._arrays, step.filled(scalars), own)
+        outputs = [] if run is None else run(self._arrays, self._is_own)
+        if step.gives_outputs:
+            return outputs
         found: list[Buffer] = []
         for computed, place in step.results:
             buffer = outputs[place] if computed else self._arrays[place]
-            again = not computed or any(buffer is other for other in found)
             if not computed and place == 0:
                 buffer = buffer.device.wrap(buffer.array, copy=True)  # the next step's number
-            elif again:
+            elif not computed or any(buffer is other for other in found):
                 buffer = buffer.another()
             found.append(buffer)
         return found
 
-    def go(self, step: Step, runs: Mapping[Step, Run], scalars: Sequence[Any]) -> list[Buffer]:
+    def go(self, step: Step, run: Run | None) -> list[Buffer]:
         """Do a step; return what it gives besides the state."""
-        found = self.given(step, runs, scalars)
+        found = self.given(step, run)
         self._arrays[self._first:] = found[:self._count]
         return found[self._count:]
 
     def results(self) -> Any:
         """Return the state, in memory of its own."""
-        found = tuple(buffer if self._is_own(buffer) else buffer.device.wrap(
+        found = tuple(buffer if buffer.pointer not in self._lent else buffer.device.wrap(
             buffer.array, copy=True) for buffer in self._arrays[self._first:])
         return found[0] if len(found) == 1 else found
 
-    def _is_own(self, buffer: Buffer) -> bool:
-        return buffer.pointer not in self._lent
+    def _is_own(self, place: int) -> bool:
+        buffer = self._arrays[place]
+        return buffer.alone() and buffer.pointer not in self._lent
 
 
-def by_plan(step: Step, executable: Executable) -> Run:
-    """Return what runs a step by its compiled plan."""
+def _borrowed(array: Any, device: Device) -> Buffer:
+    if device.on_host and type(array) is np.ndarray and array.flags.carray and (
+            array.dtype.isnative):
+        return Borrowed(array, device)
+    return device.wrap(array, copy=False, given=True)
+
+
+def by_plan(step: Step, executable: Executable) -> Bind:
+    """Return what binds a step's compiled plan to its parameters."""
     entries = dict(zip(
         (number for number, entry in enumerate(step.signature[0]) if entry[0] is None),
         step.leaves, strict=True))
@@ -118,26 +136,39 @@ def by_plan(step: Step, executable: Executable) -> Run:
     memory = executable.plan.memory
     overwritten = {memory[store.access.value] for kernel in executable.plan.kernels
                    for part in kernel.parts for store in part.stores}
-    written = [entries[number] for value, number in executable.leaves if value in overwritten]
-    on_host = executable.device.on_host
+    written = [k for k, value in enumerate(values) if value in overwritten]
     program: list[Any] = []
 
-    def run(arrays: list[Buffer], params: Sequence[Any], own: Collection[int]) -> list[Buffer]:
-        leaves = [*arrays]
-        for place in written:
-            if place not in own:
-                leaves[place] = leaves[place].device.wrap(leaves[place].array, copy=True)
-        given = [leaves[place] for place in places]
+    def bind(params: Sequence[Any]) -> Run:
         if not program:
             small = sum(replay.own_memory(executable.plan)[1]) <= KEPT_BYTES
             program.append(program_of(executable, keeps=small))
-        found: list[Buffer] | None = None
-        if program[0] is not None:
-            found = run_program(program[0], given, [*params])
-        if found is None:
-            if not on_host and executable.runs == replay.MET:
-                replay.prepare(executable, params)
-            found = executable.run(dict(zip(values, given, strict=True)), params)
-        return found
+        found, given = program[0], [*params]
 
-    return run
+        def run(arrays: list[Buffer], is_own: Owned) -> list[Buffer]:
+            leaves = [arrays[place] for place in places]
+            for k in written:
+                if not is_own(places[k]):
+                    leaves[k] = leaves[k].device.wrap(leaves[k].array, copy=True)
+            outputs: list[Buffer] | None = None
+            if found is not None:
+                outputs = run_program(found, leaves, given)
+            return step_by_step(leaves, params) if outputs is None else outputs
+
+        return run
+
+    def step_by_step(leaves: list[Buffer], params: Sequence[Any]) -> list[Buffer]:
+        if executable.device.kind == "cuda" and executable.runs == replay.MET:
+            replay.prepare(executable, params)
+        try:
+            return executable.run(dict(zip(values, leaves, strict=True)), params)
+        except Exception as error:
+            failed = executable.failed
+            origin = executable.plan.origin.get(failed.value, -1) if isinstance(
+                failed, Call) else -1
+            place = location(step.sites[origin]) if origin >= 0 else None
+            if place is not None:
+                error.add_note(f"in a step, at {place[0]}:{place[1]}")
+            raise
+
+    return bind

@@ -193,7 +193,7 @@ def _step(step: Step, arrays: Sequence[Any], scalars: Sequence[Any], kinds: Sequ
         else:
             given[sample] = every
     nodes = instantiated(step.signature[0], [one[place] for place in step.leaves],
-                         step.filled(scalars), call.node.device)
+                         step.filled(scalars), call.node.device, step.sites)
     outputs = step.signature[2]
     return [_of_all(value, call.count) for value in batched(
         [nodes[outputs[place]] if computed else one[place] for computed, place in step.results],

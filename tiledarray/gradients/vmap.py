@@ -14,11 +14,11 @@ from tiledarray.arrays.tracing import SampleScope, make_placeholder, traced
 from tiledarray.core import BEGINS
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.gradients.batching import Value, batched
-from tiledarray.transforms.trees import flatten, named_leaves, prefixes, unflatten
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node, kind_of
 from tiledarray.recording import record
 from tiledarray.recording.history import end
+from tiledarray.transforms.trees import flatten, named_leaves, prefixes, unflatten
 
 __all__ = ["vmap"]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tiledarray import core
 from tiledarray.core.twin_graph import Start
-from tiledarray.graph.node import Form, Node, form_of, kind_of
+from tiledarray.graph.node import Form, Node, Site, form_of, kind_of
 from tiledarray.ops.movement import leaf, placeholder
 
 Entry = tuple[Any, ...]
@@ -82,7 +82,8 @@ def below(targets: Sequence[Node]) -> list[Node]:
 
 
 def instantiated(
-    entries: Sequence[Entry], leaves: Sequence[Any], params: Sequence[Any], device: Any
+    entries: Sequence[Entry], leaves: Sequence[Any], params: Sequence[Any], device: Any,
+    sites: Sequence[Site | None] | None = None,
 ) -> list[Node]:
     """Make the nodes of a signature; they take no part in any recording.
 
@@ -94,10 +95,12 @@ def instantiated(
         The leaves, or their values, in order.
     params : sequence of scalar
     device : Device
+    sites : sequence of Site, optional
+        Where each entry was recorded.
     """
     nodes: list[Node] = []
     given = iter(leaves)
-    for op, *entry in entries:
+    for number, (op, *entry) in enumerate(entries):
         if op is None:
             shape, dtype = entry
             value = next(given)
@@ -107,5 +110,6 @@ def instantiated(
         attrs, shape, dtype, *refs = entry
         inputs = tuple(0 if ref is None else nodes[ref] if ref >= 0 else params[~ref]
                        for ref in refs)
-        nodes.append(Node(form_of(op, attrs, kind_of(shape, dtype, device), len(inputs)), inputs))
+        nodes.append(Node(form_of(op, attrs, kind_of(shape, dtype, device), len(inputs)), inputs,
+                          None if sites is None else sites[number]))
     return nodes

@@ -30,7 +30,7 @@ from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.tiles.text import text_of
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
-from tiledarray.ops.op import Leaf, Loop, Update
+from tiledarray.ops.op import Leaf, Loop, Repeat, Update
 
 INSTALLED = frozenset(("site-packages", "dist-packages"))
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
@@ -165,6 +165,12 @@ class PlanReport:
     def bytes_moved(self) -> int:
         """Bytes that all steps move together."""
         return sum(step.bytes_moved for step in self.steps)
+
+
+def _names(executable: Executable) -> list[str]:
+    """Return what the kernels and calls of a plan are called."""
+    return [program_name(step) if isinstance(step, Kernel) else step.value.op.name
+            for step in executable.plan.steps if isinstance(step, Kernel | Call)]
 
 
 class Reporter:
@@ -313,8 +319,15 @@ class Reporter:
         if isinstance(value.op, Loop):
             return self._loop(value, StepReport(
                 number, "loop", "", reads=reads, writes=writes, bytes_moved=moved))
-        return StepReport(number, "library call", value.op.name,
-                          fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+        report = StepReport(number, "library call", value.op.name,
+                            fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+        if isinstance(value.op, Repeat):
+            report.kind = "loop"
+            bodies = self.executable.bodies[value]
+            report.notes["each"] = ", ".join(
+                name for step in value.attrs.recordings[:1] for name in _names(bodies[step])
+            ) or "nothing is computed"
+        return report
 
     def _loop(self, value: Value, report: StepReport) -> StepReport:
         """What is done block by block, and what for each block."""
@@ -326,9 +339,7 @@ class Reporter:
         report.name = f"over {count_text(body.count, 'block')}"
         report.notes["blocks"] = " x ".join(
             f"{size:,} of {n:,}" for n, size in zip(body.lengths, body.block, strict=True))
-        report.notes["each"] = ", ".join(
-            program_name(step) if isinstance(step, Kernel) else step.value.op.name
-            for step in executable.plan.steps if isinstance(step, Kernel | Call))
+        report.notes["each"] = ", ".join(_names(executable))
         of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
                                         None for number in body.numbers])
         lines: dict[str, list[str]] = {}

@@ -40,12 +40,15 @@ class Step:
         of those that the loop is given.
     results : tuple of (bool, int)
         What a step gives: an output of the signature, or one of the arrays that it has.
+    sites : tuple
+        Where each entry was recorded.
     """
 
     signature: tuple[Any, ...]
     leaves: tuple[int, ...]
     params: tuple[int | None, ...]
     results: tuple[tuple[bool, int], ...]
+    sites: tuple[Any, ...]
 
     @property
     def scalars(self) -> int:
@@ -56,6 +59,11 @@ class Step:
         """Return all parameters, given the scalars."""
         rest = iter(scalars)
         return [next(rest) if known is None else known for known in self.params]
+
+    @functools.cached_property
+    def gives_outputs(self) -> bool:
+        """Whether it gives the outputs of the signature, as they are."""
+        return self.results == tuple((True, k) for k in range(len(self.signature[2])))
 
     def is_nothing(self) -> bool:
         """Whether it computes nothing: it only says which array is where."""

@@ -24,7 +24,7 @@ from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
-from tiledarray.transforms.variables import Arguments, Number, Variable, Way, put_back, variables_of
+from tiledarray.transforms.variables import Arguments, Variable, Way, put_back, variables_of
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api.arguments import handle_of
-from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.arrays.tracing import HasHistory, StepScope, is_tracing, make_placeholder, traced
 from tiledarray.devices.device import current
-from tiledarray.errors import LeaveToNumPy
-from tiledarray.graph.dtypes import shape_text
+from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Kind, Node, kind_of
 from tiledarray.graph.program import trace
 from tiledarray.ops.loop import Step, Steps, repeat
@@ -186,9 +184,8 @@ class _Loop:
                  body: Callable[..., Any], state: Any) -> None:
         self.name, self.condition, self.body = name, condition, body
         leaves, self.names, self.structure = named_leaves(state, "state")
-        handles = [self._array(leaf, leaf_name)
-                   for leaf, leaf_name in zip(leaves, self.names, strict=True)]
-        nodes = [handle.node for handle in handles]
+        nodes = [self._node(leaf, leaf_name)
+                 for leaf, leaf_name in zip(leaves, self.names, strict=True)]
         placed = [node.device for node in nodes if node.device.kind != "auto"]
         self.device = placed[0] if placed else nodes[0].device if nodes else current()
         self.state = [brought(node, self.device) for node in nodes]
@@ -265,14 +262,15 @@ class _Loop:
 
     # ---- what is given, and returned -----------------------------------------------------
 
-    def _array(self, leaf: Any, name: str) -> Any:
+    def _node(self, leaf: Any, name: str) -> Node:
         try:
-            return handle_of(leaf)
-        except LeaveToNumPy:
-            what = f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else (
-                f"a {type(leaf).__name__}")
-            raise TypeError(f"{self.name}: {name} is {what}; the state is made of arrays and "
-                            "numbers that kernels compute with") from None
+            if not isinstance(leaf, Handle) or is_numeric(leaf.dtype):
+                return as_node(leaf, current())
+        except UnsupportedDtypeError:
+            pass
+        what = f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else f"a {type(leaf).__name__}"
+        raise TypeError(f"{self.name}: {name} is {what}; there are arrays and numbers in a state, "
+                        "of dtypes that kernels compute with")
 
     def _checked(self, result: Any) -> list[Node]:
         """Return the nodes of what the body returns.
@@ -291,7 +289,7 @@ class _Loop:
                             f"what it is given: {_told(names)}, not {_told(self.names)}")
         nodes = []
         for leaf, name, kind in zip(leaves, names, self.kinds, strict=True):
-            node = brought(self._array(leaf, name).node, self.device)
+            node = brought(self._node(leaf, name), self.device)
             if node.shape != kind.shape or node.dtype != kind.dtype:
                 raise TypeError(f"{self.name}: {name} is {_kind_text(kind)} before the body, and "
                                 f"{_kind_text(node.form.kind)} behind it; a state stays of one "
@@ -301,7 +299,7 @@ class _Loop:
 
     def _decision(self, result: Any) -> Node:
         """Return the node of what the condition says, without axes."""
-        node: Node = self._array(result, "what the condition returns").node
+        node = self._node(result, "what the condition returns")
         if any(n != 1 for n in node.shape):
             raise TypeError(f"{self.name}: the condition returns one bool or number, not an array "
                             f"of shape {shape_text(node.shape)}; use any() or all()")
@@ -394,6 +392,7 @@ class _Traced:
             node for node in wanted if node.buffer is None and node not in known))
         found = trace(self._targets)
         self.params, self._signature = found.params, found.signature
+        self._sites = tuple(node.site for node in found.nodes)
         self._leaves = [node for node, entry in zip(
             found.nodes, self._signature[0], strict=True) if entry[0] is None]
         self.leaves = [*self._leaves, *(node for node in wanted if node.buffer is not None)]
@@ -405,4 +404,4 @@ class _Traced:
             self._signature, tuple(places[node] for node in self._leaves),
             tuple(x if type(x) is int else None for x in self.params),
             tuple((True, outputs[node]) if node in outputs else (False, places[node])
-                  for node in self._wanted))
+                  for node in self._wanted), self._sites)

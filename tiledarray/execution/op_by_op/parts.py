@@ -161,8 +161,8 @@ def _cost_of_steps(node: Node, threads: int) -> tuple[float, int]:
     seconds, largest = 0.0, 0
     for step in steps.recordings:
         entries, _, outputs = step.signature
-        leaves = [Node(form_of(placeholder, None, kind_of(*entry[1:], node.device), 0), ())
-                  for entry in entries if entry[0] is None]
+        leaves = [Node(form_of(placeholder, None, kind_of(shape, dtype, node.device), 0), ())
+                  for op, shape, dtype, *_ in entries if op is None]
         nodes = instantiated(entries, leaves, step.filled([0.0] * step.scalars), node.device)
         inside = [each for each in nodes if each.op is not placeholder]
         more, of_step = cost(parts_of(inside, [nodes[number] for number in outputs]), threads)

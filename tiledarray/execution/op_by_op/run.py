@@ -22,12 +22,12 @@ from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.execution.op_by_op.parts import Part, parts_of
-from tiledarray.execution.repeating import Run, repeating
+from tiledarray.execution.repeating import Bind, Owned, Run, repeating
 from tiledarray.execution.shared_calls import shared_out
-from tiledarray.graph.node import Node
+from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import instantiated
-from tiledarray.ops.loop import Step
 from tiledarray.ops.elementwise import has_kernel
+from tiledarray.ops.loop import Step
 from tiledarray.ops.movement import empty, strided_view
 from tiledarray.ops.op import Item, Reduction, Repeat, Update
 
@@ -162,7 +162,8 @@ def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     if isinstance(node.op, Repeat):
         device = node.device if node.device.kind != "auto" else Device("cpu")
-        loop = repeating(node.attrs, device, lambda step: _by_reference(step, device, threads))
+        loop = repeating(node.attrs, device, lambda step: _by_reference(
+            step, node.attrs.first, device, threads))
         found = loop(*inputs)
         values.add(node, tuple(part.array for part in found) if isinstance(found, tuple)
                    else found.array, inputs)
@@ -182,21 +183,33 @@ def _compute(node: Node, values: Values, threads: int) -> None:
     values.add(node, compute(node, node.device.xp, inputs), inputs)
 
 
-def _by_reference(step: Step, device: Device, threads: int) -> Run:
-    """Return what does a step of a loop over time op by op."""
+def _by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
+    """Return what does a step of a loop over time op by op; the state begins at ``first``."""
     entries, _, outputs = step.signature
+    given_up = step.given_up(first)
     leaves = [number for number, entry in enumerate(entries) if entry[0] is None]
 
-    def do(arrays: list[Buffer], params: Sequence[Any], own: Collection[int]) -> list[Buffer]:
-        nodes = instantiated(entries, [arrays[place] for place in step.leaves], params, device)
-        targets = [nodes[number] for number in outputs]
-        given = [nodes[number] for number, place in zip(leaves, step.leaves, strict=True)
-                 if place in own and place not in step.kept]
-        values = Values()
-        run(parts_of(nodes, targets), values, threads, given)
-        return [values.taken(node) if node.buffer is None else node.buffer for node in targets]
+    def bind(params: Sequence[Any]) -> Run:
+        def do(arrays: list[Buffer], is_own: Owned) -> list[Buffer]:
+            nodes = instantiated(
+                entries, [arrays[place] for place in step.leaves], params, device, step.sites)
+            targets = [nodes[number] for number in outputs]
+            given = [nodes[number] for number, place in zip(leaves, step.leaves, strict=True)
+                     if number in given_up and is_own(place)]
+            values = Values()
+            try:
+                run(parts_of(nodes, targets), values, threads, given)
+            except NodeFailed as failed:
+                error, place = failed.__cause__ or failed, location(failed.node.site)
+                if place is not None:
+                    error.add_note(f"in a step, at {place[0]}:{place[1]}")
+                raise error from error.__cause__
+            return [values.taken(node) if node.buffer is None else node.buffer
+                    for node in targets]
 
-    return do
+        return do
+
+    return bind
 
 
 def _memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
