@@ -7,7 +7,7 @@ what the loop was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,28 @@ Bind = Callable[[Sequence[Any]], Run]
 _COUNT = np.dtype(np.int64)
 
 
+# Does several steps at once: takes the arrays that a step has, its number and by what that grows;
+# returns the state.
+Several = Callable[[list[Buffer], int, int], list[Buffer]]
+
+
+class Tiled(NamedTuple):
+    """How several steps are done at once.
+
+    Attributes
+    ----------
+    depth : int
+        How many.
+    bind : callable
+        Takes the scalars, and of how many steps; returns what does them, if that can be.
+    """
+
+    depth: int
+    bind: Callable[[Sequence[Any], int], Several | None]
+
+
 def repeating(
-    steps: Steps, device: Device, binding: Callable[[Step], Bind]
+    steps: Steps, device: Device, binding: Callable[[Step], Bind], tiled: Tiled | None = None
 ) -> Callable[..., Any]:
     """Return what computes a loop's results from its operands, as a buffer or a tuple of them.
 
@@ -44,6 +64,7 @@ def repeating(
     device : Device
     binding : callable
         Gives for a step what binds it to its parameters.
+    tiled : Tiled, optional
     """
     binds = {step: binding(step) for step in steps.recordings}
 
@@ -57,7 +78,9 @@ def repeating(
         run = bound(steps.body, scalars[:own])
         if steps.goes is None:
             count, number, by = map(int, operands[:3])
-            for k in range(number, number + count * by, by):
+            done = 0 if tiled is None else state.go_far(tiled, scalars, range(
+                number, number + count * by, by))
+            for k in range(number + done * by, number + count * by, by):
                 state.number.fill(k)
                 state.go(steps.body, run)
         else:
@@ -107,6 +130,20 @@ class _State:
         found = self.given(step, run)
         self._arrays[self._first:] = found[:self._count]
         return found[self._count:]
+
+    def go_far(self, tiled: Tiled, scalars: Sequence[Any], numbers: range) -> int:
+        """Do as many steps as are worth doing several at once; return how many."""
+        done, runs = 0, dict[int, Several | None]()
+        while len(numbers) - done > 1:
+            count = min(tiled.depth, len(numbers) - done)
+            if count not in runs:
+                runs[count] = tiled.bind(scalars, count)
+            run = runs[count]
+            if run is None:
+                break
+            self._arrays[self._first:] = run(self._arrays, numbers[done], numbers.step)
+            done += count
+        return done
 
     def results(self) -> Any:
         """Return the state, in memory of its own."""

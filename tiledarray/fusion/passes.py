@@ -24,6 +24,8 @@ from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import Found, in_tiles
 from tiledarray.fusion.tiles.kernel import body_plan
+from tiledarray.fusion.time_tiles import Refused as NotTiled
+from tiledarray.fusion.time_tiles import found as in_time_tiles
 from tiledarray.fusion.updates import UpdateChoice, choose_updates
 from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
@@ -111,9 +113,20 @@ def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[An
     """Plan what a loop does with blocks of each of its sizes, or in its steps."""
     if isinstance(body, Steps):
         # Where views begin is known, so all that may be assumed of that holds.
-        return {step: plan(step.signature, step.given_up(body.first), target,
-                           params=step.filled(repeat(0.0)), check=check)
-                for step in body.recordings}
+        made: dict[Any, Plan] = {
+            step: plan(step.signature, step.given_up(body.first), target,
+                       params=step.filled(repeat(0.0)), check=check)
+            for step in body.recordings}
+        if body.body not in made:
+            return made
+        try:
+            tiles = in_time_tiles(body, target)
+        except NotTiled as refusal:
+            made[body.body].refusals.append(f"steps are done one by one: {refusal}")
+            return made
+        made[tiles] = plan(tiles.step.signature, frozenset(), target,
+                           params=tiles.step.filled(repeat(0.0)), check=check)
+        return made
     if body.program is not None:
         return {body.block: body_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)

@@ -28,6 +28,7 @@ from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.tiles.text import text_of
+from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.ops.op import Leaf, Loop, Repeat, Update
@@ -165,6 +166,10 @@ class PlanReport:
     def bytes_moved(self) -> int:
         """Bytes that all steps move together."""
         return sum(step.bytes_moved for step in self.steps)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return " x ".join(f"{n:,}" for n in sizes)
 
 
 def _names(executable: Executable) -> list[str]:
@@ -327,7 +332,21 @@ class Reporter:
             report.notes["each"] = ", ".join(
                 name for step in value.attrs.recordings[:1] for name in _names(bodies[step])
             ) or "nothing is computed"
+            report.notes["steps"] = self._steps(bodies)
         return report
+
+    def _steps(self, bodies: dict[Any, Executable]) -> str:
+        """How many steps are done at once, or why they are not."""
+        for key, body in bodies.items():
+            if isinstance(key, TimeTiles):
+                halo = [0 if size == n else key.depth * far
+                        for n, size, far in zip(key.shape, key.tile, key.halo, strict=True)]
+                return (f"{key.depth} at once, in tiles of {_by(key.tile)} with a halo of "
+                        f"{_by(halo)}")
+            for refusal in body.plan.refusals:
+                if refusal.startswith("steps are done"):
+                    return refusal.removeprefix("steps are done ")
+        return "one by one"
 
     def _loop(self, value: Value, report: StepReport) -> StepReport:
         """What is done block by block, and what for each block."""

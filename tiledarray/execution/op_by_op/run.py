@@ -162,7 +162,7 @@ def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     if isinstance(node.op, Repeat):
         device = node.device if node.device.kind != "auto" else Device("cpu")
-        loop = repeating(node.attrs, device, lambda step: _by_reference(
+        loop = repeating(node.attrs, device, lambda step: by_reference(
             step, node.attrs.first, device, threads))
         found = loop(*inputs)
         values.add(node, tuple(part.array for part in found) if isinstance(found, tuple)
@@ -183,7 +183,7 @@ def _compute(node: Node, values: Values, threads: int) -> None:
     values.add(node, compute(node, node.device.xp, inputs), inputs)
 
 
-def _by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
+def by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
     """Return what does a step of a loop over time op by op; the state begins at ``first``."""
     entries, _, outputs = step.signature
     given_up = step.given_up(first)
