@@ -78,8 +78,9 @@ def fori_loop(n: Any, body: Callable[[Any, Any], Any], state: Any) -> Any:
     ...     return u
     >>> np.fori_loop(2, step, np.array([0.0, 0.0, 16.0, 0.0, 0.0]))
     array([0., 4., 6., 4., 0.])
-    >>> np.fori_loop(range(1, 6), lambda i, s: {"n!": s["n!"] * i}, {"n!": 1})
-    {'n!': array(120)}
+    >>> found = np.fori_loop(range(1, 6), lambda i, s: {"n!": s["n!"] * i}, {"n!": 1})
+    >>> int(found["n!"])
+    120
     """
     return _Loop("fori_loop", None, body, state).run(_Count(n))
 
