@@ -9,14 +9,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.plans import HOST
+from tests.plans import DEVICE, HOST, planned
 from tiledarray import config, explain
 from tiledarray.devices.device import Device
 from tiledarray.execution import tiled_steps
 from tiledarray.execution.op_by_op.run import by_reference
 from tiledarray.execution.spans import counters
 from tiledarray.fusion import limits, time_tiles
-from tiledarray.fusion.target import Target
 from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.kernels.compile import host
 from tiledarray.recording.stretch import local
@@ -318,6 +317,11 @@ def test_large_arrays_alone_are_worth_it_and_explain_tells():
     assert "one by one: arrays of 1,440,000 bytes stay in the cache" in told((600, 600), heat)
     assert "one by one: it would take" in told((512, 512, 512), solid)
     assert "one by one: view" not in told((600, 600), turned)
-    with pytest.raises(time_tiles.Refused, match="GPU"):
-        time_tiles.found(None, replace(HOST, kind="cuda"))
-    assert isinstance(HOST, Target)
+
+
+def test_on_a_gpu_steps_go_one_by_one():
+    u = np.fori_loop(20, lambda i, u: heat(np, i, u), np.zeros((4096, 4096), "f4"))
+    (bodies,) = planned(u, target=DEVICE).bodies.values()
+    (body,) = bodies.values()
+    assert [type(step).__name__ for step in body.steps] == ["Kernel"]
+    assert "steps are done one by one: they are on a GPU" in body.refusals

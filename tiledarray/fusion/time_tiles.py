@@ -115,7 +115,7 @@ def found(steps: Steps, target: Target, tile: Sequence[int] | None = None,
     Refused
     """
     if target.kind != "cpu":
-        raise Refused("a GPU does them one by one")
+        raise Refused("they are on a GPU")
     if steps.goes is not None:
         raise Refused("a condition decides after each step")
     look = _Look(steps)
