@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from tiledarray.arrays.handle import Handle
-from tiledarray.core import Base, hold
+from tiledarray.core import BEGINS, Base, history, hold
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import below
 from tiledarray.ops.movement import placeholder
+from tiledarray.recording.history import is_inside
 from tiledarray.recording.stretch import local, tracing
 
 _slot: Any = vars(Base)["_node"]
@@ -57,8 +58,10 @@ class Scope:
         found = self._values.get(id(handle))
         if found is not None:
             return found
-        node: Node = _slot.__get__(handle)
-        return node if id(handle) in self._inside else self._take(handle, node)
+        if id(handle) in self._inside:
+            node: Node = _slot.__get__(handle)
+            return node
+        return self._take(handle, self._before(handle))
 
     def write(self, handle: Handle, node: Node) -> None:
         """Give an array a new value."""
@@ -67,7 +70,7 @@ class Scope:
             return
         if id(handle) not in self._values:
             try:
-                before = _slot.__get__(handle)
+                before = self._before(handle)
             except AttributeError:  # it is being made
                 self._inside[id(handle)] = handle
                 _slot.__set__(handle, node)
@@ -96,6 +99,15 @@ class Scope:
         """Whether the function may look at these values."""
         return False
 
+    def wants(self, node: Node) -> bool:
+        """Whether a gradient will ask for the history of a value."""
+        return bool(node.keeps)
+
+    def _before(self, handle: Handle) -> Node:
+        """Return the node that an array from outside has there."""
+        node: Node = _slot.__get__(handle)
+        return node
+
     def _take(self, handle: Handle, node: Node) -> Node:
         if node.keeps:
             raise HasHistory
@@ -106,13 +118,20 @@ class Scope:
 
 
 class SampleScope(Scope):
-    """A tracing of a function of one sample: what is outside has its values, and keeps them."""
+    """A tracing of a function of one sample: what is outside has its values, and keeps them.
+
+    Parameters
+    ----------
+    history : bool
+        Whether a gradient will ask for the history of what is given.
+    """
 
     name = "vmap"
     drawn = "the same for all samples"
 
-    def __init__(self) -> None:
+    def __init__(self, *, history: bool = False) -> None:
         super().__init__()
+        self._history = history
         self._outer = local.recorder.scope
 
     def read(self, handle: Handle) -> Node:
@@ -141,10 +160,50 @@ class SampleScope(Scope):
                     "would happen for one sample after another; return what it writes")
         _slot.__set__(handle, node)
 
+    def wants(self, node: Node) -> bool:
+        """Whether a gradient will ask for it; that of samples is kept for other reasons."""
+        return bool(node.keeps) and (self._history or is_inside(node) or any(
+            each.keeps == BEGINS and each.op is not placeholder for each in history([node])))
+
     def knows(self, nodes: list[Node]) -> bool:
         """Whether the values are there: they are the same for all samples."""
         return self._outer is None and all(
             node.buffer is not None or node.op is not placeholder for node in below(nodes))
+
+
+class StepScope(Scope):
+    """A tracing of a step of a loop, which may be inside another tracing.
+
+    Attributes
+    ----------
+    before : list of Node
+        The nodes that the arrays from outside have there.
+    """
+
+    drawn = "the same at every step"
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.before: list[Node] = []
+        self._outer = local.recorder.scope
+
+    def wants(self, node: Node) -> bool:
+        """Whether a gradient will ask for the history of a value."""
+        return super().wants(node) if self._outer is None else self._outer.wants(node)
+
+    def _before(self, handle: Handle) -> Node:
+        found: Node = (_slot.__get__(handle) if self._outer is None else self._outer.read(handle))
+        return found
+
+    def _take(self, handle: Handle, node: Node) -> Node:
+        if self.wants(node):
+            raise HasHistory
+        self.before.append(node)
+        stand_in = make_placeholder(node.form.kind)
+        self._values[id(handle)] = stand_in
+        self.outside.append((handle, stand_in))
+        return stand_in
 
 
 class _Virtual:

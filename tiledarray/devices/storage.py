@@ -188,6 +188,24 @@ class Buffer:
         return f"<{type(self).__name__} {array.dtype}{list(array.shape)} on {self.device}>"
 
 
+class Borrowed(Buffer):
+    """What stands for an array on the host that is a value's already, for as long as it is read.
+
+    It is no hold, and not watched: an error's traceback may keep it longer than that value.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, array: np.ndarray, device: Any) -> None:
+        self.array = array
+        self.pointer = address_of(array)
+        self.device = device
+        self._storage = None
+        self.plan = None
+        self.elsewhere = None
+        self.looks = 0
+
+
 class HostValue(Buffer):
     """A buffer on the host of an array that nothing else refers to.
 

@@ -15,8 +15,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #if defined(__x86_64__) || defined(__i386__)
 #define TA_PAUSE() __builtin_ia32_pause()
@@ -248,4 +253,109 @@ TA_EXPORT int ta_run(const Launch* launch) {
     work(job);
     finish();
     return 0;
+}
+
+// ---- several steps of a loop at once, tile by tile (execution/tiled_steps.py) ------------------
+//
+// A launch whose blocks are workers, each with memory of its own: copies of the tile that it is at.
+
+namespace {
+
+constexpr int kAxes = 3;
+
+// An array, and where a worker has its tile of it.
+struct Tiled {
+    char* whole;
+    char* tile;
+};
+
+struct Step {
+    Kernel kernel;
+    const void* args;
+    int64_t blocks;
+};
+
+struct Worker {
+    int64_t* number;  // of the step that it does
+    char* scratch;
+    const Step* steps;
+    const Tiled* inputs;
+    const Tiled* outputs;
+};
+
+struct Place {
+    int64_t start[kAxes];
+    int64_t core[kAxes];
+    int64_t end[kAxes];
+};
+
+struct Tiles {
+    std::atomic<int64_t>* next;
+    int64_t count;
+    const Place* places;
+    int64_t shape[kAxes];  // of the arrays
+    int64_t tile[kAxes];
+    int64_t inputs, outputs;
+    const int64_t* widths;  // bytes of an element, of inputs then outputs
+    int64_t steps, launches;  // and of each the launches
+    int64_t first, by;  // numbers of the steps
+    const Worker* workers;
+};
+
+// Past the cache, where that is possible: nobody reads it soon.
+void store(char* to, const char* from, int64_t bytes) {
+#if defined(__SSE2__)
+    const int64_t head = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & 15);
+    std::memcpy(to, from, head);
+    to += head, from += head, bytes -= head;
+    for (; bytes >= 16; to += 16, from += 16, bytes -= 16)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#endif
+    std::memcpy(to, from, bytes);
+}
+
+void copy_in(const Tiles& tiles, const Place& at, const Tiled& array, int64_t width) {
+    const int64_t row = tiles.tile[2] * width;
+    char* to = array.tile;
+    for (int64_t i = at.start[0]; i < at.start[0] + tiles.tile[0]; ++i)
+        for (int64_t j = at.start[1]; j < at.start[1] + tiles.tile[1]; ++j, to += row)
+            std::memcpy(to, array.whole + ((i * tiles.shape[1] + j) * tiles.shape[2] +
+                                           at.start[2]) * width, row);
+}
+
+void copy_out(const Tiles& tiles, const Place& at, const Tiled& array, int64_t width) {
+    const int64_t row = (at.end[2] - at.core[2]) * width;
+    for (int64_t i = at.core[0]; i < at.end[0]; ++i)
+        for (int64_t j = at.core[1]; j < at.end[1]; ++j)
+            store(array.whole + ((i * tiles.shape[1] + j) * tiles.shape[2] + at.core[2]) * width,
+                  array.tile + (((i - at.start[0]) * tiles.tile[1] + j - at.start[1]) *
+                                tiles.tile[2] + at.core[2] - at.start[2]) * width, row);
+}
+
+}  // namespace
+
+TA_EXPORT void ta_tiles(const void* args, int64_t begin, int64_t end, char*) {
+    const Tiles& tiles = *static_cast<const Tiles*>(args);
+    for (int64_t k = begin; k < end; ++k) {
+        const Worker& worker = tiles.workers[k];
+        for (;;) {
+            const int64_t number = tiles.next->fetch_add(1, std::memory_order_relaxed);
+            if (number >= tiles.count) break;
+            const Place& at = tiles.places[number];
+            for (int64_t i = 0; i < tiles.inputs; ++i)
+                copy_in(tiles, at, worker.inputs[i], tiles.widths[i]);
+            const Step* step = worker.steps;
+            for (int64_t i = 0; i < tiles.steps; ++i) {
+                *worker.number = tiles.first + i * tiles.by;
+                for (int64_t j = 0; j < tiles.launches; ++j, ++step)
+                    step->kernel(step->args, 0, step->blocks, worker.scratch);
+            }
+            for (int64_t i = 0; i < tiles.outputs; ++i)
+                copy_out(tiles, at, worker.outputs[i], tiles.widths[tiles.inputs + i]);
+        }
+    }
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
 }

@@ -44,10 +44,13 @@ class ThreadPool:
         microsecond for each argument.)
     start : callable
         The same, but it returns a status for `check` in place of raising.
+    tiles : int
+        Address of the kernel that does several steps of a loop at once, tile by tile.
     """
 
-    __slots__ = ("run", "start", "threads", "_library")
+    __slots__ = ("run", "start", "tiles", "threads", "_library")
 
+    tiles: int
     run: Callable[[int], None]
     start: Callable[[int], int]
 
@@ -58,6 +61,7 @@ class ThreadPool:
         run.restype = check
         self._library.ta_threads.argtypes = (ctypes.c_int,)
         self.run = run
+        self.tiles = int(ctypes.cast(self._library.ta_tiles, ctypes.c_void_p).value or 0)
         self.start = self._library["ta_run"]  # another object of the same function
         self.start.argtypes = (ctypes.c_void_p,)
         self.resize(threads)

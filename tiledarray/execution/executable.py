@@ -18,16 +18,19 @@ from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, La
 from tiledarray.execution.library_calls import computing, library_call
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
+from tiledarray.execution.repeating import Tiled, by_plan, repeating
 from tiledarray.execution.spans import Spending, counters
+from tiledarray.execution.tiled_steps import TiledSteps, can_be_tiled
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
-from tiledarray.ops.op import Item, Leaf, Loop
+from tiledarray.ops.op import Item, Leaf, Loop, Repeat
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
@@ -77,7 +80,8 @@ class Executable:
         Whether the core might run it (`instructions.program_of`), as far as is known; and the keys
         by which it was told to.
     bodies : dict
-        For each loop what it does with a block, by the sizes of the block.
+        For each loop what it does with a block, by the sizes of the block; for each loop over time
+        what it does in a step.
     parts : dict
         Of each call of several results those that the plan asks for.
     replay : callable or None
@@ -105,8 +109,7 @@ class Executable:
         self.sites: list[Site | None] = []
         self.params: list[Any] = []
         self.bodies = {
-            value: {sizes: Executable(body, device, self.contract)
-                    for sizes, body in found.items()}
+            value: {key: Executable(body, device, self.contract) for key, body in found.items()}
             for value, found in plan.bodies.items()
         }
         self.ready = not self.sources()
@@ -377,7 +380,25 @@ class Executable:
         """Return what computes the value of a library call, or of a loop, from its operands."""
         if isinstance(value.op, Loop):
             return looping(value.attrs, self.bodies[value], self.device)
+        if isinstance(value.op, Repeat):
+            return repeating(value.attrs, self.device,
+                             lambda step: by_plan(step, self.bodies[value][step]),
+                             self._tiled(value))
         return computing(value, self.device)
+
+    def _tiled(self, value: Value) -> Tiled | None:
+        """Return how several steps of a loop over time are done at once, if that is planned."""
+        tiles = next((key for key in self.bodies[value] if isinstance(key, TimeTiles)), None)
+        if tiles is None:
+            return None
+        body, first = self.bodies[value][tiles], value.attrs.first
+
+        def bind(scalars: Sequence[Any], steps: int) -> TiledSteps | None:
+            if observers or not can_be_tiled(body):
+                return None
+            return TiledSteps(tiles, body, first, scalars, steps)
+
+        return Tiled(tiles.depth, bind)
 
     def _call_action(self, step: Call, free: Collection[Value]) -> Action:
         value, parts = step.value, self.parts.get(step.value, ())

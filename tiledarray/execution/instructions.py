@@ -6,13 +6,12 @@ import ctypes
 import math
 import struct
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from tiledarray.core import Program
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
-from tiledarray.execution.executable import Executable, Place
 from tiledarray.execution.launches import HostLaunch
 from tiledarray.execution.library_calls import (
     SILENCE,
@@ -26,6 +25,9 @@ from tiledarray.fusion.plan import Call, Copy, Kernel
 from tiledarray.fusion.regions import Assumption
 from tiledarray.kernels.compile import host
 from tiledarray.ops.op import Leaf, Library
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable, Place
 
 _TAKE, _ADDRESS, _SUM, _PHASE, _PARAMETER, _LAUNCH, _DROP, _COPY, _SHARE, _CALL, _MAKE = range(11)
 _WHOLE, _VIEW, _SCALAR, _OBJECT = range(4)  # operands of library calls

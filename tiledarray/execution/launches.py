@@ -49,6 +49,11 @@ class HostLaunch:
     check = staticmethod(threads.check)
 
     @property
+    def address(self) -> int:
+        """Of the compiled kernel."""
+        return int(self._kernel.address)
+
+    @property
     def header_length(self) -> int:
         """How many numbers are before the arguments."""
         return len(self._header)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from tiledarray.execution.captured import (
     captured,
     static_bases,
 )
-from tiledarray.execution.executable import Executable
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Call, Kernel, Plan
 from tiledarray.ops.op import Leaf
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable
 
 STREAMS_REMEMBERED = 8
 MET = 2  # runs of a recorded plan before it is replayed

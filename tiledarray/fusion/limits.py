@@ -46,6 +46,13 @@ class Limits:
     loop_least: int = 1 << 26  # bytes of library calls' results that are not stored then
     loop_bytes: int = 1 << 24  # of the largest array of a block
 
+    # ---- several steps of a loop at once, tile by tile (host) ------------------------------------
+    time_least: int = 1 << 25  # bytes of the state; less may stay in the cache that cores share
+    time_bytes: int = 3 << 18  # of a tile before and after a step, in a core's cache
+    time_speed: float = 2.5  # times the rate of memory that a step in that cache goes at
+    time_flops: float = 12e9  # of a thread, of additions and products
+    time_gain: float = 1.3  # times as fast that it should be
+
     # ---- problems of a batch, each computed on chip ----------------------------------------------
     tile_bytes: int = 1 << 16  # of one value of a problem
     problem_bytes: int = 1 << 19  # host: of the problems that a thread works on side by side

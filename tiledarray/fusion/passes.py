@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
-from tiledarray.fusion.along import Sizes, looped_of
+from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.gathers import fuse_gathers
@@ -24,10 +24,13 @@ from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import Found, in_tiles
 from tiledarray.fusion.tiles.kernel import body_plan
+from tiledarray.fusion.time_tiles import Refused as NotTiled
+from tiledarray.fusion.time_tiles import found as in_time_tiles
 from tiledarray.fusion.updates import UpdateChoice, choose_updates
 from tiledarray.fusion.verify import verify, verify_groups, verify_steps, verify_values
 from tiledarray.ops import movement
-from tiledarray.ops.op import AxisView, Loop
+from tiledarray.ops.loop import Steps
+from tiledarray.ops.op import AxisView, Loop, Repeat
 
 RESTARTS = 3  # of grouping for the sake of kernels that are too large
 
@@ -99,15 +102,31 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
         fired=dict(builder.fired), origin=builder.origin, entry=builder.entry, updates=choices,
         refusals=refusals, assumed=tuple(regions.assumed),
         bodies={value: _planned_body(value.attrs, target, check=check)
-                for value in builder.values if isinstance(value.op, Loop)},
+                for value in builder.values if isinstance(value.op, Loop | Repeat)},
     )
     if check:
         verify(result, donatable)
     return result
 
 
-def _planned_body(body: Body, target: Target, *, check: bool) -> dict[Sizes, Plan]:
-    """Plan what a loop does with blocks of each of its sizes."""
+def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[Any, Plan]:
+    """Plan what a loop does with blocks of each of its sizes, or in its steps."""
+    if isinstance(body, Steps):
+        # Where views begin is known, so all that may be assumed of that holds.
+        made: dict[Any, Plan] = {
+            step: plan(step.signature, step.given_up(body.first), target,
+                       params=step.filled(repeat(0.0)), check=check)
+            for step in body.recordings}
+        if body.body not in made:
+            return made
+        try:
+            tiles = in_time_tiles(body, target)
+        except NotTiled as refusal:
+            made[body.body].refusals.append(f"steps are done one by one: {refusal}")
+            return made
+        made[tiles] = plan(tiles.step.signature, frozenset(), target,
+                           params=tiles.step.filled(repeat(0.0)), check=check)
+        return made
     if body.program is not None:
         return {body.block: body_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)

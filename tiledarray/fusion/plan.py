@@ -317,7 +317,8 @@ class Plan:
     assumed : tuple of Assumption
         What must hold of the run-time parameters for the plan to be right.
     bodies : dict
-        For each loop, its body's plans by the sizes of the block.
+        For each loop, its body's plans by the sizes of the block; for each loop over time, those
+        of its steps.
     """
 
     steps: list[Step]
@@ -332,7 +333,7 @@ class Plan:
     refusals: list[str]
     updates: dict[Value, tuple[str, str]]
     assumed: tuple[Assumption, ...] = ()
-    bodies: dict[Value, dict[tuple[int, ...], Plan]] = field(default_factory=dict)
+    bodies: dict[Value, dict[Any, Plan]] = field(default_factory=dict)
 
     def suits(self, params: Sequence[Any]) -> bool:
         """Whether what the plan assumes of the parameters holds for these."""

@@ -12,25 +12,32 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from tiledarray.arrays.handle import Handle
+import numpy as np
+
+from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.tracing import StepScope, make_placeholder, traced
 from tiledarray.core import record as recorded
 from tiledarray.gradients import samples
+from tiledarray.gradients.notation import xp
 from tiledarray.gradients.samples import Call, lifted, shifted
 from tiledarray.graph.node import Node, form_of, kind_of
-from tiledarray.graph.program import below
+from tiledarray.graph.program import below, instantiated
 from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.loop import Step
 from tiledarray.ops.op import (
     AxisView,
     Elementwise,
     Item,
     Library,
     Reduction,
+    Repeat,
     Reshape,
     Scan,
     Update,
 )
 from tiledarray.recording import record
 from tiledarray.recording.join import stack_nodes
+from tiledarray.transforms.loops import Recording
 
 # What has a loop of its own for numbers that are the same everywhere, by that loop.
 _GENERAL = {op.constant: op for op in BY_NAME.values() if op.constant is not None}
@@ -39,7 +46,8 @@ _GENERAL = {op.constant: op for op in BY_NAME.values() if op.constant is not Non
 class Value(NamedTuple):
     """A value for all samples, and whether it differs: then it has their axis in front.
 
-    Of a call made for each sample, which has several results, ``node`` is a list.
+    Of a call that has several results ``node`` is a tuple of them, or if it is made for each sample
+    a list of its calls.
     """
 
     node: Any
@@ -121,8 +129,94 @@ def _update(call: Call) -> Node:
         call, (old, new, 0, *starts), (*_behind(axes, steps), (call.count, *region)))
 
 
+def _repeat(call: Call) -> Any:
+    """Make one loop of the loops of all samples.
+
+    They take as many steps as the longest; the state of a sample that has gone through its own
+    stays as it is.
+    """
+    steps, node = call.node.attrs, call.node
+    header = [*call.inputs[:steps.header]]
+    end = steps.header + steps.scalars
+    scalars = call.inputs[steps.header:end]
+    own = steps.body.scalars
+    constants = end + steps.first - 1
+    kinds = [kind_of(x.shape, x.dtype, node.device) for x in node.inputs[end:]]
+    values = [*call.inputs[end:constants], *(
+        _of_all(Value(x, mapped), call.count) for x, mapped in zip(
+            call.inputs[constants:], call.mapped[constants:], strict=True))]
+    going = None
+    if steps.goes is not None:  # whether each sample takes the first step
+        (going,) = _step(steps.goes, [None, *values], scalars[own:], kinds, call)
+    differ = bool(header) and call.mapped[0]
+    with traced(lambda: StepScope(node.op.name)):
+        counter = make_placeholder(kind_of((), np.dtype(np.int64), node.device))
+        recording = Recording(node.op.name, counter, node.device)
+        arrays = [make_placeholder(x.form.kind) for x in values]
+        first = steps.first - 1
+        recording.constants.update(zip(arrays[:first], values[:first], strict=True))
+        recording.state, recording.values = arrays[first:], values[first:]
+        found = _step(steps.body, [counter, *arrays], scalars[:own], kinds, call)
+        after = found[:len(recording.state)]
+        goes: Any = None
+        if going is not None:
+            mine = make_placeholder(going.form.kind)
+            recording.state.append(mine)
+            recording.values.append(going)
+            after.append(xp.logical_and(wrap(mine), wrap(found[-1])).node)
+            recording.goes, recording.decision = wrap(mine).any().node, wrap(after[-1]).any().node
+            goes = wrap(mine)
+        elif differ:
+            counts = make_placeholder(header[0].form.kind)
+            recording.constants[counts] = header[0]
+            goes = wrap(counter) < wrap(counts)
+        recording.after = after if goes is None else [
+            _chosen(goes, new, old) if new is not old else new
+            for new, old in zip(after, recording.state, strict=True)]
+    if differ:
+        header[0] = wrap(header[0]).max(initial=0).node
+    results = recording.recorded(tuple(header))[:len(kinds) - first]
+    return results[0] if len(results) == 1 else (*results,)
+
+
+def _step(step: Step, arrays: Sequence[Any], scalars: Sequence[Any], kinds: Sequence[Any],
+          call: Call) -> list[Node]:
+    """Record what a step gives for all samples, from the arrays that it has for all.
+
+    ``kinds`` are those of the arrays, but the first, for one sample.
+    """
+    one = [arrays[0], *map(make_placeholder, kinds)]
+    given = {}
+    for place, (sample, every) in enumerate(zip(one[1:], arrays[1:], strict=True), 1):
+        if every.shape == sample.shape:
+            one[place] = every
+        else:
+            given[sample] = every
+    nodes = instantiated(step.signature[0], [one[place] for place in step.leaves],
+                         step.filled(scalars), call.node.device, step.sites)
+    outputs = step.signature[2]
+    return [_of_all(value, call.count) for value in batched(
+        [nodes[outputs[place]] if computed else one[place] for computed, place in step.results],
+        given, call.count)]
+
+
+def _of_all(value: Value, count: int) -> Node:
+    """Return a value as if it was another for each sample."""
+    node: Node = value.node
+    return node if value.mapped else record.broadcast_to(node, (count, *node.shape))
+
+
+def _chosen(goes: Any, new: Node, old: Node) -> Node:
+    """Return the new values of samples that go on, and the old ones of others."""
+    rank = len(new.shape)
+    found: Node = xp.where(wrap(lifted(goes.node, 0, rank - 1)), wrap(new), wrap(old)).node
+    return found
+
+
 def _item(call: Call) -> Node:
     (several,) = call.inputs
+    if type(several) is tuple:
+        return several[call.node.attrs]
     if type(several) is not list:
         return _again(call, call.inputs, call.node.attrs)
     node = call.node
@@ -171,5 +265,5 @@ def _by_rule(text: str, call: Call) -> Any:
 
 _RULES: dict[type, Callable[[Call], Any]] = {
     Elementwise: _elementwise, Reduction: _reduction, AxisView: _view, Reshape: _reshape,
-    Scan: _scan, Update: _update, Library: _library, Item: _item,
+    Scan: _scan, Update: _update, Library: _library, Repeat: _repeat, Item: _item,
 }

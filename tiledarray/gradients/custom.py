@@ -18,7 +18,6 @@ from tiledarray.errors import HistoryLost
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.functions import vjp
 from tiledarray.gradients.notation import zeros_of
-from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.vmap import vmap
 from tiledarray.graph.dtypes import is_numeric, shape_text
 from tiledarray.graph.node import Node
@@ -26,6 +25,7 @@ from tiledarray.ops.op import Library
 from tiledarray.recording import record
 from tiledarray.recording.history import alias, end
 from tiledarray.recording.stretch import look
+from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 
 __all__ = ["checkpoint", "custom_jvp", "custom_vjp"]
 

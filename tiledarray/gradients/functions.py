@@ -15,12 +15,12 @@ from tiledarray.arrays.tracing import is_tracing
 from tiledarray.gradients.again import Turn
 from tiledarray.gradients.engine import backward, forward
 from tiledarray.gradients.notation import zeros_of
-from tiledarray.gradients.trees import flatten, leaves_like, unflatten
 from tiledarray.gradients.variables import check_number, filled, inexact, one_like
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
 from tiledarray.recording.history import begin, differentiated, end, hold
+from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 
 __all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp"]
 

@@ -14,11 +14,11 @@ from tiledarray.arrays.tracing import SampleScope, make_placeholder, traced
 from tiledarray.core import BEGINS
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.gradients.batching import Value, batched
-from tiledarray.gradients.trees import flatten, named_leaves, prefixes, unflatten
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node, kind_of
 from tiledarray.recording import record
 from tiledarray.recording.history import end
+from tiledarray.transforms.trees import flatten, named_leaves, prefixes, unflatten
 
 __all__ = ["vmap"]
 
@@ -213,7 +213,8 @@ def _recorded(
 
     What stands for the samples goes into ``given``.
     """
-    with traced(SampleScope) as scope:
+    kept = any(node.keeps for node in every if node is not None)
+    with traced(lambda: SampleScope(history=kept)) as scope:
         nodes, nested = _run(function, structure, leaves, every, given)
         if scope.leaked():
             raise TypeError(

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tiledarray import core
 from tiledarray.core.twin_graph import Start
-from tiledarray.graph.node import Form, Node
-from tiledarray.ops.movement import placeholder
+from tiledarray.graph.node import Form, Node, Site, form_of, kind_of
+from tiledarray.ops.movement import leaf, placeholder
 
 Entry = tuple[Any, ...]
 
@@ -79,3 +79,37 @@ def trace(targets: Sequence[Node]) -> Trace:
 def below(targets: Sequence[Node]) -> list[Node]:
     """Return the targets and what they are computed from, inputs first."""
     return trace(targets).nodes
+
+
+def instantiated(
+    entries: Sequence[Entry], leaves: Sequence[Any], params: Sequence[Any], device: Any,
+    sites: Sequence[Site | None] | None = None,
+) -> list[Node]:
+    """Make the nodes of a signature; they take no part in any recording.
+
+    Parameters
+    ----------
+    entries : sequence of tuple
+        See `Trace.signature`.
+    leaves : sequence of Node or Buffer
+        The leaves, or their values, in order.
+    params : sequence of scalar
+    device : Device
+    sites : sequence of Site, optional
+        Where each entry was recorded.
+    """
+    nodes: list[Node] = []
+    given = iter(leaves)
+    for number, (op, *entry) in enumerate(entries):
+        if op is None:
+            shape, dtype = entry
+            value = next(given)
+            nodes.append(value if type(value) is Node else Node(
+                form_of(leaf, None, kind_of(shape, dtype, device), 0), (), None, value))
+            continue
+        attrs, shape, dtype, *refs = entry
+        inputs = tuple(0 if ref is None else nodes[ref] if ref >= 0 else params[~ref]
+                       for ref in refs)
+        nodes.append(Node(form_of(op, attrs, kind_of(shape, dtype, device), len(inputs)), inputs,
+                          None if sites is None else sites[number]))
+    return nodes

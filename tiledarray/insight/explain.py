@@ -332,7 +332,7 @@ def _step_lines(step: StepReport) -> list[str]:
             if heading in step.notes:
                 add(heading, step.notes[heading])
 
-    add_notes("why", "blocks", "each", "domain", "tile")
+    add_notes("why", "blocks", "each", "steps", "domain", "tile")
     for number, (place, names) in enumerate(step.fused):
         add("" if number else "ops", f"{place}  {counted(names)}".lstrip())
     add_notes("values", "update")

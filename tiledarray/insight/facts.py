@@ -27,10 +27,11 @@ from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
 from tiledarray.fusion.tiles.kernel import TileKernel
+from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.insight.programs import program_of
-from tiledarray.ops.op import Leaf, Loop, Update
+from tiledarray.ops.op import Leaf, Loop, Repeat, Update
 
 INSTALLED = frozenset(("site-packages", "dist-packages"))
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
@@ -168,6 +169,16 @@ class PlanReport:
     def bytes_moved(self) -> int:
         """Bytes that all steps move together."""
         return sum(step.bytes_moved for step in self.steps)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return " x ".join(f"{n:,}" for n in sizes)
+
+
+def _names(executable: Executable) -> list[str]:
+    """Return what the kernels and calls of a plan are called."""
+    return [program_name(step) if isinstance(step, Kernel) else step.value.op.name
+            for step in executable.plan.steps if isinstance(step, Kernel | Call)]
 
 
 class Reporter:
@@ -322,8 +333,29 @@ class Reporter:
         if isinstance(value.op, Loop):
             return self._loop(value, StepReport(
                 number, "loop", "", reads=reads, writes=writes, bytes_moved=moved))
-        return StepReport(number, "library call", value.op.name,
-                          fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+        report = StepReport(number, "library call", value.op.name,
+                            fused=self.fused(step), reads=reads, writes=writes, bytes_moved=moved)
+        if isinstance(value.op, Repeat):
+            report.kind = "loop"
+            bodies = self.executable.bodies[value]
+            report.notes["each"] = ", ".join(
+                name for step in value.attrs.recordings[:1] for name in _names(bodies[step])
+            ) or "nothing is computed"
+            report.notes["steps"] = self._steps(bodies)
+        return report
+
+    def _steps(self, bodies: dict[Any, Executable]) -> str:
+        """How many steps are done at once, or why they are not."""
+        for key, body in bodies.items():
+            if isinstance(key, TimeTiles):
+                halo = [0 if size == n else key.depth * far
+                        for n, size, far in zip(key.shape, key.tile, key.halo, strict=True)]
+                return (f"{key.depth} at once, in tiles of {_by(key.tile)} with a halo of "
+                        f"{_by(halo)}")
+            for refusal in body.plan.refusals:
+                if refusal.startswith("steps are done"):
+                    return refusal.removeprefix("steps are done ")
+        return "one by one"
 
     def _loop(self, value: Value, report: StepReport) -> StepReport:
         """What is done block by block, and what for each block."""
@@ -335,9 +367,7 @@ class Reporter:
         report.name = f"over {count_text(body.count, 'block')}"
         report.notes["blocks"] = " x ".join(
             f"{size:,} of {n:,}" for n, size in zip(body.lengths, body.block, strict=True))
-        report.notes["each"] = ", ".join(
-            program_name(step) if isinstance(step, Kernel) else step.value.op.name
-            for step in executable.plan.steps if isinstance(step, Kernel | Call))
+        report.notes["each"] = ", ".join(_names(executable))
         of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
                                         None for number in body.numbers])
         lines: dict[str, list[str]] = {}

@@ -322,5 +322,10 @@ class Loop(Library):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Repeat(Library):
+    """A call that is a recording of its own, done again and again: `ops.loop.Steps`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Item(Op):
     """Output ``attrs`` (an int) of a `Library` node with several outputs."""

@@ -25,7 +25,7 @@ from tiledarray.errors import raised_outside
 from tiledarray.execution.placement import bring_home
 from tiledarray.graph.node import Form, Node, form_of, kind_of
 from tiledarray.ops.movement import leaf
-from tiledarray.ops.op import AxisView, Elementwise, Source
+from tiledarray.ops.op import AxisView, Elementwise, Repeat, Source
 from tiledarray.recording import segments
 from tiledarray.recording.stretch import local, look
 
@@ -64,7 +64,8 @@ def compute(form: Form, inputs: tuple[Any, ...]) -> HostValue | None:
     inputs : tuple of Node or scalar
     """
     recorder = local.recorder
-    if not recorder.immediate or type(form.op) is Source:  # a constant is better seen by a plan
+    # A constant is better seen by a plan, and a loop over time is run by one.
+    if not recorder.immediate or type(form.op) is Source or type(form.op) is Repeat:
         return None
     limit = sys.maxsize if type(form.op) is AxisView else core.small()
     weak = False

@@ -24,7 +24,7 @@ from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
-from tiledarray.transforms.variables import Arguments, Number, Variable, Way, variables_of
+from tiledarray.transforms.variables import Arguments, Variable, Way, put_back, variables_of
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
@@ -185,7 +185,7 @@ class _Trace:
         try:
             self.result_shape = _flatten(function(*args, **kwargs), results)
         finally:
-            changed = _put_back(variables, self.numbers, tuple(args))
+            changed = put_back(variables, self.numbers, tuple(args))
         if changed:
             raise TypeError(
                 f"a function under tiledarray.jit binds {', '.join(changed)} to another array or "
@@ -372,24 +372,6 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
             )
         found.append(_Input(k, True, ways, node))
     return found
-
-
-def _put_back(variables: list[Variable], numbers: list[Number], args: Arguments) -> list[str]:
-    """Bind names to what they were bound to; return the names of those that were not."""
-    changed = []
-    for number in numbers:
-        if number.place.put is not None and not number.is_there(args):
-            number.place.put(number.value)
-            changed.append(number.place.name)
-    for handle, place in variables:
-        try:
-            now = place.way(args)
-        except (AttributeError, LookupError, ValueError):
-            now = None
-        if now is not handle and place.put is not None:
-            place.put(handle)
-            changed.append(place.name)
-    return changed
 
 
 def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:

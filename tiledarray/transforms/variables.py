@@ -82,6 +82,24 @@ def variables_of(function: Any, arguments: Arguments) -> tuple[list[Variable], l
     return list(search.run(function, arguments)), search.numbers
 
 
+def put_back(variables: list[Variable], numbers: list[Number], args: Arguments) -> list[str]:
+    """Bind names to what they were bound to; return the names of those that were not."""
+    changed = []
+    for number in numbers:
+        if number.place.put is not None and not number.is_there(args):
+            number.place.put(number.value)
+            changed.append(number.place.name)
+    for handle, place in variables:
+        try:
+            now = place.way(args)
+        except (AttributeError, LookupError, ValueError):
+            now = None
+        if now is not handle and place.put is not None:
+            place.put(handle)
+            changed.append(place.name)
+    return changed
+
+
 class _Search:
     def __init__(self) -> None:
         self.seen: set[int] = set()

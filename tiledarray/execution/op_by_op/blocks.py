@@ -9,9 +9,9 @@ from tiledarray.devices.device import Device
 from tiledarray.execution.looping import begun
 from tiledarray.fusion.along import Looped
 from tiledarray.fusion.bodies import Body
-from tiledarray.graph.node import Node, form_of, kind_of
-from tiledarray.graph.program import Trace, below
-from tiledarray.ops.movement import leaf, strided_view
+from tiledarray.graph.node import Node
+from tiledarray.graph.program import Trace, below, instantiated
+from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import Item, Loop
 
 Compute = Callable[[Sequence[Node], Sequence[Node]], None]
@@ -61,7 +61,7 @@ def _done(body: Body, inputs: Sequence[Any], scalars: Sequence[Any], device: Dev
     for starts, sizes in body.blocks():
         entries, _, outputs = body.signatures[sizes]
         params = (*scalars, *starts)
-        nodes = _instantiated(entries, [*results, *inputs], params, device)
+        nodes = instantiated(entries, [*results, *inputs], params, device)
         parts = [nodes[entries[number][5]] for number in outputs]
         compute(below(parts), parts)
         for buffer, part, number in zip(results, parts, outputs, strict=True):
@@ -69,21 +69,3 @@ def _done(body: Body, inputs: Sequence[Any], scalars: Sequence[Any], device: Dev
             at = tuple(0 if ref is None else params[~ref] for ref in entries[number][6:])
             strided_view(buffer.array, axes, steps, at, region)[...] = part.buffer.array
     return results
-
-
-def _instantiated(entries: Sequence[Any], leaves: Sequence[Any], params: Sequence[Any],
-                  device: Device) -> list[Node]:
-    """Make the nodes of a signature; they take no part in any recording."""
-    nodes: list[Node] = []
-    buffers = iter(leaves)
-    for op, *entry in entries:
-        if op is None:
-            shape, dtype = entry
-            form = form_of(leaf, None, kind_of(shape, dtype, device), 0)
-            nodes.append(Node(form, (), None, next(buffers)))
-            continue
-        attrs, shape, dtype, *refs = entry
-        inputs = tuple(0 if ref is None else nodes[ref] if ref >= 0 else params[~ref]
-                       for ref in refs)
-        nodes.append(Node(form_of(op, attrs, kind_of(shape, dtype, device), len(inputs)), inputs))
-    return nodes

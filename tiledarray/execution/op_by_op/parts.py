@@ -12,10 +12,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
-from tiledarray.graph.node import Node
-from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Scan, Update
+from tiledarray.graph.node import Node, form_of, kind_of
+from tiledarray.graph.program import instantiated
+from tiledarray.ops.movement import placeholder
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Repeat, Scan, Update
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
+NODE_SECONDS = 1e-5  # that each node of a loop takes at every step, small as it may be
+STEPS = 16  # of a loop, where nobody knows how many there will be
 
 
 @dataclass(eq=False, slots=True)
@@ -130,6 +134,10 @@ def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
     """
     seconds, largest = 0.0, 0
     for part in parts:
+        if isinstance(part.nodes[0].op, Repeat):
+            more, of_steps = _cost_of_steps(part.nodes[0], threads)
+            seconds, largest = seconds + more, max(largest, of_steps)
+            continue
         if part.space is None and isinstance(part.nodes[0].op, Library | Item | Scan):
             continue
         written = [node for node in part.nodes if part.space is None or node in part.stored
@@ -140,6 +148,26 @@ def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
             moved += sum(map(nbytes, operands(part.nodes[0])))
         work = sum(math.prod(node.shape) * _nanoseconds(node) for node in part.nodes)
         seconds += moved / BYTES_PER_SECOND + 1e-9 * work / (1 if part.space is None else threads)
+    return seconds, largest
+
+
+def _cost_of_steps(node: Node, threads: int) -> tuple[float, int]:
+    """Return what the steps of a loop over time cost."""
+    steps, count = node.attrs, STEPS
+    if steps.header:
+        given = node.inputs[0]
+        array = getattr(given.buffer, "array", None) if type(given) is Node else given
+        count = STEPS if array is None else int(array)
+    seconds, largest = 0.0, 0
+    for step in steps.recordings:
+        entries, _, outputs = step.signature
+        leaves = [Node(form_of(placeholder, None, kind_of(shape, dtype, node.device), 0), ())
+                  for op, shape, dtype, *_ in entries if op is None]
+        nodes = instantiated(entries, leaves, step.filled([0.0] * step.scalars), node.device)
+        inside = [each for each in nodes if each.op is not placeholder]
+        more, of_step = cost(parts_of(inside, [nodes[number] for number in outputs]), threads)
+        seconds += count * (more + NODE_SECONDS * len(inside))
+        largest = max(largest, of_step)
     return seconds, largest
 
 

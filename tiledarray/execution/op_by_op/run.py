@@ -14,18 +14,22 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
-from tiledarray.devices.storage import memory_of
+from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.devices.threads import together
 from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
-from tiledarray.execution.op_by_op.parts import Part
+from tiledarray.execution.op_by_op.parts import Part, parts_of
+from tiledarray.execution.repeating import Bind, Owned, Run, repeating
 from tiledarray.execution.shared_calls import shared_out
-from tiledarray.graph.node import Node
+from tiledarray.graph.node import Node, location
+from tiledarray.graph.program import instantiated
 from tiledarray.ops.elementwise import has_kernel
+from tiledarray.ops.loop import Step
 from tiledarray.ops.movement import empty, strided_view
-from tiledarray.ops.op import Item, Reduction, Update
+from tiledarray.ops.op import Item, Reduction, Repeat, Update
 
 WORTH_SHARING = 128  # columns
 
@@ -156,6 +160,14 @@ def run(parts: Sequence[Part], values: Values, threads: int,
 
 def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
+    if isinstance(node.op, Repeat):
+        device = node.device if node.device.kind != "auto" else Device("cpu")
+        loop = repeating(node.attrs, device, lambda step: by_reference(
+            step, node.attrs.first, device, threads))
+        found = loop(*inputs)
+        values.add(node, tuple(part.array for part in found) if isinstance(found, tuple)
+                   else found.array, inputs)
+        return
     if node.device.on_host:
         if threads > 1 and _has_columns(node):
             values.add(node, _reduced(node, inputs[0], threads), inputs)
@@ -169,6 +181,35 @@ def _compute(node: Node, values: Values, threads: int) -> None:
             values.add(node, host_pool.array(node.shape, node.dtype)[0], ())
             return
     values.add(node, compute(node, node.device.xp, inputs), inputs)
+
+
+def by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
+    """Return what does a step of a loop over time op by op; the state begins at ``first``."""
+    entries, _, outputs = step.signature
+    given_up = step.given_up(first)
+    leaves = [number for number, entry in enumerate(entries) if entry[0] is None]
+
+    def bind(params: Sequence[Any]) -> Run:
+        def do(arrays: list[Buffer], is_own: Owned) -> list[Buffer]:
+            nodes = instantiated(
+                entries, [arrays[place] for place in step.leaves], params, device, step.sites)
+            targets = [nodes[number] for number in outputs]
+            given = [nodes[number] for number, place in zip(leaves, step.leaves, strict=True)
+                     if number in given_up and is_own(place)]
+            values = Values()
+            try:
+                run(parts_of(nodes, targets), values, threads, given)
+            except NodeFailed as failed:
+                error, place = failed.__cause__ or failed, location(failed.node.site)
+                if place is not None:
+                    error.add_note(f"in a step, at {place[0]}:{place[1]}")
+                raise error from error.__cause__
+            return [values.taken(node) if node.buffer is None else node.buffer
+                    for node in targets]
+
+        return do
+
+    return bind
 
 
 def _memory(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
