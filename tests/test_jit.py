@@ -543,12 +543,34 @@ def test_jit_inside_jit():
 
 
 def test_what_is_remembered_is_bounded():
-    jitted = ta.jit(lambda x, k: x * k)
+    jitted = ta.jit(lambda x, name: x * len(name))
     x = ta.arange(3.0)
     for k in range(200):
-        np.testing.assert_array_equal(np.asarray(jitted(x, float(k))), np.arange(3.0) * k)
+        np.testing.assert_array_equal(np.asarray(jitted(x, "k" * k)), np.arange(3.0) * k)
     cells = dict(zip(jitted.__code__.co_freevars, jitted.__closure__, strict=True))
     assert len(cells["remembered"].cell_contents) == 64
+
+
+def test_numbers_that_change_at_every_call_are_not_traced_for_ever():
+    calls = []
+
+    def step(x, state, time=0.0):
+        calls.append(time)
+        x[1:] += time
+        return x * time, {"sum": state["sum"] + x[0]}
+
+    jitted = ta.jit(step)
+    x, y, ours, theirs = ta.arange(5.0), np.arange(5.0), {"sum": 1.0}, {"sum": 1.0}
+    for k in range(40):
+        found, ours = jitted(x, ours, time=0.1 * k)
+        wanted, theirs = step(y, theirs, time=0.1 * k)
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-14)
+        np.testing.assert_allclose(np.asarray(x), y, rtol=1e-14)
+        assert float(ours["sum"]) == theirs["sum"]
+    assert type(jitted(np.arange(5.0), ours, time=7.5)[0]) is ta.TiledArray
+    called = len(calls)
+    jitted(x, ours, time=0.1)  # one of those that are remembered
+    assert len(calls) == called
 
 
 def test_a_failing_function_leaves_no_trace():

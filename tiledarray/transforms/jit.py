@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,13 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
     return tree
 
 
+def _outline(tree: Any) -> Any:
+    """Return what `_flatten` made, with no values of the numbers in it."""
+    if type(tree) is _Scalar:
+        return type(tree.value)
+    return tuple([_outline(part) for part in tree]) if type(tree) is tuple else tree
+
+
 class _Scalar:
     """A scalar as part of a key: equal to what has its type and its very bits.
 
@@ -90,6 +97,8 @@ def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
 
 
 TRACES_REMEMBERED = 64  # of a function; their temporary memory stays with them
+NUMBERS_TRIED = 16  # combinations that differ in their numbers alone; recording is cheaper then
+OUTLINES_COUNTED = 1024
 VARIANTS_REMEMBERED = 8  # of one combination of arguments, for other arrays behind the names
 _NO_NAMES = (dict,)  # what `_flatten` makes of no keyword arguments
 _NOTHING = contextlib.nullcontext()
@@ -419,7 +428,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         must be hashable, or slices.  Python's and NumPy's scalars among them are fixed in the plan,
         as are the bounds of slices, so pass
         what changes at every call as an array without axes.  The last 64 combinations are
-        remembered.
+        remembered; after 16 that differ in such numbers alone, the function is run as it is for
+        others, recorded and evaluated as without `jit`.
 
     Returns
     -------
@@ -449,7 +459,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> print(step(ta.array([0.0, 4.0, 0.0]), ta.array(0.25)))
     [0. 2. 0.]
     """
-    remembered: OrderedDict[Any, list[_Trace]] = OrderedDict()
+    remembered = _Traces()
 
     @functools.wraps(function)
     def jitted(*args: Any, **kwargs: Any) -> Any:
@@ -462,9 +472,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         key = (places, names, None if arrays else current())
         relation = _relation(arrays)
-        traces = remembered.get(key)
-        if traces is not None and config.compile != "never":
-            for each in traces:
+        if config.compile != "never":
+            for each in remembered.of(key):
                 inputs = each.found(arrays, relation, args)
                 if inputs is not None:
                     if each.plain is None and _any_keeps(inputs):
@@ -473,28 +482,63 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         device = arrays[0].device if arrays else current()
         if execution.evaluate.compiler_problem(device) is not None:
             return function(*args, **kwargs)
-        try:
-            made = _traced(function, (places, names), arrays)
-        except HasHistory:
-            return function(*args, **kwargs)
-        except (CompilerError, OSError) as error:
-            execution.evaluate.do_without(error)
+        if remembered.change_in_numbers(key):
+            given = iter(arrays)
+            return function(*[_unflatten(part, given) for part in places],
+                            **_unflatten(names, given))
+        made = _traced(function, (places, names), arrays)
+        if made is None:
             return function(*args, **kwargs)
         inputs = made.found(arrays, relation, args)
         assert inputs is not None, "a trace fits the call that it was made for"
-        remembered[key] = [made, *(traces or [])[:VARIANTS_REMEMBERED - 1]]
-        remembered.move_to_end(key)
-        while len(remembered) > TRACES_REMEMBERED:
-            remembered.popitem(last=False)
+        remembered.keep(key, made)
         return made(arrays, inputs)
 
     return jitted
 
 
-def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace:
-    """Trace it, first as if every view were an array of its own: that serves more calls."""
-    apart = _Trace(function, shape, arrays, related=False)
-    return apart if apart.sound else _Trace(function, shape, arrays, related=True)
+def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
+    """Trace it, first as if every view were an array of its own: that serves more calls.
+
+    ``None`` where it has to be run as it is: a gradient will ask for it, or nothing compiles.
+    """
+    try:
+        apart = _Trace(function, shape, arrays, related=False)
+        return apart if apart.sound else _Trace(function, shape, arrays, related=True)
+    except HasHistory:
+        return None
+    except (CompilerError, OSError) as error:
+        execution.evaluate.do_without(error)
+        return None
+
+
+class _Traces:
+    """Those of one function, by what its arguments are."""
+
+    def __init__(self) -> None:
+        self._by_key: OrderedDict[Any, list[_Trace]] = OrderedDict()
+        self._made: Counter[Any] = Counter()  # how many were made, by the key but for its numbers
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: Any) -> Sequence[_Trace]:
+        """Return those for such arguments, for other arrays behind the names each."""
+        return self._by_key.get(key, ())
+
+    def change_in_numbers(self, key: Any) -> bool:
+        """Whether so many differ from one for such arguments in numbers alone that more will."""
+        return self._made[_outline(key)] >= NUMBERS_TRIED
+
+    def keep(self, key: Any, made: _Trace) -> None:
+        """Remember one; the one that was made longest ago is forgotten for it."""
+        if len(self._made) >= OUTLINES_COUNTED:
+            self._made.clear()
+        self._made[_outline(key)] += 1
+        self._by_key[key] = [made, *self.of(key)[:VARIANTS_REMEMBERED - 1]]
+        self._by_key.move_to_end(key)
+        while len(self._by_key) > TRACES_REMEMBERED:
+            self._by_key.popitem(last=False)
 
 
 def _any_keeps(arrays: list[Any]) -> bool:
