@@ -14,7 +14,7 @@ from tiledarray.kernels.compile import cuda, host
 ARCHITECTURES = ("sm_90", "sm_80")
 PROBLEMS = 11  # no multiple of a width: the last group is not full
 SIZES = [1, 2, 3, 5, 8, 16, 31, 32, 33, 64]
-TALL = [(1, 1), (3, 2), (5, 5), (24, 12), (33, 32), (160, 7)]
+TALL = [(1, 1), (3, 2), (5, 5), (24, 12), (33, 32), (160, 7), (1, 3), (5, 9)]
 CODES = "fdFD"
 
 
@@ -120,8 +120,12 @@ def inverse(n, code, group):
 
 
 def qr(m, n, code, group):
-    return Case(f"qr_{m}_{n}_{code}", {"q": (m, n, code), "r": (n, n, code), "work": (n, 1, code)},
-                f"qr<{m}, {n}, {{q}}, {{r}}>(team, q, r, work);", group)
+    k = min(m, n)
+    return Case(f"qr_{m}_{n}_{code}",
+                {"q": (m, n, code), "r": (k, n, code), "work": (k, 1, code), "a": (m, n, code),
+                 "alone": (k, n, code)},
+                f"qr<{m}, {n}, {{q}}, {{r}}>(team, q, r, work);"
+                f"qr<{m}, {n}, {{a}}, {{alone}}, false>(team, a, alone, work);", group)
 
 
 def eigenvalues(n, code, group):
@@ -345,8 +349,9 @@ def test_qr(run, m, n):
         a[4] = 0
         a[5:7] *= 1e30 if code in "fF" else 1e250  # squares are beyond the largest number
         a[7] *= 1e-30 if code in "fF" else 1e-250
-        found = run(f"qr_{m}_{n}_{code}", q=a)
-        q, r, right = found["q"], found["r"], numpy.linalg.qr(a)
+        found = run(f"qr_{m}_{n}_{code}", q=a, a=a)
+        q, r, right = found["q"][..., :min(m, n)], found["r"], numpy.linalg.qr(a)
+        assert (found["alone"] == r).all()
         scale = numpy.abs(a).max(axis=(1, 2), keepdims=True)
         scale[scale == 0] = 1
         eps = numpy.finfo(code).eps

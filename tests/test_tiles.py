@@ -102,8 +102,18 @@ def ridge(np, x, b):
     return np.linalg.solve(gram, adjoint(np, x) @ b)
 
 
-PROGRAMS = [by_cholesky, by_solve, inverted, determinant, log_determinant, factor_and_logarithm,
-            traces, ridge]
+def least_squares(np, x, b):
+    q, r = np.linalg.qr(x[..., :3])
+    return np.linalg.solve(r, adjoint(np, q) @ b)
+
+
+def factors(np, x, b):
+    q, r = np.linalg.qr(x[..., :2, :])
+    return q, r * 2, np.linalg.qr(b, mode="r") + 1, np.linalg.qr(x)[0]
+
+
+PROGRAMS = [least_squares, factors, by_cholesky, by_solve, inverted, determinant, log_determinant,
+            factor_and_logarithm, traces, ridge]
 
 
 def close(found, want, exact, dtype):
@@ -247,6 +257,28 @@ def test_nan_is_no_failure(through):
     assert not numpy.isnan(numpy.delete(found, 3, 0)).any()
 
 
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
+def test_what_is_not_finite_stays_in_its_problem(through, bad):
+    x = drawn(20, 4, 3)
+    x[3, 1, 2] = bad
+
+    def program(np, x):
+        q, r = np.linalg.qr(x)
+        return q * 1.0, r @ turned(np, q), np.linalg.qr(x, mode="r")
+
+    for mine, theirs in zip(through(program, x)[1], program(numpy, x), strict=True):
+        assert not numpy.isfinite(mine[3]).all() and not numpy.isfinite(theirs[3]).all()
+        keep = numpy.arange(20) != 3
+        numpy.testing.assert_allclose(mine[keep], theirs[keep], rtol=1e-9, atol=1e-12)
+
+
+def test_singular_least_squares_are_told(through):
+    x = drawn(20, 4, 3)
+    x[7, :, 1] = 0
+    with pytest.raises(numpy.linalg.LinAlgError, match=r"^Singular matrix \(matrix 7 of"):
+        through(coefficients, x, drawn(20, 4))
+
+
 def test_a_determinant_may_be_zero(through):
     x = numpy.eye(4) + numpy.zeros((20, 1, 1))
     x[3, 2] = 0
@@ -286,8 +318,14 @@ def mahalanobis(np, x, mean, c):
     return (apart * np.linalg.solve(c, apart[..., None])[..., 0]).sum(-1)
 
 
+def coefficients(np, x, y):
+    q, r = np.linalg.qr(x)
+    return np.linalg.solve(r, turned(np, q) @ y[..., None])[..., 0]
+
+
 COUNT = 300
 WORKLOADS = {
+    coefficients: [(COUNT, 24, 12), (COUNT, 24)],
     by_solve: [(COUNT, 6, 6), (COUNT, 6, 3)], regression: [(COUNT, 24, 12), (COUNT, 24)],
     marginal_likelihood: [(COUNT, 64, 3), (COUNT, 64)], filtered: [(COUNT, 64), (64,)],
     kalman: [(COUNT, 4), (COUNT, 4, 4), (COUNT, 2), (4, 4), (2, 4), (4, 4), (2, 2)],

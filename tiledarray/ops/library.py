@@ -249,7 +249,10 @@ BY_NAME: dict[str, Library] = {
         Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",),
                 parts=Parts("matrices", 200)),
         _of_matrices("linalg.eigh", 80, "uneigh(g, x, part)", outputs=2, batch=_LAST),
-        _of_matrices("linalg.qr", 45, "unqr(g, x, part, attrs)", outputs=2, batch=_LAST),
+        _of_matrices("linalg.qr", 45, "unqr(g, x, part, attrs)", outputs=2, batch=_LAST,
+                     tile="qr"),
+        Library("linalg.qr_r", _call("linalg.qr"), vjp=("unqr_r(g, x)",), batch=_LAST,
+                parts=Parts("matrices", 25), tile="qr"),
         _of_matrices("linalg.svd", 130, "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
         # Indices along an axis
         _library("take_along_axis", "untaken(g, x, y, attrs)", "",

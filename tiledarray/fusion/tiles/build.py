@@ -460,9 +460,10 @@ class Maker:
         if reason is not None:
             raise NoTile(reason)
         limits, width = self.target.limits, first.tile.dtype.itemsize
-        if self.target.kind == "cpu" and name != "fourier" and first.rows > min(
+        size = min(sizes) if name == "qr" else first.rows
+        if self.target.kind == "cpu" and name != "fourier" and size > min(
                 limits.matrix_rows, limits.matrix_row_bytes // width):
-            raise NoTile(f"LAPACK is as fast for matrices of {first.rows} rows")
+            raise NoTile(f"LAPACK is as fast for matrices of {size} rows")
         self.flops += flops
         self.statements.append(Call(name, out, reads, numbers, failure))
 

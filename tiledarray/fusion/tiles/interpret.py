@@ -279,6 +279,14 @@ def _lu_slogdet(run: _Run, call: Call) -> None:
     logs[...] = np.log(size).sum(1).reshape(logs.shape)
 
 
+def _qr(run: _Run, call: Call) -> None:
+    q, upper = (run.matrix(matrix) for matrix in call.out[:2])
+    left, upper[...] = np.linalg.qr(q)
+    q[...] = np.nan  # what is left of it there is no number
+    if call.numbers[0]:
+        q[..., :left.shape[-1]] = left
+
+
 def _fourier(run: _Run, call: Call) -> None:
     rows = run.matrix(call.out[0])
     n = rows.shape[-1]
@@ -288,5 +296,5 @@ def _fourier(run: _Run, call: Call) -> None:
 CALLS = {
     "cholesky": _cholesky, "triangular": _triangular, "lu": _lu, "lu_solve": _lu_solve,
     "inverse": _inverse,
-    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "fourier": _fourier,
+    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "qr": _qr, "fourier": _fourier,
 }

@@ -48,6 +48,10 @@ def triangle(value: Value) -> str:
     """Which triangle alone of a matrix is not zero: ``"lower"``, ``"upper"`` or ``""``."""
     if isinstance(value.op, Library) and value.op.tile == "cholesky":
         return "lower"
+    factored = value.args[0] if isinstance(value.op, Item) and value.attrs == 1 else value
+    if isinstance(factored.op, Library) and factored.op.tile == "qr" and (
+            factored is not value or factored.op.outputs == 1):
+        return "upper"
     if value.op is CONJUGATE:
         return triangle(value.args[0])
     if isinstance(value.op, AxisView):
@@ -119,9 +123,31 @@ def _slogdet(maker: Maker, value: Value) -> None:
     size = maker.tile(value.shape, value.dtype.type(0).real.dtype)
     maker.call("lu_slogdet", (Matrix(sign, 1, 1), Matrix(size, 1, 1)), (matrix, pivots),
                20 * matrix.rows)
-    for item in maker.values:
-        if isinstance(item.op, Item) and item.args[0] is value:
-            maker.known(item, (sign, size)[item.attrs])
+    for place, item in _items(maker, value).items():
+        maker.known(item, (sign, size)[place])
+
+
+def _items(maker: Maker, value: Value) -> dict[int, Value]:
+    """The results of a call that are asked for, by their places."""
+    return {item.attrs: item for item in maker.values
+            if isinstance(item.op, Item) and item.args[0] is value}
+
+
+def _qr(maker: Maker, value: Value) -> None:
+    """Both factors, or R alone where nobody asks for the other."""
+    source: Value = value.args[0]
+    rows, columns = source.shape[-2:]
+    short = min(rows, columns)
+    alone = isinstance(value.op, Library) and value.op.outputs == 1
+    items = {1: value} if alone else _items(maker, value)
+    q = maker.own(source, value.dtype)
+    upper = maker.tile((*value.shape[:-2], short, columns), value.dtype, padded=True)
+    work = maker.tile((short,), value.dtype)
+    flops = 2 * short * short * (max(rows, columns) - short // 3) * (2 if 0 in items else 1)
+    maker.call("qr", (q, maker.as_matrix(upper), Matrix(work, short, 1)), (q,), flops,
+               (int(0 in items),))
+    for place, item in items.items():
+        maker.known(item, (q.tile, upper)[place])
 
 
 def _product(maker: Maker, value: Value) -> None:
@@ -253,5 +279,6 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
     "cholesky": _cholesky, "solve": _solve, "inv": _inverse, "det": _det, "slogdet": _slogdet,
+    "qr": _qr,
     "product": _product, "fourier": _fourier,
 }

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.along import Along, Entry, Graph, Sizes, operand_along
+from tiledarray.fusion.along import CORES, Along, Entry, Graph, Sizes, operand_along
 from tiledarray.fusion.target import Target
 from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reduction, Reshape, Source
 
 ALONE = 64
-CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0}  # of a result
 
 
 def is_seed(entry: Any) -> bool:
@@ -40,7 +39,8 @@ def has_form(entry: Entry) -> bool:
     if dtype.char not in "?bBhHiIlLqQfdFD":
         return False
     if isinstance(op, Library):
-        return bool(op.tile) and dtype.kind in "fc"
+        return bool(op.tile) and dtype.kind in "fc" and 0 not in entry.shape and not (
+            op.tile == "qr" and dict(entry.attrs)["mode"] == "complete")
     if isinstance(op, Reduction):
         return op.accumulator in ("Sum", "Prod", "Min", "Max", "All", "Any", "ArgMin", "ArgMax")
     return isinstance(op, Elementwise | AxisView | Reshape | Item) or (

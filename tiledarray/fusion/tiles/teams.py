@@ -93,10 +93,11 @@ def refusal(primitive: str, sizes: tuple[int, ...], itemsize: int, *, device: bo
             return f"a transform of length {length}, {most} at most are done on chip"
         return None
     most = LARGEST_MATRIX if device else LARGEST_ON_HOST
+    largest = min(sizes) if primitive == "qr" else max(sizes)  # columns may be of any length
     if primitive == "eigenvalues":
         most = LARGEST_HERMITIAN if device else LARGEST_HERMITIAN // 2
-    if max(sizes) > most:
-        return f"a matrix of {max(sizes)} rows or columns, {most} at most are done on chip"
+    if largest > most:
+        return f"a matrix of {largest} rows or columns, {most} at most are done on chip"
     return None
 
 

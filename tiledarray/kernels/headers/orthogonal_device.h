@@ -172,28 +172,29 @@ TA_FN void sort(const Team<G>& team, T* a, T* v, R* values, R unit) {
 
 }  // namespace linear
 
-// Q (M x N, N columns at most as many as rows) and R (N x N) of Q R = A, with A in the place of Q;
-// `work` is N numbers.  Signs are LAPACK's.
-template <int M, int N, int LDQ, int LDR, int G, class T>
+// Q (M x K) and R (K x N) of Q R = A, an M x N matrix, with K the shorter of its sides.  Q is in the
+// first columns of A, if it is asked for; `work` is K numbers.  Signs are LAPACK's.
+template <int M, int N, int LDQ, int LDR, bool BOTH = true, int G, class T>
 TA_FN void qr(const Team<G>& given, T* q, T* r, T* work) {
   using namespace linear;
-  static_assert(M >= N, "reduced, of no more columns than rows");
+  constexpr int K = M < N ? M : N;
   const Team<G> team = given.hidden();
   const Reflections<M, LDQ, G, T> by{team, q};
   team.sync();
-  _Pragma("unroll 1") for (int k = 0; k < N; ++k) {
+  _Pragma("unroll 1") for (int k = 0; k < K; ++k) {
     const T tau = by.reflect(k);
     if (team.rank == 0) work[k] = tau;
     by.apply_to(k, k + 1, N, conjugate(tau));
     team.sync();
   }
-  _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G)
+  _Pragma("unroll 4") for (int e = team.rank; e < K * N; e += G)
     r[e / N * LDR + e % N] = e / N <= e % N ? q[e / N * LDQ + e % N] : number<T>(0);
   team.sync();
-  _Pragma("unroll 1") for (int k = N - 1; k >= 0; --k) {
+  if constexpr (!BOTH) return;
+  _Pragma("unroll 1") for (int k = K - 1; k >= 0; --k) {
     const T tau = work[k];
-    for (int j = k + 1 + team.rank; j < N; j += G) q[k * LDQ + j] = number<T>(0);
-    by.apply_to(k, k + 1, N, tau);
+    for (int j = k + 1 + team.rank; j < K; j += G) q[k * LDQ + j] = number<T>(0);
+    by.apply_to(k, k + 1, K, tau);
     team.sync();
     for (int i = k + 1 + team.rank; i < M; i += G)
       q[i * LDQ + k] = -multiplied(q[i * LDQ + k], tau);

@@ -210,27 +210,27 @@ template <class T, int W, int LDA, int LDV, int N> struct Rotations {
 
 }  // namespace linear
 
-// Q (M x N, N columns at most as many as rows) and R (N x N) of Q R = A, with A in the place of Q;
-// `work` is N numbers.  Signs are LAPACK's.
-template <int M, int N, int LDQ, int LDR, int W, class T>
+// Q (M x K) and R (K x N) of Q R = A, an M x N matrix, with K the shorter of its sides.  Q is in the
+// first columns of A, if it is asked for; `work` is K numbers.  Signs are LAPACK's.
+template <int M, int N, int LDQ, int LDR, bool BOTH = true, int W, class T>
 TA_PRIMITIVE qr(const Team<W>&, T* q, T* r, T* work) {
   using namespace linear;
-  static_assert(M >= N, "reduced, of no more columns than rows");
-  constexpr int L = WIDTH<T, W>;
+  constexpr int L = WIDTH<T, W>, K = M < N ? M : N;
   using V = Lanes<T, L>;
   _Pragma("GCC unroll 1") for (int w = 0; w < W; w += L) {
     const Reflections<T, W, LDQ, M> by{{q + w}, {work + w}};
     const Place<T, W, LDR> upper{r + w};
-    _Pragma("GCC unroll 1") for (int k = 0; k < N; ++k) {
+    _Pragma("GCC unroll 1") for (int k = 0; k < K; ++k) {
       by.reflect(k);
       by.apply_to(k, k + 1, N, by.tau(k, 0).conjugate());
     }
-    for (int i = 0; i < N; ++i)
+    for (int i = 0; i < K; ++i)
       for (int j = 0; j < N; ++j) upper.set(i, j, i <= j ? by.a(i, j) : V::all(0));
-    _Pragma("GCC unroll 1") for (int k = N - 1; k >= 0; --k) {
+    if constexpr (!BOTH) continue;
+    _Pragma("GCC unroll 1") for (int k = K - 1; k >= 0; --k) {
       const V tau = by.tau(k, 0);
-      for (int j = k + 1; j < N; ++j) by.a.set(k, j, V::all(0));
-      by.apply_to(k, k + 1, N, tau);
+      for (int j = k + 1; j < K; ++j) by.a.set(k, j, V::all(0));
+      by.apply_to(k, k + 1, K, tau);
       for (int i = k + 1; i < M; ++i) by.a.set(i, k, -(by.a(i, k) * tau));
       by.a.set(k, k, V::all(1) - tau);
     }

@@ -84,8 +84,9 @@ class TilePrinter(TileText):
     def _headers(self) -> list[str]:
         calls = [s for s in self.program.statements if isinstance(s, Call | Product)]
         fourier = any(isinstance(s, Call) and s.name == "fourier" for s in calls)
+        orthogonal = any(isinstance(s, Call) and s.name == "qr" for s in calls)
         return ['#include "matrices.h"', *(['#include "fourier.h"'] if fourier else []),
-                '#include "problems.h"']
+                *(['#include "orthogonal.h"'] if orthogonal else []), '#include "problems.h"']
 
     def _arrays(self) -> Iterator[Value]:
         for key in self.pointers:
@@ -418,6 +419,12 @@ class TilePrinter(TileText):
         sign, size = call.out
         self.put(f"slogdet<{_listed((a.rows, a.pitch))}>"
                  f"(team, {_name(sign)}, {_name(size)}, {_name(a)}, {_name(pivots)});")
+
+    def _call_qr(self, call: Call, failed: str) -> None:
+        q, r, work = call.out
+        numbers = _listed((q.rows, q.columns, q.pitch, r.pitch))
+        self.put(f"qr<{numbers}, {'true' if call.numbers[0] else 'false'}>"
+                 f"(team, {_name(q)}, {_name(r)}, {_name(work)});")
 
     def _call_fourier(self, call: Call, failed: str) -> None:
         if call.before or call.after:
