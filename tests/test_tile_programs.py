@@ -93,6 +93,11 @@ def least_squares(np, made, x, u):
     return r, adjoint(np, q[..., :made.n, :]) @ u[..., None]
 
 
+def logarithm(np, x):
+    w, v = np.linalg.eigh(x)
+    return (v * np.log(w)[..., None, :]) @ adjoint(np, v)
+
+
 STEPS = [
     lambda np, made, x, y, u, z, s: ("matrix", x @ y),
     lambda np, made, x, y, u, z, s: ("matrix", x @ s + np.swapaxes(y, -1, -2)),
@@ -104,6 +109,8 @@ STEPS = [
     lambda np, made, x, y, u, z, s: ("matrix", np.linalg.cholesky(definite(np, made, x))),
     lambda np, made, x, y, u, z, s: (
         "matrix", adjoint(np, np.linalg.qr(heavy(np, made, x))[0]) @ y),
+    lambda np, made, x, y, u, z, s: ("vector", np.linalg.eigvalsh(definite(np, made, x)) + u),
+    lambda np, made, x, y, u, z, s: ("matrix", logarithm(np, definite(np, made, x)) @ y),
     lambda np, made, x, y, u, z, s: ("matrix", np.linalg.qr(heavy(np, made, x), mode="r") - y),
     lambda np, made, x, y, u, z, s: ("vector", np.linalg.solve(*least_squares(np, made, x, u))[
         ..., 0]),

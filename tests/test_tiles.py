@@ -112,8 +112,17 @@ def factors(np, x, b):
     return q, r * 2, np.linalg.qr(b, mode="r") + 1, np.linalg.qr(x)[0]
 
 
-PROGRAMS = [least_squares, factors, by_cholesky, by_solve, inverted, determinant, log_determinant,
-            factor_and_logarithm, traces, ridge]
+def square_root(np, x, b):
+    w, v = np.linalg.eigh(spd(np, x, 1.0))
+    return (v * np.sqrt(w)[..., None, :]) @ adjoint(np, v) @ b, w * 1
+
+
+def spectra(np, x, b):
+    return np.linalg.eigvalsh(x), np.linalg.eigvalsh(x, "u") + 1, np.linalg.eigh(x, "U")[0].sum(-1)
+
+
+PROGRAMS = [least_squares, factors, square_root, spectra, by_cholesky, by_solve, inverted,
+            determinant, log_determinant, factor_and_logarithm, traces, ridge]
 
 
 def close(found, want, exact, dtype):
@@ -272,6 +281,54 @@ def test_what_is_not_finite_stays_in_its_problem(through, bad):
         numpy.testing.assert_allclose(mine[keep], theirs[keep], rtol=1e-9, atol=1e-12)
 
 
+UNSEEN = {
+    "functions": lambda np, w, v, b: (v * np.exp(w)[..., None, :]) @ adjoint(np, v) @ b,
+    "solving": lambda np, w, v, b: v @ (adjoint(np, v) @ b / w[..., None]),
+    "projections": lambda np, w, v, b: abs(adjoint(np, v) @ b) ** 2,
+    "sizes": lambda np, w, v, b: (abs(v) + 1, (np.conj(v) * v).sum(-1)),
+    "negated": lambda np, w, v, b: -v[..., None, :, :] @ adjoint(np, 2 * v + v)[..., None, :, :],
+    "sums": lambda np, w, v, b: np.einsum("bij,bj,bkj->bik", v, w + 1, np.conj(v)),
+    "one side": lambda np, w, v, b: adjoint(np, v[:, :2]).sum(-1).real ** 2 * 0 + w,
+}
+SEEN = {
+    "vectors": lambda np, w, v, b: v * 2,
+    "coordinates": lambda np, w, v, b: adjoint(np, v) @ b,
+    "half": lambda np, w, v, b: v @ b,
+    "one": lambda np, w, v, b: v[..., 0] @ b[0],
+    "others": lambda np, w, v, b: (v[..., ::-1] * w[..., None, :]) @ adjoint(np, v),
+    "moved": lambda np, w, v, b: abs(v + 1),
+    "largest": lambda np, w, v, b: v.real.max(-2),
+    "sums": lambda np, w, v, b: abs(v.sum(-1)),
+    "solved": lambda np, w, v, b: np.linalg.solve(v, b),
+    "transposed": lambda np, w, v, b: v.reshape(-1, 16) * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("name", [*UNSEEN, *(f"not {name}" for name in SEEN)])
+def test_signs_of_eigenvectors_do_not_show(name, dtype):
+    x, b = drawn(40, 4, 4, dtype=dtype), drawn(40, 4, 2, dtype=dtype, seed=1)
+    rule = SEEN[name[4:]] if name.startswith("not ") else UNSEEN[name]
+
+    def program(np, x, b):
+        return rule(np, *np.linalg.eigh(x), b)
+
+    plan, found = tiles.through("host", program, x, b)
+    # The real part of a complex vector is none of any size times it.
+    by_tiles = name in UNSEEN and not (name == "one side" and dtype == "c16")
+    assert ("eigh" in str([kernel.names for kernel in tiles.kernels(plan)])) == by_tiles
+    want = program(numpy, x, b)
+    for mine, theirs in zip(found, want if isinstance(want, tuple) else (want,), strict=True):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_what_does_not_converge_is_told(through):
+    x = drawn(20, 4, 4)
+    x[7, 2, 1] = x[9, 0, 0] = numpy.nan
+    with pytest.raises(numpy.linalg.LinAlgError, match=r"^Eigenvalues did not .*\(matrix 7 of"):
+        through(lambda np, x: np.linalg.eigvalsh(x) * 2, x)
+
+
 def test_singular_least_squares_are_told(through):
     x = drawn(20, 4, 3)
     x[7, :, 1] = 0
@@ -323,9 +380,15 @@ def coefficients(np, x, y):
     return np.linalg.solve(r, turned(np, q) @ y[..., None])[..., 0]
 
 
+def whitening(np, x):
+    x = x - x.mean(1, keepdims=True)
+    w, v = np.linalg.eigh(turned(np, x) @ x / (x.shape[1] - 1))
+    return x @ (v / np.sqrt(w)[..., None, :]) @ turned(np, v)
+
+
 COUNT = 300
 WORKLOADS = {
-    coefficients: [(COUNT, 24, 12), (COUNT, 24)],
+    coefficients: [(COUNT, 24, 12), (COUNT, 24)], whitening: [(COUNT, 30, 6)],
     by_solve: [(COUNT, 6, 6), (COUNT, 6, 3)], regression: [(COUNT, 24, 12), (COUNT, 24)],
     marginal_likelihood: [(COUNT, 64, 3), (COUNT, 64)], filtered: [(COUNT, 64), (64,)],
     kalman: [(COUNT, 4), (COUNT, 4, 4), (COUNT, 2), (4, 4), (2, 4), (4, 4), (2, 2)],

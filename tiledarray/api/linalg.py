@@ -148,17 +148,22 @@ def slogdet(a: Any) -> Any:
 @implements(_numpy.eigh, "library")
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  NumPy's name
     array = _matrices(a, _numpy.eigh, square=True)
-    if UPLO.upper() not in ("L", "U"):
-        raise ValueError("UPLO argument must be 'L' or 'U'")
     return _parts(
-        "eigh", array, [array.shape[:-1], array.shape], fails=True, UPLO=UPLO.upper())
+        "eigh", array, [array.shape[:-1], array.shape], fails=True, UPLO=_triangle(UPLO))
+
+
+def _triangle(name: str) -> str:
+    """Return which triangle of Hermitian matrices is read, ``"L"`` or ``"U"``."""
+    if name.upper() not in ("L", "U"):
+        raise ValueError("UPLO argument must be 'L' or 'U'")
+    return name.upper()
 
 
 @implements(_numpy.eigvalsh, "library")
 def eigvalsh(a: Any, UPLO: str = "L") -> TiledArray:  # noqa: N803  NumPy's name
     array = _matrices(a, _numpy.eigvalsh, square=True)
     dtype = _sample("eigvalsh", array.dtype).dtype
-    return _now(_record("eigvalsh", (array.node,), array.shape[:-1], dtype, UPLO=UPLO))
+    return _now(_record("eigvalsh", (array.node,), array.shape[:-1], dtype, UPLO=_triangle(UPLO)))
 
 
 @implements(_numpy.svd, "library")

@@ -23,7 +23,8 @@ SUMMED = -10  # this and below: it is combined; equal numbers are combined toget
 
 # How many axes one problem has in the (first) result of a call, by its form in tiles; of transforms
 # the attributes say it.
-CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0, "qr": 2}
+CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0, "qr": 2,
+         "eigh": 1}
 
 Along = tuple[int | None, ...]  # which dimension of a value follows each of a loop's axes
 Sizes = tuple[int, ...]

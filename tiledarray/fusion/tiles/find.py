@@ -11,6 +11,7 @@ from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoTile
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
+from tiledarray.fusion.tiles.signs import shown
 from tiledarray.ops.op import Library
 
 MOST = 16  # kernels of a plan
@@ -41,8 +42,9 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
         if not seeds:
             break
         graph = Graph.of(looped, problems=True)
+        barred = shown(graph)
         try:
-            region, made = _found(graph, seeds[0], looped, target)
+            region, made = _found(graph, seeds[0], barred, looped, target)
         except NoTile as refusal:
             name = graph.entries[seeds[0]].op
             refusals.append(f"no kernel of tiles for {name.name if name else ''}: {refusal}")
@@ -52,7 +54,8 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     return Found(looped, refusals)
 
 
-def _found(graph: Graph, seed: int, looped: Looped, target: Target) -> tuple[TileRegion, Made]:
+def _found(graph: Graph, seed: int, barred: frozenset[int], looped: Looped,
+           target: Target) -> tuple[TileRegion, Made]:
     """What is computed for the sake of a call, with the loop that does it.
 
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
@@ -62,8 +65,11 @@ def _found(graph: Graph, seed: int, looped: Looped, target: Target) -> tuple[Til
     ------
     NoTile
     """
+    if seed in barred:
+        raise NoTile("it would show which signs its vectors have, and they are LAPACK's")
     axes = batch_axes(graph.entries[seed])
-    regions = [TileRegion(graph, seed, axes[:count], target) for count in range(len(axes), 0, -1)]
+    regions = [TileRegion(graph, seed, axes[:count], target, barred)
+               for count in range(len(axes), 0, -1)]
     refusal = NoTile("it is one problem")
     for region in sorted(regions, key=TileRegion.stored):
         try:

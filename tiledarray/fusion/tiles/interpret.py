@@ -287,6 +287,22 @@ def _qr(run: _Run, call: Call) -> None:
         q[..., :left.shape[-1]] = left
 
 
+def _eigenvalues(run: _Run, call: Call) -> None:
+    a, w = (run.matrix(matrix) for matrix in call.out[:2])
+    bad = np.zeros(len(a), bool)
+    for k, one in enumerate(a):
+        try:
+            found = np.linalg.eigh(one, "U" if call.numbers[0] else "L")
+        except np.linalg.LinAlgError:
+            bad[k] = True
+            continue
+        w[k] = found.eigenvalues[:, None]
+        if len(call.out) > 2:
+            run.matrix(call.out[2])[k] = found.eigenvectors
+    a[...] = np.nan
+    run.failed(call, bad)
+
+
 def _fourier(run: _Run, call: Call) -> None:
     rows = run.matrix(call.out[0])
     n = rows.shape[-1]
@@ -296,5 +312,6 @@ def _fourier(run: _Run, call: Call) -> None:
 CALLS = {
     "cholesky": _cholesky, "triangular": _triangular, "lu": _lu, "lu_solve": _lu_solve,
     "inverse": _inverse,
-    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "qr": _qr, "fourier": _fourier,
+    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "qr": _qr,
+    "eigenvalues": _eigenvalues, "fourier": _fourier,
 }

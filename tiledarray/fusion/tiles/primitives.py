@@ -12,11 +12,12 @@ from tiledarray.fusion.ir import ORIGIN, Affine, Value, broadcast_index
 from tiledarray.fusion.tiles.build import CONJUGATE, Maker, NoTile, whole
 from tiledarray.fusion.tiles.ir import Apply, DType, Expression, Matrix, Number, Read, Tile
 from tiledarray.ops import elementwise
+from tiledarray.ops.failures import FAILURES
 from tiledarray.ops.op import AxisView, Item, Library
 
 MULTIPLY: Any = elementwise.BY_NAME["multiply"]
-SINGULAR = "Singular matrix"
-INDEFINITE = "Matrix is not positive definite"
+SINGULAR = FAILURES["linalg.solve"]
+INDEFINITE = FAILURES["linalg.cholesky"]
 
 
 def primitive(maker: Maker, value: Value) -> None:
@@ -150,6 +151,28 @@ def _qr(maker: Maker, value: Value) -> None:
         maker.known(item, (q.tile, upper)[place])
 
 
+def _eigh(maker: Maker, value: Value) -> None:
+    """Eigenvalues of Hermitian matrices, and vectors where somebody asks for them."""
+    source: Value = value.args[0]
+    alone = isinstance(value.op, Library) and value.op.outputs == 1
+    items = {0: value} if alone else _items(maker, value)
+    vectors = items.get(1)
+    kind = np.complex64 if source.dtype.kind == "c" else value.dtype
+    matrix = maker.own(source, np.result_type(value.dtype, kind))
+    n = matrix.rows
+    w = maker.tile(value.shape, value.dtype)
+    out = [matrix, Matrix(w, n, 1)]
+    if vectors is not None:
+        tile = maker.tile(source.shape, matrix.tile.dtype, padded=True)
+        out.append(maker.as_matrix(tile))
+        maker.known(vectors, tile)
+    upper = dict(value.attrs)["UPLO"] == "U"
+    maker.call("eigenvalues", tuple(out), (matrix,), (30 if vectors else 15) * n ** 3,
+               (int(upper),), FAILURES["linalg.eigh"])
+    if 0 in items:
+        maker.known(items[0], w)
+
+
 def _product(maker: Maker, value: Value) -> None:
     left, right = value.args
     cores = {"matvec": (2, 1), "vecmat": (1, 2)}.get(
@@ -279,6 +302,6 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
     "cholesky": _cholesky, "solve": _solve, "inv": _inverse, "det": _det, "slogdet": _slogdet,
-    "qr": _qr,
+    "qr": _qr, "eigh": _eigh,
     "product": _product, "fourier": _fourier,
 }

@@ -58,6 +58,8 @@ class TileRegion:
     axes : tuple of int
         The batch axes of its result.
     target : Target
+    barred : frozenset of int
+        Entries that are not to be computed there.
     inside : dict
         The entries that are computed there, and which of their dimensions follow the batch axes.
     results : list of int
@@ -68,6 +70,7 @@ class TileRegion:
     seed: int
     axes: tuple[int, ...]
     target: Target
+    barred: frozenset[int] = frozenset()
     inside: dict[int, Along] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
     _size: int = 0
@@ -140,7 +143,7 @@ class TileRegion:
     def _fits(self, number: int, along: Along) -> bool:
         """Whether an entry has a form for tiles, and one problem of it may be on chip."""
         entry = self.graph.entries[number]
-        if not has_form(entry):
+        if number in self.barred or not has_form(entry):
             return False
         if isinstance(entry.op, Item) and entry.refs[0] not in self.inside:
             return False

@@ -84,7 +84,7 @@ class TilePrinter(TileText):
     def _headers(self) -> list[str]:
         calls = [s for s in self.program.statements if isinstance(s, Call | Product)]
         fourier = any(isinstance(s, Call) and s.name == "fourier" for s in calls)
-        orthogonal = any(isinstance(s, Call) and s.name == "qr" for s in calls)
+        orthogonal = any(isinstance(s, Call) and s.name in ("qr", "eigenvalues") for s in calls)
         return ['#include "matrices.h"', *(['#include "fourier.h"'] if fourier else []),
                 *(['#include "orthogonal.h"'] if orthogonal else []), '#include "problems.h"']
 
@@ -425,6 +425,13 @@ class TilePrinter(TileText):
         numbers = _listed((q.rows, q.columns, q.pitch, r.pitch))
         self.put(f"qr<{numbers}, {'true' if call.numbers[0] else 'false'}>"
                  f"(team, {_name(q)}, {_name(r)}, {_name(work)});")
+
+    def _call_eigenvalues(self, call: Call, failed: str) -> None:
+        a, w, *vectors = call.out
+        v = vectors[0] if vectors else a  # which is not touched then
+        kinds = f"{'true' if vectors else 'false'}, {'true' if call.numbers[0] else 'false'}"
+        self.put(f"eigenvalues<{_listed((a.rows, a.pitch, v.pitch))}, {kinds}>"
+                 f"(team, {_name(a)}, {_name(v)}, {_name(w)}, {failed});")
 
     def _call_fourier(self, call: Call, failed: str) -> None:
         if call.before or call.after:
