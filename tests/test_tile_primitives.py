@@ -142,7 +142,16 @@ def fourier(n, sign, code, group):
                 f"fourier<{n}, {sign}>(team, y, work);", group)
 
 
+def strided(n, sign, code, group):
+    """A column of two that lie side by side."""
+    return Case(f"strided_{n}_{sign}_{code}", {"y": (n, 2, code), "work": (n, 1, code)},
+                f"fourier<{n}, {sign}, {{y}}>(team, y, work);", group)
+
+
+STRIDED = [strided(1, 1, "F", 1), strided(6, -1, "D", 2), strided(32, 1, "F", 4),
+           strided(210, -1, "F", 32)]
 CASES = [
+    *STRIDED,
     *(cholesky(n, c, group_for("cholesky", (n,), c, n + k), 2 if n == 33 else 0)
       for n in SIZES for k, c in enumerate(codes_of(n))),
     *(triangular(n, m, kind, c, group_for("triangular", (n, m), c, n + kind[1]))
@@ -283,6 +292,17 @@ def test_fourier(run, n):
         floor = numpy.finfo(code).eps * numpy.linalg.norm(exact.astype("D")) / 4
         ours = numpy.linalg.norm((found - exact).astype("D"))
         assert ours <= 2 * max(theirs, floor), (case.name, ours / theirs)
+
+
+@pytest.mark.parametrize("case", STRIDED, ids=lambda case: case.name)
+def test_fourier_along_columns(run, case):
+    n, _, code = case.tiles["y"]
+    x = random(numpy.random.default_rng(n), (PROBLEMS, n, 2), code)
+    found = run(case.name, y=x)["y"]
+    transform = numpy.fft.fft if "_-1_" in case.name else numpy.fft.ifft
+    want = transform(x[..., 0], norm="backward" if "_-1_" in case.name else "forward")
+    assert (found[..., 1] == x[..., 1]).all()
+    assert abs(found[..., 0] - want).max() <= 8 * numpy.finfo(code).eps * abs(want).max()
 
 
 @pytest.mark.parametrize("n", INVERTED)

@@ -176,8 +176,8 @@ def _of_batch(
     elif not isinstance(op, Library) or op.tile in ("", "product"):
         return None
     elif op.tile == "fourier":
-        axis = dict(entry.attrs)["axis"] % rank
-        found = [WHOLE if d == axis else d for d in range(rank)]
+        along = transformed(entry.attrs, rank)
+        found = [WHOLE if d in along else d for d in range(rank)]
     else:
         right = shapes[1] if op.tile == "solve" else None
         core = 2 if right is None or len(right) > 1 else 1
@@ -185,6 +185,13 @@ def _of_batch(
         kept = rank - (core if op.tile == "solve" else rank - leading)
         found = [*range(kept - leading, kept), *(WHOLE for _ in shape[leading:])]
     return tuple(ONE if n == 1 else to for n, to in zip(shape, found, strict=True))
+
+
+def transformed(attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a Fourier transform; one of real numbers has half of the last one."""
+    given = dict(attrs)
+    axes = given["axes"] if "axes" in given else (given["axis"],)
+    return tuple(axis % rank for axis in axes)
 
 
 def _trailing(shape: tuple[int, ...], rank: int) -> list[int]:

@@ -227,7 +227,7 @@ BY_NAME: dict[str, Library] = {
         _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
         _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
         *(_library(f"fft.{name}", rule, batch=_NAMED, parts=transforms(name, _transform),
-                   tile="fourier" if name in ("fft", "ifft", "rfft", "irfft") else "")
+                   tile="fourier")
           for name, rule in _FOURIER.items()),
         # Linear algebra
         _of_matrices("linalg.inv", 30, "uninverted(g, out)", batch=_LAST, tile="inv"),

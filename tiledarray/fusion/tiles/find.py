@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from tiledarray.fusion.along import Graph, Looped, looped_of
+from tiledarray.fusion.along import Graph, Looped, looped_of, transformed
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoTile
@@ -59,7 +59,7 @@ def _found(graph: Graph, seed: int, barred: frozenset[int], looped: Looped,
     """What is computed for the sake of a call, with the loop that does it.
 
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
-    then reduced on chip.
+    then reduced on chip, and what is transformed along an axis before them lies together.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _found(graph: Graph, seed: int, barred: frozenset[int], looped: Looped,
     regions = [TileRegion(graph, seed, axes[:count], target, barred)
                for count in range(len(axes), 0, -1)]
     refusal = NoTile("it is one problem")
-    for region in sorted(regions, key=TileRegion.stored):
+    for region in sorted(regions, key=lambda region: (region.stored(), region.apart())):
         try:
             return region, _made(region, looped, target)
         except NoTile as other:
@@ -109,7 +109,7 @@ def _gain(region: TileRegion) -> float:
 
     pocketfft takes complex numbers of single precision as it does those of double precision, with
     half the vectors that a kernel of tiles fills; real ones by half as much work as a complex
-    transform has, which is all that tiles do.
+    transform has, which is all that tiles do.  Of several axes it goes through memory for each.
     """
     gain = 0.0
     for number in region.inside:
@@ -118,7 +118,10 @@ def _gain(region: TileRegion) -> float:
             continue
         if entry.op.tile != "fourier":
             return 1
+        if len(transformed(entry.attrs, len(entry.shape))) > 1:
+            gain += 1
+            continue
         single = entry.dtype.char in "fF"
-        real = entry.op.name in ("fft.rfft", "fft.irfft")
+        real = entry.op.name.startswith(("fft.r", "fft.ir", "fft.h", "fft.ih"))
         gain += (-0.25 if single else -1) if real else 1 if single else 0.5
     return gain

@@ -304,9 +304,10 @@ def _eigenvalues(run: _Run, call: Call) -> None:
 
 
 def _fourier(run: _Run, call: Call) -> None:
-    rows = run.matrix(call.out[0])
-    n = rows.shape[-1]
-    rows[...] = np.fft.fft(rows) if call.numbers[0] < 0 else np.fft.ifft(rows) * n
+    sign, axis, *extents = call.numbers
+    part = run.tile(call.out[0].tile)[(slice(None), *map(slice, extents))]
+    transform = np.fft.fft if sign < 0 else np.fft.ifft
+    part[...] = transform(part, axis=axis + 1, norm="backward" if sign < 0 else "forward")
 
 
 CALLS = {

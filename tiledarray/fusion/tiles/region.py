@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.along import CORES, Along, Entry, Graph, Sizes, operand_along
+from tiledarray.fusion.along import (
+    CORES,
+    Along,
+    Entry,
+    Graph,
+    Sizes,
+    operand_along,
+    transformed,
+)
 from tiledarray.fusion.target import Target
 from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reduction, Reshape, Source
@@ -25,8 +33,8 @@ def batch_axes(entry: Entry) -> tuple[int, ...]:
     assert isinstance(entry.op, Library)
     rank = len(entry.shape)
     if entry.op.tile == "fourier":
-        along = dict(entry.attrs)["axis"] % rank
-        axes = [axis for axis in range(rank) if axis != along]
+        along = transformed(entry.attrs, rank)
+        axes = [axis for axis in range(rank) if axis not in along]
     else:
         core = CORES[entry.op.tile]
         axes = [*range(rank - core)]
@@ -104,6 +112,12 @@ class TileRegion:
     def stored(self) -> int:
         """Bytes of what is stored for others."""
         return sum(self.graph.entries[number].nbytes for number in self.results)
+
+    def apart(self) -> int:
+        """How many of the batch axes lie behind an axis of the problem, so that it is scattered."""
+        own = [axis for axis in range(len(self.graph.entries[self.seed].shape))
+               if axis not in self.axes]
+        return sum(axis > min(own, default=axis) for axis in self.axes)
 
     # ---- growing -------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import Affine, Index, Param, Value
+from tiledarray.fusion.ir import ORIGIN, Affine, Index, Param, Value
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.tiles.ir import (
     Apply,
@@ -437,23 +437,26 @@ class TilePrinter(TileText):
         if call.before or call.after:
             self._fourier_through(call)
             return
-        rows, *work = call.out
-        (sign,) = call.numbers
-        side = "" if self.device else " * W"
-        with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
-            self.put(f"fourier<{rows.columns}, {sign}>(team, {_name(rows)} + "
-                     f"row * {rows.pitch}{side}{''.join(f', {_name(tile)}' for tile in work)});")
-
+        tile, work = call.out[0].tile, [_name(matrix) for matrix in call.out[1:]]
+        sign, axis, *extents = call.numbers
+        others = [k for k, n in enumerate(extents) if k != axis and n > 1]
+        for k in others:
+            self.put(f"for (int i_{k} = 0; i_{k} < {extents[k]}; ++i_{k})")
+        at = self._offset(tile, tuple(
+            Affine(k) if k in others else ORIGIN for k in range(len(extents))))
+        line = f"t_{tile.number} + ({at}){'' if self.device else ' * W'}"
+        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis]}>"
+                 f"({', '.join(['team', line, *work])});")
 
     def _fourier_through(self, call: Call) -> None:
         """A transform whose threads do what stands beside it with the elements that they have."""
-        rows, (sign,) = call.out[0], call.numbers
+        rows, sign = call.out[0], call.numbers[0]
         tile, last = rows.tile, len(rows.tile.shape) - 1
         kind, here = ctype(tile.dtype), tuple(Affine(axis) for axis in range(last + 1))
         with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
             self._indices(tile.shape[:-1], "row")
             self.put(f"fourier_through<{rows.columns}, {sign}>(team, {_name(rows)} + "
-                     f"row * {rows.pitch},")
+                     f"row * {tile.pitch},")
             with self.block(f"  [&](const int i_{last})", "  },"):
                 before, self.written = call.before, {}
                 if isinstance(before, Map):
