@@ -15,6 +15,7 @@ from tiledarray import config
 from tiledarray.execution.executable import program_name, source_of
 from tiledarray.fusion import limits
 from tiledarray.fusion.tiles import find
+from tiledarray.fusion.tiles.ir import Product
 from tiledarray.fusion.tiles.text import text_of
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
@@ -253,6 +254,36 @@ def test_integers_and_shared_operands(through):
 
     _, (found,) = through(program, x, shared)
     numpy.testing.assert_allclose(found, program(numpy, x, shared), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("shape", [(1, 3), (3, 6), (8, 4), (11, 5)])
+def test_products_with_the_adjoint(through, shape, dtype):
+    x = drawn(20, *shape, dtype=dtype)
+
+    def program(np, x):
+        left, right = x @ adjoint(np, x), adjoint(np, x) @ x
+        other = x @ turned(np, x)  # which is no Hermitian one of complex numbers
+        return left, right, other, *(np.linalg.det(y) for y in (left + np.eye(shape[0]), right))
+
+    plan, found = through(program, x)
+    products = [statement.hermitian for kernel in tiles.kernels(plan)
+                for statement in kernel.program.statements if isinstance(statement, Product)]
+    assert products and all(products)
+    for mine, theirs in zip(found, program(numpy, x), strict=True):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shifted", [
+    lambda np, x: np.triu(x) + 3 * np.eye(5), lambda np, x: np.tril(x, -1) - np.identity(5),
+    lambda np, x: x + 0.5 * np.eye(5, dtype=x.dtype)])
+def test_triangles_and_diagonals_store_no_mask(through, shifted):
+    x = drawn(20, 5, 5, dtype="f4")
+    plan, (found,) = through(lambda np, x: np.linalg.inv(shifted(np, x)) * 2, x)
+    (kernel,) = tiles.kernels(plan)
+    want = numpy.linalg.inv(shifted(numpy, x)) * 2
+    assert kinds(plan) == ["call"] and kernel.bytes_moved == x.nbytes + want.nbytes
+    numpy.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4)
 
 
 # ---- failures ------------------------------------------------------------------------------------

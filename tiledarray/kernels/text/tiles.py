@@ -371,7 +371,9 @@ class TilePrinter(TileText):
         out, left, right = statement.out, statement.left, statement.right
         numbers = (out.rows, out.columns, left.columns, out.pitch, left.pitch, right.pitch,
                    left.transposed, right.transposed)
-        self.put(f"product<{_listed(numbers)}>(team, {_name(out)}, {_name(left)}, {_name(right)});")
+        half = ", true" if statement.hermitian and not self.device else ""
+        self.put(f"product<{_listed(numbers)}{half}>"
+                 f"(team, {_name(out)}, {_name(left)}, {_name(right)});")
 
     def _call(self, call: Call) -> None:
         failures = self.program.failures
