@@ -109,7 +109,8 @@ def _gain(region: TileRegion) -> float:
 
     pocketfft takes complex numbers of single precision as it does those of double precision, with
     half the vectors that a kernel of tiles fills; real ones by half as much work as a complex
-    transform has, which is all that tiles do.  Of several axes it goes through memory for each.
+    transform has, which is all that tiles do.  Along several axes it goes through memory for each
+    of them, and a kernel of tiles once.
     """
     gain = 0.0
     for number in region.inside:
