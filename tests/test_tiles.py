@@ -580,6 +580,18 @@ def test_too_large_for_the_chip_is_as_before():
         assert any("no kernel of tiles for linalg.solve" in text for text in plan.refusals)
 
 
+def test_what_is_left_to_libraries_takes_nothing_with_it():
+    x = drawn(40, 34, 34)
+
+    def program(np, x):
+        gram = spd(np, x, 1.0)
+        return np.linalg.det(gram) * 2, np.linalg.eigvalsh(gram), np.fft.fft2(gram)
+
+    plan = tiles.planned_for(tiles.traced_of(program, x), HOST)
+    (kernel,) = tiles.kernels(plan)
+    assert kernel.names == ["matmul", "det"]
+
+
 def test_few_problems_are_left_to_numpy(monkeypatch):
     monkeypatch.undo()
     x = drawn(8, 8, 8)

@@ -12,6 +12,7 @@ from tiledarray.fusion.tiles.build import NoTile
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
+from tiledarray.fusion.tiles.teams import refusal
 from tiledarray.ops.op import Library
 
 MOST = 16  # kernels of a plan
@@ -42,7 +43,7 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
         if not seeds:
             break
         graph = Graph.of(looped, problems=True)
-        barred = shown(graph)
+        barred = _barred(graph, target)
         try:
             region, made = _found(graph, seeds[0], barred, looped, target)
         except NoTile as refusal:
@@ -54,7 +55,29 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     return Found(looped, refusals)
 
 
-def _found(graph: Graph, seed: int, barred: frozenset[int], looped: Looped,
+def _barred(graph: Graph, target: Target) -> dict[int, str]:
+    """Which calls are left to libraries though others of their kind are not, and why."""
+    reason = "it would show which signs its vectors have, and they are LAPACK's"
+    found = dict.fromkeys(shown(graph), reason)
+    for number, entry in enumerate(graph.entries):
+        if not isinstance(entry.op, Library) or entry.op.tile not in ("eigh", "fourier"):
+            continue
+        source = graph.entries[entry.values[0]]
+        width = entry.dtype.type(0).real.itemsize
+        if entry.op.tile == "eigh":
+            primitive, sizes = "eigenvalues", [source.shape[-1]]
+            width *= 2 if source.dtype.kind == "c" else 1
+        else:
+            attrs = dict(entry.attrs)
+            primitive, sizes, width = "fourier", attrs.get("s") or [attrs["n"]], 2 * width
+        for size in sizes:
+            refused = refusal(primitive, (size,), width, device=target.kind == "cuda")
+            if refused is not None:
+                found[number] = refused
+    return found
+
+
+def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
            target: Target) -> tuple[TileRegion, Made]:
     """What is computed for the sake of a call, with the loop that does it.
 
@@ -66,9 +89,9 @@ def _found(graph: Graph, seed: int, barred: frozenset[int], looped: Looped,
     NoTile
     """
     if seed in barred:
-        raise NoTile("it would show which signs its vectors have, and they are LAPACK's")
+        raise NoTile(barred[seed])
     axes = batch_axes(graph.entries[seed])
-    regions = [TileRegion(graph, seed, axes[:count], target, barred)
+    regions = [TileRegion(graph, seed, axes[:count], target, frozenset(barred))
                for count in range(len(axes), 0, -1)]
     refusal = NoTile("it is one problem")
     for region in sorted(regions, key=lambda region: (region.stored(), region.apart())):
