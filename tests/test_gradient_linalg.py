@@ -113,6 +113,7 @@ def test_qr(values, shape):
     x = values(*shape) + numpy.eye(*shape[-2:])
     check(lambda x: np.linalg.qr(x)[0], x)
     check(lambda x: np.linalg.qr(x)[1], x)
+    check(lambda x: np.linalg.qr(x, mode="r"), x)
     check(lambda x: np.linalg.qr(x)[0] @ (2 * np.linalg.qr(x)[1]), x)
 
 

@@ -99,6 +99,10 @@ def test_two_inputs(name, left, right, small):
                    for shape in (left, right)], 2)
 
 
+def test_triangular_factors_alone(small):
+    compare("linalg.qr_r", [matrices(7, 4, 3)], 2, mode="r")
+
+
 @pytest.mark.parametrize("name", ["linalg.cholesky", "linalg.eigh", "linalg.eigvalsh"])
 def test_of_definite_matrices(name, small):
     keywords = {} if name == "linalg.cholesky" else {"UPLO": "L"}

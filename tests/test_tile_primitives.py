@@ -14,7 +14,7 @@ from tiledarray.kernels.compile import cuda, host
 ARCHITECTURES = ("sm_90", "sm_80")
 PROBLEMS = 11  # no multiple of a width: the last group is not full
 SIZES = [1, 2, 3, 5, 8, 16, 31, 32, 33, 64]
-TALL = [(1, 1), (3, 2), (5, 5), (24, 12), (33, 32), (160, 7)]
+TALL = [(1, 1), (3, 2), (5, 5), (24, 12), (33, 32), (160, 7), (1, 3), (5, 9)]
 CODES = "fdFD"
 
 
@@ -120,14 +120,21 @@ def inverse(n, code, group):
 
 
 def qr(m, n, code, group):
-    return Case(f"qr_{m}_{n}_{code}", {"q": (m, n, code), "r": (n, n, code), "work": (n, 1, code)},
-                f"qr<{m}, {n}, {{q}}, {{r}}>(team, q, r, work);", group)
+    k = min(m, n)
+    return Case(f"qr_{m}_{n}_{code}",
+                {"q": (m, n, code), "r": (k, n, code), "work": (k, 1, code), "a": (m, n, code),
+                 "alone": (k, n, code)},
+                f"qr<{m}, {n}, {{q}}, {{r}}>(team, q, r, work);"
+                f"qr<{m}, {n}, {{a}}, {{alone}}, false>(team, a, alone, work);", group)
 
 
 def eigenvalues(n, code, group):
     return Case(f"eigenvalues_{n}_{code}",
-                {"a": (n, n, code), "v": (n, n, code), "w": (n, 1, code.lower())},
-                f"eigenvalues<{n}, {{a}}, {{v}}>(team, a, v, w, failed);", group)
+                {"a": (n, n, code), "v": (n, n, code), "w": (n, 1, code.lower()),
+                 "upper": (n, n, code), "alone": (n, 1, code.lower())},
+                f"eigenvalues<{n}, {{a}}, {{v}}>(team, a, v, w, failed);"
+                f"eigenvalues<{n}, {{upper}}, {{v}}, false, true>(team, upper, v, alone, failed);",
+                group)
 
 
 def fourier(n, sign, code, group):
@@ -135,7 +142,16 @@ def fourier(n, sign, code, group):
                 f"fourier<{n}, {sign}>(team, y, work);", group)
 
 
+def strided(n, sign, code, group):
+    """A column of two that lie side by side."""
+    return Case(f"strided_{n}_{sign}_{code}", {"y": (n, 2, code), "work": (n, 1, code)},
+                f"fourier<{n}, {sign}, {{y}}>(team, y, work);", group)
+
+
+STRIDED = [strided(1, 1, "F", 1), strided(6, -1, "D", 2), strided(32, 1, "F", 4),
+           strided(210, -1, "F", 32)]
 CASES = [
+    *STRIDED,
     *(cholesky(n, c, group_for("cholesky", (n,), c, n + k), 2 if n == 33 else 0)
       for n in SIZES for k, c in enumerate(codes_of(n))),
     *(triangular(n, m, kind, c, group_for("triangular", (n, m), c, n + kind[1]))
@@ -278,6 +294,17 @@ def test_fourier(run, n):
         assert ours <= 2 * max(theirs, floor), (case.name, ours / theirs)
 
 
+@pytest.mark.parametrize("case", STRIDED, ids=lambda case: case.name)
+def test_fourier_along_columns(run, case):
+    n, _, code = case.tiles["y"]
+    x = random(numpy.random.default_rng(n), (PROBLEMS, n, 2), code)
+    found = run(case.name, y=x)["y"]
+    transform = numpy.fft.fft if "_-1_" in case.name else numpy.fft.ifft
+    want = transform(x[..., 0], norm="backward" if "_-1_" in case.name else "forward")
+    assert (found[..., 1] == x[..., 1]).all()
+    assert abs(found[..., 0] - want).max() <= 8 * numpy.finfo(code).eps * abs(want).max()
+
+
 @pytest.mark.parametrize("n", INVERTED)
 def test_inverse_and_determinant(run, n):
     rng = numpy.random.default_rng(n)
@@ -345,8 +372,9 @@ def test_qr(run, m, n):
         a[4] = 0
         a[5:7] *= 1e30 if code in "fF" else 1e250  # squares are beyond the largest number
         a[7] *= 1e-30 if code in "fF" else 1e-250
-        found = run(f"qr_{m}_{n}_{code}", q=a)
-        q, r, right = found["q"], found["r"], numpy.linalg.qr(a)
+        found = run(f"qr_{m}_{n}_{code}", q=a, a=a)
+        q, r, right = found["q"][..., :min(m, n)], found["r"], numpy.linalg.qr(a)
+        assert (found["alone"] == r).all()
         scale = numpy.abs(a).max(axis=(1, 2), keepdims=True)
         scale[scale == 0] = 1
         eps = numpy.finfo(code).eps
@@ -374,10 +402,15 @@ def test_eigenvalues(run, n):
         a[3] = positive(rng, n, code, 1, 1e4)[0]
         a[4] *= 1e30 if code in "fF" else 1e250  # squares are beyond the largest number
         a[5] *= 1e-30 if code in "fF" else 1e-250
-        a[6, 0, 0] = numpy.nan
-        found = run(f"eigenvalues_{n}_{code}", a=numpy.tril(a))
-        assert (found["failed"] != 0).nonzero()[0].tolist() == [6]
-        keep = numpy.arange(PROBLEMS) != 6
+        a[6, 0, 0] = a[7, n - 1, 0] = a[7, 0, n - 1] = numpy.nan
+        a[8, n // 2, n // 2] = numpy.inf
+        found = run(f"eigenvalues_{n}_{code}", a=numpy.tril(a), upper=numpy.triu(a))
+        assert (found["failed"] != 0).nonzero()[0].tolist() == ([6, 7, 8] if n > 2 else [])
+        keep = numpy.array([0, 1, 2, 3, 4, 5, 9, 10])
+        if n > 1:  # of one number that is the eigenvalue, and LAPACK does not mind
+            assert all(numpy.isnan(found[name][6:9]).all() for name in ("w", "alone", "v"))
+        else:
+            assert numpy.array_equal(found["w"][:, 0, 0], a[:, 0, 0].real, equal_nan=True)
         a = a[keep]
         right = numpy.linalg.eigh(a)
         scale = numpy.abs(a).max(axis=(1, 2), keepdims=True)
@@ -389,6 +422,9 @@ def test_eigenvalues(run, n):
 
         w, v = found["w"][keep, :, 0], found["v"][keep]
         assert (numpy.diff(w) >= 0).all()
+        alone = found["alone"][keep, :, 0]
+        near = 8 * n * numpy.finfo(code).eps * scale[:, :, 0] * numpy.ones(n)
+        assert (abs(alone - w) <= near).all()
         size = numpy.full((len(a), 1), n**0.5)  # a spectrum is that much wider than an element
         for ours, theirs in zip(residuals(w, v), residuals(*right), strict=True):
             assert_as_good(ours, theirs, size, code)
@@ -414,7 +450,7 @@ def compiled():
             if code == "f":
                 yield solve(n, 1, code, teams.team_of("lu", (n,), itemsize)), archs
     yield eigenvalues(32, "f", teams.team_of("eigenvalues", (32,), 4)), ARCHITECTURES[:1]
-    yield qr(160, 32, "f", 32), ARCHITECTURES[:1]
+    yield qr(100, 32, "f", 32), ARCHITECTURES[:1]
     for n in (64, 256, 1024, 4096):
         case = fourier(n, -1, "F", teams.team_of("fourier", (n,), 8))
         del case.tiles["work"]

@@ -88,6 +88,16 @@ def definite(np, made, x):
     return x @ adjoint(np, x) + identity(np, made)
 
 
+def least_squares(np, made, x, u):
+    q, r = np.linalg.qr(np.concatenate([heavy(np, made, x)] * 2, -2))
+    return r, adjoint(np, q[..., :made.n, :]) @ u[..., None]
+
+
+def logarithm(np, x):
+    w, v = np.linalg.eigh(x)
+    return (v * np.log(w)[..., None, :]) @ adjoint(np, v)
+
+
 STEPS = [
     lambda np, made, x, y, u, z, s: ("matrix", x @ y),
     lambda np, made, x, y, u, z, s: ("matrix", x @ s + np.swapaxes(y, -1, -2)),
@@ -97,8 +107,19 @@ STEPS = [
     lambda np, made, x, y, u, z, s: ("matrix", np.linalg.inv(heavy(np, made, x))),
     lambda np, made, x, y, u, z, s: ("matrix", np.linalg.solve(heavy(np, made, x), y)),
     lambda np, made, x, y, u, z, s: ("matrix", np.linalg.cholesky(definite(np, made, x))),
+    lambda np, made, x, y, u, z, s: (
+        "matrix", adjoint(np, np.linalg.qr(heavy(np, made, x))[0]) @ y),
+    lambda np, made, x, y, u, z, s: ("vector", np.linalg.eigvalsh(definite(np, made, x)) + u),
+    lambda np, made, x, y, u, z, s: ("matrix", logarithm(np, definite(np, made, x)) @ y),
+    lambda np, made, x, y, u, z, s: ("matrix", np.linalg.qr(heavy(np, made, x), mode="r") - y),
+    lambda np, made, x, y, u, z, s: ("vector", np.linalg.solve(*least_squares(np, made, x, u))[
+        ..., 0]),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.fft(x)[..., ::-1, :].real * y),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.ifft(x * 2, axis=-2).imag + y),
+    lambda np, made, x, y, u, z, s: ("matrix", np.fft.ifft2(np.fft.fft2(x) * y).real + x),
+    lambda np, made, x, y, u, z, s: ("matrix", np.fft.irfftn(
+        np.fft.rfftn(y.real, axes=(-1, -2)), s=(made.n, made.n), axes=(-1, -2)) - x),
+    lambda np, made, x, y, u, z, s: ("vector", np.fft.hfft(u, n=made.n) * z.real),
     lambda np, made, x, y, u, z, s: (
         "vector", np.linalg.solve(heavy(np, made, x), u[..., None])[..., 0]),
     lambda np, made, x, y, u, z, s: ("vector", (x @ u[..., None])[..., 0] + z),

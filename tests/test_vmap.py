@@ -186,6 +186,7 @@ CALLS = {
     "linalg.slogdet": [(lambda x: tuple(np.linalg.slogdet(x)), [(2, 3, 3)])],
     "linalg.eigh": [(lambda x: tuple(np.linalg.eigh(positive(x))), [(3, 3)])],
     "linalg.qr": [(lambda x: tuple(np.linalg.qr(x)), [(4, 3)])],
+    "linalg.qr_r": [(lambda x: np.linalg.qr(x, mode="r"), [(4, 3)])],
     "linalg.svd": [(lambda x: tuple(np.linalg.svd(x, full_matrices=False)), [(4, 3)])],
     "take_along_axis": [(lambda x, k: np.take_along_axis(x, k, 0),
                          [normal(3, 4, 2), K[:, :, None] % 4 + numpy.zeros((1, 1, 2), int)])],

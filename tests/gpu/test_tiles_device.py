@@ -73,6 +73,11 @@ def test_transforms(n, dtype):
     agree(lambda np, x, h: np.fft.fft(np.swapaxes(x, 0, 1) * 2, axis=0), x, h)
 
 
+@pytest.mark.parametrize(("program", "n"), cases.TRANSFORMS)
+def test_transforms_of_all_kinds(program, n):
+    agree(program, cases.drawn(50, 3, n, dtype="c8"), cases.drawn(n, dtype="c8", seed=1))
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     made = programs.Made(10_000 + seed)

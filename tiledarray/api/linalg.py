@@ -124,7 +124,9 @@ def solve(a: Any, b: Any) -> TiledArray:
     return _now(_record("solve", (left.node, right.node), shape, dtype))
 
 
-def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -> Any:
+def _parts(
+    name: str, array: TiledArray, shapes: list[Shape], *, fails: bool, **keywords: Any
+) -> Any:
     """Return the several results of a factorization, as NumPy's named tuple."""
     sample = _sample(name, array.dtype)
     node = _record(name, (array.node,), shapes[0], sample[0].dtype, **keywords)
@@ -132,29 +134,36 @@ def _parts(name: str, array: TiledArray, shapes: list[Shape], **keywords: Any) -
         record.item(node, place, shape, part.dtype)
         for place, (shape, part) in enumerate(zip(shapes, sample, strict=True))
     ]
-    _check(items)
+    if fails:
+        _check(items)
     return type(sample)(*map(wrap, items))
 
 
 @implements(_numpy.slogdet, "library")
 def slogdet(a: Any) -> Any:
     array = _matrices(a, _numpy.slogdet, square=True)
-    return _parts("slogdet", array, [array.shape[:-2]] * 2)
+    return _parts("slogdet", array, [array.shape[:-2]] * 2, fails=False)
 
 
 @implements(_numpy.eigh, "library")
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  NumPy's name
     array = _matrices(a, _numpy.eigh, square=True)
-    if UPLO.upper() not in ("L", "U"):
+    return _parts(
+        "eigh", array, [array.shape[:-1], array.shape], fails=True, UPLO=_triangle(UPLO))
+
+
+def _triangle(name: str) -> str:
+    """Return which triangle of Hermitian matrices is read, ``"L"`` or ``"U"``."""
+    if name.upper() not in ("L", "U"):
         raise ValueError("UPLO argument must be 'L' or 'U'")
-    return _parts("eigh", array, [array.shape[:-1], array.shape], UPLO=UPLO.upper())
+    return name.upper()
 
 
 @implements(_numpy.eigvalsh, "library")
 def eigvalsh(a: Any, UPLO: str = "L") -> TiledArray:  # noqa: N803  NumPy's name
     array = _matrices(a, _numpy.eigvalsh, square=True)
     dtype = _sample("eigvalsh", array.dtype).dtype
-    return _now(_record("eigvalsh", (array.node,), array.shape[:-1], dtype, UPLO=UPLO))
+    return _now(_record("eigvalsh", (array.node,), array.shape[:-1], dtype, UPLO=_triangle(UPLO)))
 
 
 @implements(_numpy.svd, "library")
@@ -169,7 +178,7 @@ def svd(
         return svdvals(array)
     left, right = (rows, columns) if full_matrices else (short, short)
     shapes = [(*batch, rows, left), (*batch, short), (*batch, right, columns)]
-    return _parts("svd", array, shapes, full_matrices=bool(full_matrices))
+    return _parts("svd", array, shapes, fails=True, full_matrices=bool(full_matrices))
 
 
 @implements(_numpy.svdvals, "library")
@@ -183,10 +192,14 @@ def svdvals(x: Any, /) -> TiledArray:
 @implements(_numpy.qr, "library")
 def qr(a: Any, mode: str = "reduced") -> Any:
     array = _matrices(a, _numpy.qr)
-    refuse(mode not in ("reduced", "complete"), "mode= is neither reduced nor complete")
+    refuse(mode not in ("reduced", "complete", "r"), "mode= is neither reduced, complete nor r")
     *batch, rows, columns = array.shape
     inner = rows if mode == "complete" else min(rows, columns)
-    return _parts("qr", array, [(*batch, rows, inner), (*batch, inner, columns)], mode=mode)
+    shapes = [(*batch, rows, inner), (*batch, inner, columns)]
+    if mode == "r":
+        dtype = _sample("qr", array.dtype).R.dtype
+        return wrap(_record("qr_r", (array.node,), shapes[1], dtype, mode=mode))
+    return _parts("qr", array, shapes, fails=False, mode=mode)
 
 
 @implements(_numpy.pinv, "library")

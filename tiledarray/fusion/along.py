@@ -21,6 +21,11 @@ WHOLE = -1  # all of it is needed for every element, or nobody knows
 ONE = -2  # it has one element
 SUMMED = -10  # this and below: it is combined; equal numbers are combined together
 
+# How many axes one problem has in the (first) result of a call, by its form in tiles; of transforms
+# the attributes say it.
+CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0, "qr": 2,
+         "eigh": 1}
+
 Along = tuple[int | None, ...]  # which dimension of a value follows each of a loop's axes
 Sizes = tuple[int, ...]
 
@@ -109,7 +114,7 @@ class Graph:
                   for ref in entry.refs]
         for k, ref in enumerate(entry.refs):
             if ref is not None and ref >= 0:
-                found = _of_batch(entry, k, shapes) if self.problems else None
+                found = _of_batch(entry, k, shapes, self.entries[ref]) if self.problems else None
                 yield ref, found or _relation(entry, k, shapes)
 
 
@@ -155,18 +160,24 @@ def _relation(entry: Entry, k: int, shapes: Sequence[tuple[int, ...] | None]) ->
 
 
 def _of_batch(
-    entry: Entry, k: int, shapes: Sequence[tuple[int, ...] | None]
+    entry: Entry, k: int, shapes: Sequence[tuple[int, ...] | None], source: Entry
 ) -> tuple[int, ...] | None:
-    """The same of an operand whose leading axes are those of a batch; else ``None``."""
+    """The same of an operand whose leading axes are those of a batch; else ``None``.
+
+    ``source`` is the operand.
+    """
     shape, op, rank = shapes[k], entry.op, len(entry.shape)
     assert shape is not None
-    if isinstance(op, Item) and shape == entry.shape:
-        found = [*range(rank)]
+    if isinstance(op, Item):
+        if not isinstance(source.op, Library) or source.op.tile not in CORES:
+            return None
+        leading = len(shape) - CORES[source.op.tile]
+        found = [*range(leading), *(WHOLE for _ in shape[leading:])]
     elif not isinstance(op, Library) or op.tile in ("", "product"):
         return None
     elif op.tile == "fourier":
-        axis = dict(entry.attrs)["axis"] % rank
-        found = [WHOLE if d == axis else d for d in range(rank)]
+        along = transformed(entry.attrs, rank)
+        found = [WHOLE if d in along else d for d in range(rank)]
     else:
         right = shapes[1] if op.tile == "solve" else None
         core = 2 if right is None or len(right) > 1 else 1
@@ -174,6 +185,13 @@ def _of_batch(
         kept = rank - (core if op.tile == "solve" else rank - leading)
         found = [*range(kept - leading, kept), *(WHOLE for _ in shape[leading:])]
     return tuple(ONE if n == 1 else to for n, to in zip(shape, found, strict=True))
+
+
+def transformed(attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes of a Fourier transform; one of real numbers has half of the last one."""
+    given = dict(attrs)
+    axes = given["axes"] if "axes" in given else (given["axis"],)
+    return tuple(axis % rank for axis in axes)
 
 
 def _trailing(shape: tuple[int, ...], rank: int) -> list[int]:

@@ -228,6 +228,15 @@ def unqr(g: dict[int, Any], x: Any, part: Part, attrs: Any) -> Any:
     return conjugated(_unqr_tall(to_q, to_r, q, r))
 
 
+def unqr_r(g: Any, x: Any) -> Any:
+    """Return what belongs to matrices of full rank of which the triangular factor was taken."""
+    *batch, rows, columns = x.shape
+    attrs = options(mode="reduced")
+    shape = (*batch, rows, min(rows, columns))
+    node = record.library(LIBRARY["linalg.qr"], (x.node,), attrs, shape, x.dtype)
+    return unqr({1: g}, x, lambda *kind: wrap(record.item(node, *kind)), attrs)
+
+
 def _unqr_tall(to_q: Any, to_r: Any, q: Any, r: Any) -> Any:
     inner = None if to_r is None else r @ adjoint(to_r)
     if to_q is not None:

@@ -227,7 +227,7 @@ BY_NAME: dict[str, Library] = {
         _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
         _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
         *(_library(f"fft.{name}", rule, batch=_NAMED, parts=transforms(name, _transform),
-                   tile="fourier" if name in ("fft", "ifft", "rfft", "irfft") else "")
+                   tile="fourier")
           for name, rule in _FOURIER.items()),
         # Linear algebra
         _of_matrices("linalg.inv", 30, "uninverted(g, out)", batch=_LAST, tile="inv"),
@@ -240,7 +240,8 @@ BY_NAME: dict[str, Library] = {
                 vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)"),
                 parts=Parts("matrices", 10), tile="solve"),
         _of_matrices("linalg.pinv", 150, "unpseudoinverted(g, x, out)", batch=_LAST),
-        _of_matrices("linalg.eigvalsh", 60, "uneigvalsh(g, x, attrs)", batch=_LAST),
+        _of_matrices("linalg.eigvalsh", 60, "uneigvalsh(g, x, attrs)", batch=_LAST,
+                     tile="eigh"),
         _of_matrices("linalg.svdvals", 100, "unsvdvals(g, x)", batch=_LAST),
         _of_matrices("linalg.eigvals", 200, "uneigvals(g, x)"),
         _library("linalg.matrix_power"), _library("linalg.matrix_rank"), _library("linalg.cond"),
@@ -248,8 +249,12 @@ BY_NAME: dict[str, Library] = {
                      tile="slogdet"),
         Library("linalg.eig", _eig, outputs=2, vjp=("uneig(g, x, part)",),
                 parts=Parts("matrices", 200)),
-        _of_matrices("linalg.eigh", 80, "uneigh(g, x, part)", outputs=2, batch=_LAST),
-        _of_matrices("linalg.qr", 45, "unqr(g, x, part, attrs)", outputs=2, batch=_LAST),
+        _of_matrices("linalg.eigh", 80, "uneigh(g, x, part)", outputs=2, batch=_LAST,
+                     tile="eigh"),
+        _of_matrices("linalg.qr", 45, "unqr(g, x, part, attrs)", outputs=2, batch=_LAST,
+                     tile="qr"),
+        Library("linalg.qr_r", _call("linalg.qr"), vjp=("unqr_r(g, x)",), batch=_LAST,
+                parts=Parts("matrices", 25), tile="qr"),
         _of_matrices("linalg.svd", 130, "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
         # Indices along an axis
         _library("take_along_axis", "untaken(g, x, y, attrs)", "",

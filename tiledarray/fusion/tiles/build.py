@@ -110,15 +110,15 @@ class Maker:
             points = value.args[0].size if isinstance(value.op, Reduction) else value.size
             operands = value_args(value)
             for base in map(_base, operands if isinstance(value.op, Library) else {*operands}):
-                if not isinstance(value.op, AxisView | Reshape):
+                if not _is_seen_through(value):
                     asked[base] += points
         found = set()
         for value in self.values:
             if isinstance(value.op, Elementwise):
                 self._depth[value] = 1 + max(
                     (self._depth[_base(arg)] for arg in value_args(value)), default=0)
-                if not self._is_free(value) and (
-                        self._depth[value] >= DEEPEST or 2 * asked[value] > 3 * value.size):
+                if self._depth[value] >= DEEPEST or (
+                        not self._is_free(value) and 2 * asked[value] > 3 * value.size):
                     self._depth[value] = 0
                     found.add(value)
         return found
@@ -127,7 +127,7 @@ class Maker:
         """How often the elements of each value are asked for by what is computed from them."""
         reads: Counter[Value] = Counter()
         for value in reversed(self.values):
-            if isinstance(value.op, AxisView | Reshape):
+            if _is_seen_through(value):
                 continue
             again = isinstance(value.op, Elementwise) and value not in self._settled
             for base in map(_base, value_args(value)):
@@ -460,9 +460,10 @@ class Maker:
         if reason is not None:
             raise NoTile(reason)
         limits, width = self.target.limits, first.tile.dtype.itemsize
-        if self.target.kind == "cpu" and name != "fourier" and first.rows > min(
+        size = min(sizes) if name == "qr" else first.rows
+        if self.target.kind == "cpu" and name != "fourier" and size > min(
                 limits.matrix_rows, limits.matrix_row_bytes // width):
-            raise NoTile(f"LAPACK is as fast for matrices of {first.rows} rows")
+            raise NoTile(f"LAPACK is as fast for matrices of {size} rows")
         self.flops += flops
         self.statements.append(Call(name, out, reads, numbers, failure))
 
@@ -480,8 +481,14 @@ def _asked_for(values: list[Value], outputs: list[Value]) -> list[Value]:
     return [value for value in values if value in found]
 
 
+def _is_seen_through(value: Value) -> bool:
+    """Whether who asks for a value asks for another one: views, and conjugates."""
+    return isinstance(value.op, AxisView | Reshape) or (
+        value.op is CONJUGATE and isinstance(value.args[0], Value))
+
+
 def _base(value: Value) -> Value:
-    while isinstance(value.op, AxisView | Reshape):
+    while _is_seen_through(value):
         value = value.args[0]
     return value
 

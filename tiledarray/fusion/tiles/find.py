@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from tiledarray.fusion.along import Graph, Looped, looped_of
+from tiledarray.fusion.along import Graph, Looped, looped_of, transformed
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoTile
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
+from tiledarray.fusion.tiles.signs import shown
+from tiledarray.fusion.tiles.teams import refusal
 from tiledarray.ops.op import Library
 
 MOST = 16  # kernels of a plan
@@ -41,8 +43,9 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
         if not seeds:
             break
         graph = Graph.of(looped, problems=True)
+        barred = _barred(graph, target)
         try:
-            region, made = _found(graph, seeds[0], looped, target)
+            region, made = _found(graph, seeds[0], barred, looped, target)
         except NoTile as refusal:
             name = graph.entries[seeds[0]].op
             refusals.append(f"no kernel of tiles for {name.name if name else ''}: {refusal}")
@@ -52,20 +55,46 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     return Found(looped, refusals)
 
 
-def _found(graph: Graph, seed: int, looped: Looped, target: Target) -> tuple[TileRegion, Made]:
+def _barred(graph: Graph, target: Target) -> dict[int, str]:
+    """Which calls are left to libraries though others of their kind are not, and why."""
+    reason = "it would show which signs its vectors have, and they are LAPACK's"
+    found = dict.fromkeys(shown(graph), reason)
+    for number, entry in enumerate(graph.entries):
+        if not isinstance(entry.op, Library) or entry.op.tile not in ("eigh", "fourier"):
+            continue
+        source = graph.entries[entry.values[0]]
+        width = entry.dtype.type(0).real.itemsize
+        if entry.op.tile == "eigh":
+            primitive, sizes = "eigenvalues", [source.shape[-1]]
+            width *= 2 if source.dtype.kind == "c" else 1
+        else:
+            attrs = dict(entry.attrs)
+            primitive, sizes, width = "fourier", attrs.get("s") or [attrs["n"]], 2 * width
+        for size in sizes:
+            refused = refusal(primitive, (size,), width, device=target.kind == "cuda")
+            if refused is not None:
+                found[number] = refused
+    return found
+
+
+def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
+           target: Target) -> tuple[TileRegion, Made]:
     """What is computed for the sake of a call, with the loop that does it.
 
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
-    then reduced on chip.
+    then reduced on chip, and what is transformed along an axis before them lies together.
 
     Raises
     ------
     NoTile
     """
+    if seed in barred:
+        raise NoTile(barred[seed])
     axes = batch_axes(graph.entries[seed])
-    regions = [TileRegion(graph, seed, axes[:count], target) for count in range(len(axes), 0, -1)]
+    regions = [TileRegion(graph, seed, axes[:count], target, frozenset(barred))
+               for count in range(len(axes), 0, -1)]
     refusal = NoTile("it is one problem")
-    for region in sorted(regions, key=TileRegion.stored):
+    for region in sorted(regions, key=lambda region: (region.stored(), region.apart())):
         try:
             return region, _made(region, looped, target)
         except NoTile as other:
@@ -103,7 +132,8 @@ def _gain(region: TileRegion) -> float:
 
     pocketfft takes complex numbers of single precision as it does those of double precision, with
     half the vectors that a kernel of tiles fills; real ones by half as much work as a complex
-    transform has, which is all that tiles do.
+    transform has, which is all that tiles do.  Along several axes it goes through memory for each
+    of them, and a kernel of tiles once.
     """
     gain = 0.0
     for number in region.inside:
@@ -112,7 +142,10 @@ def _gain(region: TileRegion) -> float:
             continue
         if entry.op.tile != "fourier":
             return 1
+        if len(transformed(entry.attrs, len(entry.shape))) > 1:
+            gain += 1
+            continue
         single = entry.dtype.char in "fF"
-        real = entry.op.name in ("fft.rfft", "fft.irfft")
+        real = entry.op.name.startswith(("fft.r", "fft.ir", "fft.h", "fft.ih"))
         gain += (-0.25 if single else -1) if real else 1 if single else 0.5
     return gain

@@ -279,14 +279,40 @@ def _lu_slogdet(run: _Run, call: Call) -> None:
     logs[...] = np.log(size).sum(1).reshape(logs.shape)
 
 
+def _qr(run: _Run, call: Call) -> None:
+    q, upper = (run.matrix(matrix) for matrix in call.out[:2])
+    left, upper[...] = np.linalg.qr(q)
+    q[...] = np.nan  # what is left of it there is no number
+    if call.numbers[0]:
+        q[..., :left.shape[-1]] = left
+
+
+def _eigenvalues(run: _Run, call: Call) -> None:
+    a, w = (run.matrix(matrix) for matrix in call.out[:2])
+    bad = np.zeros(len(a), bool)
+    for k, one in enumerate(a):
+        try:
+            found = np.linalg.eigh(one, "U" if call.numbers[0] else "L")
+        except np.linalg.LinAlgError:
+            bad[k] = True
+            continue
+        w[k] = found.eigenvalues[:, None]
+        if len(call.out) > 2:
+            run.matrix(call.out[2])[k] = found.eigenvectors
+    a[...] = np.nan
+    run.failed(call, bad)
+
+
 def _fourier(run: _Run, call: Call) -> None:
-    rows = run.matrix(call.out[0])
-    n = rows.shape[-1]
-    rows[...] = np.fft.fft(rows) if call.numbers[0] < 0 else np.fft.ifft(rows) * n
+    sign, axis, *extents = call.numbers
+    part = run.tile(call.out[0].tile)[(slice(None), *map(slice, extents))]
+    transform = np.fft.fft if sign < 0 else np.fft.ifft
+    part[...] = transform(part, axis=axis + 1, norm="backward" if sign < 0 else "forward")
 
 
 CALLS = {
     "cholesky": _cholesky, "triangular": _triangular, "lu": _lu, "lu_solve": _lu_solve,
     "inverse": _inverse,
-    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "fourier": _fourier,
+    "lu_det": _lu_det, "lu_slogdet": _lu_slogdet, "qr": _qr,
+    "eigenvalues": _eigenvalues, "fourier": _fourier,
 }

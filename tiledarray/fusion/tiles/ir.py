@@ -191,6 +191,13 @@ class Product:
     left: Matrix
     right: Matrix
 
+    @property
+    def hermitian(self) -> bool:
+        """Whether it is that of a matrix and its adjoint, so that one triangle says it all."""
+        adjoint = 2 if self.out.tile.dtype.kind == "c" else 1
+        return self.left.tile is self.right.tile and self.out.rows == self.out.columns and (
+            (self.left.transposed, self.right.transposed) in ((0, adjoint), (adjoint, 0)))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Call:

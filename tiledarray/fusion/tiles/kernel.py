@@ -157,7 +157,10 @@ def _widest(program: Program) -> int:
             sizes = (out.columns,) if statement.name == "fourier" else (out.rows, out.columns)
             found.append(team_of(statement.name, sizes, out.tile.dtype.itemsize))
     busy = -(-BUSY_THREADS * program.nbytes // MULTIPROCESSOR_BYTES)
-    return max(*found, min(LARGEST_TEAM, 1 << max(0, busy - 1).bit_length()))
+    widest = max(*found, min(LARGEST_TEAM, 1 << max(0, busy - 1).bit_length()))
+    # Jacobi's method has pairs for a warp, and ends for all of its problems at once.
+    by_warps = any(isinstance(s, Call) and s.name == "eigenvalues" for s in program.statements)
+    return min(widest, WARP) if by_warps else widest
 
 
 def body_plan(body: Body, target: Target, *, check: bool) -> Plan:

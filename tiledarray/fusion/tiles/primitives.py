@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ORIGIN, Affine, Value, broadcast_index
+from tiledarray.fusion.along import transformed
+from tiledarray.fusion.ir import Affine, Index, Value, broadcast_index
 from tiledarray.fusion.tiles.build import CONJUGATE, Maker, NoTile, whole
-from tiledarray.fusion.tiles.ir import Apply, DType, Expression, Matrix, Number, Read, Tile
+from tiledarray.fusion.tiles.ir import Apply, DType, Expression, Matrix, Number, Read, Shape, Tile
 from tiledarray.ops import elementwise
+from tiledarray.ops.failures import FAILURES
 from tiledarray.ops.op import AxisView, Item, Library
 
 MULTIPLY: Any = elementwise.BY_NAME["multiply"]
-SINGULAR = "Singular matrix"
-INDEFINITE = "Matrix is not positive definite"
+SINGULAR = FAILURES["linalg.solve"]
+INDEFINITE = FAILURES["linalg.cholesky"]
 
 
 def primitive(maker: Maker, value: Value) -> None:
@@ -48,6 +50,10 @@ def triangle(value: Value) -> str:
     """Which triangle alone of a matrix is not zero: ``"lower"``, ``"upper"`` or ``""``."""
     if isinstance(value.op, Library) and value.op.tile == "cholesky":
         return "lower"
+    factored = value.args[0] if isinstance(value.op, Item) and value.attrs == 1 else value
+    if isinstance(factored.op, Library) and factored.op.tile == "qr" and (
+            factored is not value or factored.op.outputs == 1):
+        return "upper"
     if value.op is CONJUGATE:
         return triangle(value.args[0])
     if isinstance(value.op, AxisView):
@@ -119,9 +125,53 @@ def _slogdet(maker: Maker, value: Value) -> None:
     size = maker.tile(value.shape, value.dtype.type(0).real.dtype)
     maker.call("lu_slogdet", (Matrix(sign, 1, 1), Matrix(size, 1, 1)), (matrix, pivots),
                20 * matrix.rows)
-    for item in maker.values:
-        if isinstance(item.op, Item) and item.args[0] is value:
-            maker.known(item, (sign, size)[item.attrs])
+    for place, item in _items(maker, value).items():
+        maker.known(item, (sign, size)[place])
+
+
+def _items(maker: Maker, value: Value) -> dict[int, Value]:
+    """The results of a call that are asked for, by their places."""
+    return {item.attrs: item for item in maker.values
+            if isinstance(item.op, Item) and item.args[0] is value}
+
+
+def _qr(maker: Maker, value: Value) -> None:
+    """Both factors, or R alone where nobody asks for the other."""
+    source: Value = value.args[0]
+    rows, columns = source.shape[-2:]
+    short = min(rows, columns)
+    alone = isinstance(value.op, Library) and value.op.outputs == 1
+    items = {1: value} if alone else _items(maker, value)
+    q = maker.own(source, value.dtype)
+    upper = maker.tile((*value.shape[:-2], short, columns), value.dtype, padded=True)
+    work = maker.tile((short,), value.dtype)
+    flops = 2 * short * short * (max(rows, columns) - short // 3) * (2 if 0 in items else 1)
+    maker.call("qr", (q, maker.as_matrix(upper), Matrix(work, short, 1)), (q,), flops,
+               (int(0 in items),))
+    for place, item in items.items():
+        maker.known(item, (q.tile, upper)[place])
+
+
+def _eigh(maker: Maker, value: Value) -> None:
+    """Eigenvalues of Hermitian matrices, and vectors where somebody asks for them."""
+    source: Value = value.args[0]
+    alone = isinstance(value.op, Library) and value.op.outputs == 1
+    items = {0: value} if alone else _items(maker, value)
+    vectors = items.get(1)
+    kind = np.complex64 if source.dtype.kind == "c" else value.dtype
+    matrix = maker.own(source, np.result_type(value.dtype, kind))
+    n = matrix.rows
+    w = maker.tile(value.shape, value.dtype)
+    out = [matrix, Matrix(w, n, 1)]
+    if vectors is not None:
+        tile = maker.tile(source.shape, matrix.tile.dtype, padded=True)
+        out.append(maker.as_matrix(tile))
+        maker.known(vectors, tile)
+    upper = dict(value.attrs)["UPLO"] == "U"
+    maker.call("eigenvalues", tuple(out), (matrix,), (30 if vectors else 15) * n ** 3,
+               (int(upper),), FAILURES["linalg.eigh"])
+    if 0 in items:
+        maker.known(items[0], w)
 
 
 def _product(maker: Maker, value: Value) -> None:
@@ -156,30 +206,56 @@ def _factor(maker: Maker, value: Value, dtype: Any, core: int, *, row: bool) -> 
 
 
 def _fourier(maker: Maker, value: Value) -> None:
-    """fft, ifft, rfft and irfft along one axis; the transformed axis goes last."""
-    name = value.op.name.removeprefix("fft.")
+    """A transform along any axes; of a real one the last of them has a half.
+
+    On a device they go last, where threads side by side have elements side by side; on the host
+    problems are, and so a tile is loaded and stored as it lies in memory.
+    """
+    name = value.op.name.removeprefix("fft.").removesuffix("n")
     attrs = dict(value.attrs)
     source: Value = value.args[0]
     rank = len(value.shape)
-    axis = attrs["axis"] % rank
-    n = attrs["n"]
-    order = (*(k for k in range(rank) if k != axis), axis)
+    axes = transformed(value.attrs, rank)
+    lengths: tuple[int, ...] = attrs["s"] if "s" in attrs else (attrs["n"],)
+    order = (*range(rank),)
+    if maker.target.kind == "cuda":
+        order = (*(k for k in order if k not in axes), *axes)
+    *others, last = (order.index(axis) for axis in axes)
+    shape = dict(zip(axes, lengths, strict=True))
+    whole_shape = tuple(shape.get(k, source.shape[k]) for k in order)
+    half = (*whole_shape[:last], lengths[-1] // 2 + 1, *whole_shape[last + 1:])
     dtype = np.result_type(value.dtype, np.complex64)
-    if name != "irfft" and source.shape[axis] == n:
+    from_half, to_half = name in ("irfft", "hfft"), name in ("rfft", "ihfft")
+    if not from_half and whole_shape == tuple(source.shape[k] for k in order):
         tile = maker.fresh(source, dtype, order)
     else:
-        tile = maker.tile((*(source.shape[k] for k in order[:-1]), n), dtype)
-        fill = _whole_spectrum if name == "irfft" else _padded
-        fill(maker, tile, source, order, n)
-    rows = Matrix(tile, prod(tile.shape[:-1]), n)
-    on_host = maker.target.kind == "cpu"
-    work = [Matrix(maker.tile((n,), dtype), 1, n)] if on_host else []  # on a device in registers
-    forward = name in ("fft", "rfft")
-    maker.call("fourier", (rows, *work), (rows,), int(5 * rows.rows * n * max(log2(n), 1)),
-               (-1 if forward else 1,))
+        tile = maker.tile(whole_shape, dtype, padded=True)
+        _fill(maker, tile, source, order, half if from_half else whole_shape)
+    forward = name in ("fft", "rfft", "hfft")
+    if from_half:
+        for axis in others[::-1]:
+            _transform(maker, tile, axis, half, forward=forward)
+        _mirror(maker, tile, last)
+    _transform(maker, tile, last, whole_shape, forward=forward)
+    if not from_half:
+        for axis in others[::-1]:
+            _transform(maker, tile, axis, half if to_half else whole_shape, forward=forward)
     norm = attrs.get("norm") or "backward"
-    by = 1 / sqrt(n) if norm == "ortho" else 1 / n if (norm == "backward") != forward else 1.0
+    count = prod(lengths)
+    by = 1 / sqrt(count) if norm == "ortho" else 1 / count if (
+        norm == "backward") != forward else 1.0
     maker.known(value, tile, order, _scaling(by, value.dtype))
+
+
+def _transform(maker: Maker, tile: Tile, axis: int, extents: Shape, *, forward: bool) -> None:
+    """Transform what lies in the first ``extents`` of a tile along one of its axes."""
+    n = tile.shape[axis]
+    lines = prod(extents) // n
+    out = [Matrix(tile, lines, n)]
+    if maker.target.kind == "cpu":  # on a device it is in registers
+        out.append(Matrix(maker.tile((n,), tile.dtype), 1, n))
+    maker.call("fourier", tuple(out), tuple(out[:1]), int(5 * lines * n * max(log2(n), 1)),
+               (-1 if forward else 1, axis, *extents))
 
 
 def _scaling(by: float, dtype: DType) -> Callable[[Read], Expression] | None:
@@ -197,53 +273,42 @@ def _scaling(by: float, dtype: DType) -> Callable[[Read], Expression] | None:
     return scaled
 
 
-def _padded(maker: Maker, tile: Tile, source: Value, order: tuple[int, ...], n: int) -> None:
-    """Fill the rows of a tile, with zeros where the source ends."""
-    given = min(source.shape[order[-1]], n)
-    domain = (*tile.shape[:-1], given)
-    shape = tuple(given if k == order[-1] else size for k, size in enumerate(source.shape))
-    index = tuple(ORIGIN if size == 1 else Affine(order.index(k)) for k, size in enumerate(shape))
-    if given == n:
-        maker.fill(tile, source, index, domain)
-        return
-    at = tuple(ORIGIN if size == 1 else Affine(k) for k, size in enumerate(domain))
-    maker.fill(tile, source, index, domain, at)
-    behind = (*tile.shape[:-1], n - given)
-    last = len(behind) - 1
-    start = ((-1, given),)
-    maker.map(tile, behind, Number(0.0, tile.dtype),
-              (*whole(behind)[:-1], Affine(last, 1, start) if n - given > 1
-               else Affine(-1, 0, start)))
+def _fill(maker: Maker, tile: Tile, source: Value, order: tuple[int, ...], region: Shape) -> None:
+    """Fill the first ``region`` of a tile, with zeros where the source ends."""
+    given = tuple(min(source.shape[k], n) for k, n in zip(order, region, strict=True))
+    found = whole(given)
+    index = tuple(found[order.index(k)] for k in range(len(order)))
+    maker.fill(tile, source, index, given, None if given == tile.shape else found)
+    for axis, (has, n) in enumerate(zip(given, region, strict=True)):
+        if has < n:
+            behind = (*given[:axis], n - has, *region[axis + 1:])
+            at = _with(whole(behind), axis, _at(axis, 1, has, n - has))
+            maker.map(tile, behind, Number(0.0, tile.dtype), at)
 
 
-def _whole_spectrum(maker: Maker, tile: Tile, source: Value, order: tuple[int, ...],
-                    n: int) -> None:
-    """Fill the rows of a tile from their first halves: the second is the conjugate, turned."""
-    axis, half = order[-1], n // 2 + 1
-    if source.shape[axis] < half:
-        raise NoTile("a padded spectrum has no form for tiles")
-    shape = tuple(half if k == axis else size for k, size in enumerate(source.shape))
-    index = tuple(ORIGIN if shape[k] == 1 else Affine(order.index(k)) for k in range(len(shape)))
-    domain = (*tile.shape[:-1], half)
-    at = tuple(ORIGIN if size == 1 else Affine(k) for k, size in enumerate(domain))
-    maker.fill(tile, source, index, domain, at)
-    last = len(domain) - 1
+def _mirror(maker: Maker, tile: Tile, axis: int) -> None:
+    """Fill what lies along an axis from its first half: the second is the conjugate, turned."""
+    n = tile.shape[axis]
+    half = n // 2 + 1
     # The first number and, of an even length, the middle one are taken to be real.
     for place in {0, n // 2} if n % 2 == 0 else {0}:
-        one = (*tile.shape[:-1], 1)
-        here = (*whole(one)[:-1], Affine(-1, 0, ((-1, place),) if place else ()))
+        one = (*tile.shape[:axis], 1, *tile.shape[axis + 1:])
+        here = _with(whole(one), axis, Affine(-1, 0, ((-1, place),) if place else ()))
         real = Apply(None, (tile.dtype.type(0).real.dtype,), tile.dtype.type(0).real.dtype,
                      (Read(tile, here),))
         maker.map(tile, one, real, here)
     count = n - half
     if not count:
         return
-    behind = (*tile.shape[:-1], count)
-    fore = whole(behind)[:-1]
-    to = (*fore, _at(last, 1, half, count))
-    from_ = (*fore, _at(last, -1, n - half, count))
+    behind = (*tile.shape[:axis], count, *tile.shape[axis + 1:])
+    to = _with(whole(behind), axis, _at(axis, 1, half, count))
+    from_ = _with(whole(behind), axis, _at(axis, -1, n - half, count))
     conjugate: Any = CONJUGATE
     maker.map(tile, behind, Apply(conjugate, (tile.dtype,), tile.dtype, (Read(tile, from_),)), to)
+
+
+def _with(index: Index, axis: int, at: Affine) -> Index:
+    return (*index[:axis], at, *index[axis + 1:])
 
 
 def _at(axis: int, step: int, start: int, count: int) -> Affine:
@@ -253,5 +318,6 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
     "cholesky": _cholesky, "solve": _solve, "inv": _inverse, "det": _det, "slogdet": _slogdet,
+    "qr": _qr, "eigh": _eigh,
     "product": _product, "fourier": _fourier,
 }

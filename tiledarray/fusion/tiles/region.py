@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.along import Along, Entry, Graph, Sizes, operand_along
+from tiledarray.fusion.along import (
+    CORES,
+    Along,
+    Entry,
+    Graph,
+    Sizes,
+    operand_along,
+    transformed,
+)
 from tiledarray.fusion.target import Target
 from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reduction, Reshape, Source
 
 ALONE = 64
-CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0}  # of a result
 
 
 def is_seed(entry: Any) -> bool:
@@ -26,8 +33,8 @@ def batch_axes(entry: Entry) -> tuple[int, ...]:
     assert isinstance(entry.op, Library)
     rank = len(entry.shape)
     if entry.op.tile == "fourier":
-        along = dict(entry.attrs)["axis"] % rank
-        axes = [axis for axis in range(rank) if axis != along]
+        along = transformed(entry.attrs, rank)
+        axes = [axis for axis in range(rank) if axis not in along]
     else:
         core = CORES[entry.op.tile]
         axes = [*range(rank - core)]
@@ -40,7 +47,8 @@ def has_form(entry: Entry) -> bool:
     if dtype.char not in "?bBhHiIlLqQfdFD":
         return False
     if isinstance(op, Library):
-        return bool(op.tile) and dtype.kind in "fc"
+        return bool(op.tile) and dtype.kind in "fc" and 0 not in entry.shape and not (
+            op.tile == "qr" and dict(entry.attrs)["mode"] == "complete")
     if isinstance(op, Reduction):
         return op.accumulator in ("Sum", "Prod", "Min", "Max", "All", "Any", "ArgMin", "ArgMax")
     return isinstance(op, Elementwise | AxisView | Reshape | Item) or (
@@ -58,6 +66,8 @@ class TileRegion:
     axes : tuple of int
         The batch axes of its result.
     target : Target
+    barred : frozenset of int
+        Entries that are not to be computed there.
     inside : dict
         The entries that are computed there, and which of their dimensions follow the batch axes.
     results : list of int
@@ -68,6 +78,7 @@ class TileRegion:
     seed: int
     axes: tuple[int, ...]
     target: Target
+    barred: frozenset[int] = frozenset()
     inside: dict[int, Along] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
     _size: int = 0
@@ -101,6 +112,12 @@ class TileRegion:
     def stored(self) -> int:
         """Bytes of what is stored for others."""
         return sum(self.graph.entries[number].nbytes for number in self.results)
+
+    def apart(self) -> int:
+        """How many of the batch axes lie behind an axis of the problem, so that it is scattered."""
+        own = [axis for axis in range(len(self.graph.entries[self.seed].shape))
+               if axis not in self.axes]
+        return sum(axis > min(own, default=axis) for axis in self.axes)
 
     # ---- growing -------------------------------------------------------------------------------
 
@@ -140,7 +157,7 @@ class TileRegion:
     def _fits(self, number: int, along: Along) -> bool:
         """Whether an entry has a form for tiles, and one problem of it may be on chip."""
         entry = self.graph.entries[number]
-        if not has_form(entry):
+        if number in self.barred or not has_form(entry):
             return False
         if isinstance(entry.op, Item) and entry.refs[0] not in self.inside:
             return False

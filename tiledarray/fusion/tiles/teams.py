@@ -10,7 +10,8 @@ WARP = 32
 # Beyond these shared memory (of 227 KiB) or the host's second cache does not hold the tiles.
 LARGEST_MATRIX = 160
 LARGEST_ON_HOST = 128
-LARGEST_HERMITIAN = 32  # beyond, and on the host beyond half of it, LAPACK wins
+LARGEST_HERMITIAN = 32  # beyond, LAPACK wins
+HERMITIAN_ROW_BYTES = 128  # and on the host beyond rows of these
 LONGEST_TRANSFORM = 8192  # of 8 bytes an element
 
 
@@ -93,10 +94,11 @@ def refusal(primitive: str, sizes: tuple[int, ...], itemsize: int, *, device: bo
             return f"a transform of length {length}, {most} at most are done on chip"
         return None
     most = LARGEST_MATRIX if device else LARGEST_ON_HOST
+    largest = min(sizes) if primitive == "qr" else max(sizes)  # columns may be of any length
     if primitive == "eigenvalues":
-        most = LARGEST_HERMITIAN if device else LARGEST_HERMITIAN // 2
-    if max(sizes) > most:
-        return f"a matrix of {max(sizes)} rows or columns, {most} at most are done on chip"
+        most = LARGEST_HERMITIAN if device else HERMITIAN_ROW_BYTES // itemsize
+    if largest > most:
+        return f"a matrix of {largest} rows or columns, {most} at most are done on chip"
     return None
 
 

@@ -31,7 +31,7 @@ def absorb(program: Program) -> None:
     waiting = program.statements[::-1]
     while waiting:
         statement = waiting.pop()
-        if isinstance(statement, Call) and statement.name == "fourier":
+        if isinstance(statement, Call) and _along_rows(statement):
             tile = statement.out[0].tile
             if found and (before := _filling(found[-1], tile)) is not None:
                 statement = replace(statement, before=before)
@@ -41,6 +41,12 @@ def absorb(program: Program) -> None:
                 waiting.pop()
         found.append(statement)
     program.statements = found
+
+
+def _along_rows(call: Call) -> bool:
+    """Whether a call transforms each row of its tile, whole."""
+    shape = call.out[0].tile.shape
+    return call.name == "fourier" and call.numbers[1:] == (len(shape) - 1, *shape)
 
 
 def _whole(shape: Shape) -> Index:

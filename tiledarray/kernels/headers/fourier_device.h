@@ -49,10 +49,16 @@ template <class C, int N, int RADIX, int BEFORE> TA_FN int place_of(int i) {
   else return i;
 }
 
+// A transform's elements in a tile, STRIDE apart.
+template <class C, int STRIDE> struct Strided {
+  C* at;
+  TA_MEMBER C& operator[](int i) const { return at[i * STRIDE]; }
+};
+
 // Reads by `load` where it is the first, from the tile else, and leaves by `store` as the last.
 template <int N, int RADIX, int BEFORE, int SIGN, int LAST_RADIX, int LAST_BEFORE, int G, class C,
-          class Load, class Store>
-TA_FN void pass(const Team<G>& team, C* y, Load load, Store store) {
+          int STRIDE, class Load, class Store>
+TA_FN void pass(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store store) {
   constexpr int COUNT = N / RADIX, EACH = (COUNT + G - 1) / G, AFTER = COUNT / BEFORE;
   constexpr bool EVEN = COUNT % G == 0;
   const int rank = team.hidden().rank;
@@ -97,8 +103,8 @@ template <class C, int N, int G> constexpr int largest_radix() {
   return radix;
 }
 
-template <int N, int SIGN, int PASS, int G, class C, class Load, class Store>
-TA_FN void passes(const Team<G>& team, C* y, Load load, Store store) {
+template <int N, int SIGN, int PASS, int G, class C, int STRIDE, class Load, class Store>
+TA_FN void passes(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store store) {
   constexpr Radices plan = radices(N, largest_radix<C, N, G>());
   if constexpr (PASS < plan.count) {
     constexpr int LAST = PASS == 0 ? 1 : plan.at[PASS - 1];
@@ -111,19 +117,20 @@ TA_FN void passes(const Team<G>& team, C* y, Load load, Store store) {
 }  // namespace fourier_parts
 
 // Y_j = sum over k of y_k exp(SIGN 2 pi i j k / N), without a factor.  load(k) gives y_k, asked for
-// once; store(j, Y_j) takes each.  Between, elements change hands in `tile`, of N; load may read
-// there, and store write there.
-template <int N, int SIGN, int G, class C, class Load, class Store>
+// once; store(j, Y_j) takes each.  Between, elements change hands in `tile`, N of them STRIDE apart;
+// load may read there, and store write there.
+template <int N, int SIGN, int STRIDE = 1, int G, class C, class Load, class Store>
 TA_FN void fourier_through(const Team<G>& team, C* tile, Load load, Store store) {
   using namespace fourier_parts;
   static_assert(radices(N, 8).count >= 0, "a length has no factors above 13");
   team.sync();
-  if constexpr (N > 1) passes<N, SIGN, 0>(team, tile, load, store);
+  if constexpr (N > 1) passes<N, SIGN, 0>(team, Strided<C, STRIDE>{tile}, load, store);
   else if (team.rank == 0) store(0, load(0));
   if constexpr (N == 1) team.sync();
 }
 // The same in place; no work is used.
-template <int N, int SIGN, int G, class C>
+template <int N, int SIGN, int STRIDE = 1, int G, class C>
 TA_FN void fourier(const Team<G>& team, C* y, C* = nullptr) {
-  fourier_through<N, SIGN>(team, y, [&](int k) { return y[k]; }, [&](int j, C x) { y[j] = x; });
+  fourier_through<N, SIGN, STRIDE>(team, y, [&](int k) { return y[k * STRIDE]; },
+                                   [&](int j, C x) { y[j * STRIDE] = x; });
 }

@@ -34,6 +34,11 @@ template <class V, int M, int N> struct Block {
     _Pragma("GCC unroll 16") for (int r = 0; r < M; ++r)
       _Pragma("GCC unroll 16") for (int c = 0; c < N; ++c) to.set(i + r, j + c, at[r][c]);
   }
+  template <class P> TA_MEMBER void store_adjoint(const P& to, int i, int j) const {
+    _Pragma("GCC unroll 16") for (int r = 0; r < M; ++r)
+      _Pragma("GCC unroll 16") for (int c = 0; c < N; ++c)
+        to.set(i + c, j + r, at[r][c].conjugate());
+  }
   // What is left of a block of a matrix, which has no part in the roundings of the sum.
   template <class P> TA_MEMBER void subtract_from(const P& from, int i, int j) {
     _Pragma("GCC unroll 16") for (int r = 0; r < M; ++r)
@@ -310,8 +315,10 @@ TA_PRIMITIVE triangular(const Team<W>&, T* x, const T* a, int* failed) {
   }
 }
 
-// C = op(A) op(B), M x K by K x N.
-template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B, int W, class T>
+// C = op(A) op(B), M x K by K x N.  Of a Hermitian one, such as A A^H, one triangle of blocks is
+// computed.
+template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B,
+          bool HERMITIAN = false, int W, class T>
 TA_PRIMITIVE product(const Team<W>&, T* c, const T* a, const T* b) {
   using namespace linear;
   constexpr int L = WIDTH<T, W>, B = BLOCK<T>, ROWS = M % B, COLUMNS = N % B;
@@ -324,12 +331,14 @@ TA_PRIMITIVE product(const Team<W>&, T* c, const T* a, const T* b) {
           0, K, [&](int r, int k) TA_LAMBDA { return element<TRANS_A>(left, i + r, k); },
           [&](int k, int c) TA_LAMBDA { return element<TRANS_B>(right, k, j + c); });
       sum.store(to, i, j);
+      if (HERMITIAN && i != j) sum.store_adjoint(to, j, i);
     };
     const auto rows = [&](int i, auto height) TA_LAMBDA {
       constexpr int H = decltype(height)::value;
       Block<Lanes<T, L>, H, B> sum;
-      _Pragma("GCC unroll 1") for (int j = 0; j < N - COLUMNS; j += B) block(i, j, sum);
-      if constexpr (COLUMNS > 0) {
+      const int end = HERMITIAN && H == B ? i + B : N - COLUMNS;
+      _Pragma("GCC unroll 1") for (int j = 0; j < end; j += B) block(i, j, sum);
+      if constexpr (COLUMNS > 0 && !(HERMITIAN && H == B)) {
         Block<Lanes<T, L>, H, COLUMNS> rest;
         block(i, N - COLUMNS, rest);
       }

@@ -80,7 +80,7 @@ template <int M, int LD, int G, class T> struct Reflections {
 };
 
 // The pairs of a round: first the columns of all, then the rows.
-template <int N, int LDA, int LDV, int G, class T, class R>
+template <int N, int LDA, int LDV, bool VECTORS, int G, class T, class R>
 TA_FN bool turn_pairs(const Team<G>& team, T* a, T* v, R bound, int round) {
   constexpr int EACH = (Tournament<N>::PAIRS + G - 1) / G;
   R c[EACH], s[EACH], low[EACH], high[EACH];
@@ -117,7 +117,7 @@ TA_FN bool turn_pairs(const Team<G>& team, T* a, T* v, R bound, int round) {
     if (turns[e]) {
       _Pragma("unroll 2") for (int i = 0; i < N; ++i) {
         both(a + i * LDA + here.p, a + i * LDA + here.q, e, turn[e]);
-        both(v + i * LDV + here.p, v + i * LDV + here.q, e, turn[e]);
+        if constexpr (VECTORS) both(v + i * LDV + here.p, v + i * LDV + here.q, e, turn[e]);
       }
     }
   }
@@ -137,7 +137,7 @@ TA_FN bool turn_pairs(const Team<G>& team, T* a, T* v, R bound, int round) {
 }
 
 // Eigenvalues off the diagonal in ascending order, and the columns of v with them, by way of a.
-template <int N, int LDA, int LDV, int G, class T, class R>
+template <int N, int LDA, int LDV, bool VECTORS, int G, class T, class R>
 TA_FN void sort(const Team<G>& team, T* a, T* v, R* values, R unit) {
   constexpr int EACH = (N + G - 1) / G;
   int place[EACH];
@@ -155,45 +155,49 @@ TA_FN void sort(const Team<G>& team, T* a, T* v, R* values, R unit) {
   TA_UNROLL for (int e = 0; e < EACH; ++e) {
     const int i = team.rank + e * G;
     if (i < N) {
-      values[place[e]] = value[e] * unit;
-      R squares = 0;
-      _Pragma("unroll 4") for (int k = 0; k < N; ++k)
-        squares += real_of(multiplied(conjugate(v[k * LDV + i]), v[k * LDV + i]));
-      const R inverse = 1 / m_sqrt(squares);  // many rotations changed it by a rounding each
-      _Pragma("unroll 4") for (int k = 0; k < N; ++k)
-        a[k * LDA + place[e]] = scaled(v[k * LDV + i], inverse);
+      values[place[e]] = N == 1 ? real_of(a[0]) : value[e] * unit;
+      if constexpr (VECTORS) {
+        R squares = 0;
+        _Pragma("unroll 4") for (int k = 0; k < N; ++k)
+          squares += real_of(multiplied(conjugate(v[k * LDV + i]), v[k * LDV + i]));
+        const R inverse = 1 / m_sqrt(squares);  // many rotations changed it by a rounding each
+        _Pragma("unroll 4") for (int k = 0; k < N; ++k)
+          a[k * LDA + place[e]] = scaled(v[k * LDV + i], inverse);
+      }
     }
   }
   team.sync();
-  _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G)
-    v[e / N * LDV + e % N] = a[e / N * LDA + e % N];
-  team.sync();
+  if constexpr (VECTORS) {
+    _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G)
+      v[e / N * LDV + e % N] = a[e / N * LDA + e % N];
+    team.sync();
+  }
 }
 
 }  // namespace linear
 
-// Q (M x N, N columns at most as many as rows) and R (N x N) of Q R = A, with A in the place of Q;
-// `work` is N numbers.  Signs are LAPACK's.
-template <int M, int N, int LDQ, int LDR, int G, class T>
+// Q (M x K) and R (K x N) of Q R = A, an M x N matrix, with K the shorter of its sides.  Q is in the
+// first columns of A, if it is asked for; `work` is K numbers.  Signs are LAPACK's.
+template <int M, int N, int LDQ, int LDR, bool BOTH = true, int G, class T>
 TA_FN void qr(const Team<G>& given, T* q, T* r, T* work) {
   using namespace linear;
-  static_assert(M >= N, "reduced, of no more columns than rows");
+  constexpr int K = M < N ? M : N;
   const Team<G> team = given.hidden();
   const Reflections<M, LDQ, G, T> by{team, q};
   team.sync();
-  _Pragma("unroll 1") for (int k = 0; k < N; ++k) {
+  _Pragma("unroll 1") for (int k = 0; k < K; ++k) {
     const T tau = by.reflect(k);
     if (team.rank == 0) work[k] = tau;
     by.apply_to(k, k + 1, N, conjugate(tau));
     team.sync();
   }
-  _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G)
+  _Pragma("unroll 4") for (int e = team.rank; e < K * N; e += G)
     r[e / N * LDR + e % N] = e / N <= e % N ? q[e / N * LDQ + e % N] : number<T>(0);
   team.sync();
-  _Pragma("unroll 1") for (int k = N - 1; k >= 0; --k) {
+  _Pragma("unroll 1") for (int k = BOTH ? K - 1 : -1; k >= 0; --k) {
     const T tau = work[k];
-    for (int j = k + 1 + team.rank; j < N; j += G) q[k * LDQ + j] = number<T>(0);
-    by.apply_to(k, k + 1, N, tau);
+    for (int j = k + 1 + team.rank; j < K; j += G) q[k * LDQ + j] = number<T>(0);
+    by.apply_to(k, k + 1, K, tau);
     team.sync();
     for (int i = k + 1 + team.rank; i < M; i += G)
       q[i * LDQ + k] = -multiplied(q[i * LDQ + k], tau);
@@ -202,10 +206,11 @@ TA_FN void qr(const Team<G>& given, T* q, T* r, T* work) {
   }
 }
 
-// Eigenvalues w (N, ascending) and eigenvectors (the columns of v, N x N) of a Hermitian matrix, of
-// which the lower triangle is read and nothing is left, by Jacobi's method: a thread turns a pair
-// of rows and columns.  What is not finite, or does not converge, fails.
-template <int N, int LDA, int LDV, int G, class T, class R>
+// Eigenvalues w (N, ascending) and, if asked for, eigenvectors (the columns of v, N x N) of a
+// Hermitian matrix, of which one triangle is read and nothing is left, by Jacobi's method: a thread
+// turns a pair of rows and columns.  Of what is not finite all are NaN, and beyond two rows
+// it fails, as it mostly does in LAPACK.
+template <int N, int LDA, int LDV, bool VECTORS = true, bool UPPER = false, int G, class T, class R>
 TA_FN void eigenvalues(const Team<G>& given, T* a, T* v, R* values, int& failed) {
   using namespace linear;
   static_assert(G <= 32, "teams are at most a warp");
@@ -214,9 +219,9 @@ TA_FN void eigenvalues(const Team<G>& given, T* a, T* v, R* values, int& failed)
   R largest = 0;
   _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G) {
     const int i = e / N, j = e % N;
-    const R size = j <= i ? size_of(a[i * LDA + j]) : (R)0;
+    const R size = j <= i ? size_of(UPPER ? a[j * LDA + i] : a[i * LDA + j]) : (R)0;
     largest = size > largest ? size : largest;
-    v[i * LDV + j] = number<T>(i == j);
+    if constexpr (VECTORS) v[i * LDV + j] = number<T>(i == j);
   }
   largest = maximum_of<G>(largest, team.rank);
   const bool far = largest > LARGE<R> || (largest < 1 / LARGE<R> && largest > 0);
@@ -225,7 +230,8 @@ TA_FN void eigenvalues(const Team<G>& given, T* a, T* v, R* values, int& failed)
   _Pragma("unroll 4") for (int e = team.rank; e < N * N; e += G) {
     const int i = e / N, j = e % N;
     if (j > i) continue;
-    T x = scaled(a[i * LDA + j], scale);
+    if (N == 1) continue;  // the matrix is its eigenvalue, whatever it is
+    T x = scaled(UPPER ? conjugate(a[j * LDA + i]) : a[i * LDA + j], scale);
     if (i == j) x = number<T>(real_of(x));
     else a[j * LDA + i] = conjugate(x);
     a[i * LDA + j] = x;
@@ -240,9 +246,15 @@ TA_FN void eigenvalues(const Team<G>& given, T* a, T* v, R* values, int& failed)
   _Pragma("unroll 1") for (int sweep = 0; any && sweep < Tournament<N>::MOST_SWEEPS; ++sweep) {
     bool turned = false;
     _Pragma("unroll 1") for (int round = 0; round < Tournament<N>::ROUNDS; ++round)
-      turned |= turn_pairs<N, LDA, LDV>(team, a, v, bound, round);
+      turned |= turn_pairs<N, LDA, LDV, VECTORS>(team, a, v, bound, round);
     any = __ballot_sync(0xffffffffu, turned) != 0;  // the whole warp goes on together
   }
-  if ((!(norm - norm == 0) || any) && failed == 0) failed = 1;
-  sort<N, LDA, LDV>(team, a, v, values, unit);
+  const bool finite = N == 1 || norm - norm == 0;
+  if (((N > 2 && !finite) || any) && failed == 0) failed = 1;
+  sort<N, LDA, LDV, VECTORS>(team, a, v, values, unit);
+  _Pragma("unroll 4") for (int e = team.rank; e < N * N && !finite; e += G) {
+    if (e < N) values[e] = quiet_nan<R>();
+    if constexpr (VECTORS) v[e / N * LDV + e % N] = number<T>(quiet_nan<R>());
+  }
+  team.sync();
 }

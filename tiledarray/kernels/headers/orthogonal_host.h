@@ -92,7 +92,7 @@ template <class T> TA_FN T scaled(T x, part_of<T> by) {
   else return x * by;
 }
 // Eigenvalues off the diagonal in ascending order, and the columns of v with them, by way of a.
-template <int N, int LDA, int LDV, int W, class T, class R>
+template <int N, int LDA, int LDV, bool VECTORS, int W, class T, class R>
 static __attribute__((noinline)) void sort(T* a, T* v, R* values, R unit) {
   int place[N];
   R found[N];
@@ -107,18 +107,29 @@ static __attribute__((noinline)) void sort(T* a, T* v, R* values, R unit) {
   }
   for (int i = 0; i < N; ++i) {
     values[place[i] * W] = found[i];
+    if constexpr (!VECTORS) continue;
     R squares = 0;
     for (int k = 0; k < N; ++k) squares += size_squared(v[(k * LDV + i) * W]);
     const R inverse = 1 / m_sqrt(squares);  // many rotations changed it by a rounding each
     for (int k = 0; k < N; ++k)
       a[(k * LDA + place[i]) * W] = scaled(v[(k * LDV + i) * W], inverse);
   }
-  for (int k = 0; k < N; ++k)
-    for (int i = 0; i < N; ++i) v[(k * LDV + i) * W] = a[(k * LDA + i) * W];
+  if constexpr (VECTORS)
+    for (int k = 0; k < N; ++k)
+      for (int i = 0; i < N; ++i) v[(k * LDV + i) * W] = a[(k * LDA + i) * W];
+}
+// No number anywhere: of a matrix that is not finite.
+template <int N, int LDV, bool VECTORS, int W, class T, class R>
+static __attribute__((noinline)) void spoil(T* v, R* values) {
+  for (int i = 0; i < N; ++i) {
+    values[i * W] = quiet_nan<R>();
+    if constexpr (VECTORS)
+      for (int k = 0; k < N; ++k) v[(i * LDV + k) * W] = cast<T>(values[i * W]);
+  }
 }
 
 // Rotations of pairs of rows and columns, each by the angle that makes an element zero.
-template <class T, int W, int LDA, int LDV, int N> struct Rotations {
+template <class T, int W, int LDA, int LDV, int N, bool VECTORS> struct Rotations {
   static constexpr int L = WIDTH<T, W>;
   using V = Lanes<T, L>;
   using R = part_of<T>;
@@ -126,9 +137,12 @@ template <class T, int W, int LDA, int LDV, int N> struct Rotations {
   Place<T, W, LDA> a;
   Place<T, W, LDV> v;
 
-  // Of the lower triangle: both, scaled by what is returned, and v = 1.
-  TA_MEMBER Reals begin() const {
+  // Of one triangle: both, scaled by what is returned, and v = 1.
+  template <bool UPPER> TA_MEMBER Reals begin() const {
     Reals largest{};
+    if constexpr (UPPER)
+      for (int i = 0; i < N; ++i)
+        for (int j = 0; j < i; ++j) a.set(i, j, a(j, i).conjugate());
     for (int i = 0; i < N; ++i) {
       V diagonal = a(i, i);
       diagonal.set_real(diagonal.re);
@@ -136,8 +150,10 @@ template <class T, int W, int LDA, int LDV, int N> struct Rotations {
       for (int j = 0; j <= i; ++j) {
         const Reals size = a(i, j).size();
         largest = size > largest ? size : largest;
-        v.set(i, j, V::all(i == j));
-        v.set(j, i, V::all(i == j));
+        if constexpr (VECTORS) {
+          v.set(i, j, V::all(i == j));
+          v.set(j, i, V::all(i == j));
+        }
       }
     }
     const auto far = (largest > LARGE<R>) | ((largest < 1 / LARGE<R>) & (largest > 0));
@@ -177,9 +193,11 @@ template <class T, int W, int LDA, int LDV, int N> struct Rotations {
     const Reals half = s / (1 + c);
     _Pragma("GCC unroll 1") for (int i = 0; i < N; ++i) {
       V x, y;
-      rotated(v, i, p, q, s, half, turn, x, y);
-      v.set(i, p, x);
-      v.set(i, q, y);
+      if constexpr (VECTORS) {
+        rotated(v, i, p, q, s, half, turn, x, y);
+        v.set(i, p, x);
+        v.set(i, q, y);
+      }
       if (i == p || i == q) continue;
       rotated(a, i, p, q, s, half, turn, x, y);
       a.set(i, p, x);
@@ -210,44 +228,51 @@ template <class T, int W, int LDA, int LDV, int N> struct Rotations {
 
 }  // namespace linear
 
-// Q (M x N, N columns at most as many as rows) and R (N x N) of Q R = A, with A in the place of Q;
-// `work` is N numbers.  Signs are LAPACK's.
-template <int M, int N, int LDQ, int LDR, int W, class T>
+// Q (M x K) and R (K x N) of Q R = A, an M x N matrix, with K the shorter of its sides.  Q is in the
+// first columns of A, if it is asked for; `work` is K numbers.  Signs are LAPACK's.
+template <int M, int N, int LDQ, int LDR, bool BOTH = true, int W, class T>
 TA_PRIMITIVE qr(const Team<W>&, T* q, T* r, T* work) {
   using namespace linear;
-  static_assert(M >= N, "reduced, of no more columns than rows");
-  constexpr int L = WIDTH<T, W>;
+  constexpr int L = WIDTH<T, W>, K = M < N ? M : N;
   using V = Lanes<T, L>;
   _Pragma("GCC unroll 1") for (int w = 0; w < W; w += L) {
     const Reflections<T, W, LDQ, M> by{{q + w}, {work + w}};
     const Place<T, W, LDR> upper{r + w};
-    _Pragma("GCC unroll 1") for (int k = 0; k < N; ++k) {
+    _Pragma("GCC unroll 1") for (int k = 0; k < K; ++k) {
       by.reflect(k);
       by.apply_to(k, k + 1, N, by.tau(k, 0).conjugate());
     }
-    for (int i = 0; i < N; ++i)
+    for (int i = 0; i < K; ++i)
       for (int j = 0; j < N; ++j) upper.set(i, j, i <= j ? by.a(i, j) : V::all(0));
-    _Pragma("GCC unroll 1") for (int k = N - 1; k >= 0; --k) {
+    _Pragma("GCC unroll 1") for (int k = BOTH ? K - 1 : -1; k >= 0; --k) {
       const V tau = by.tau(k, 0);
-      for (int j = k + 1; j < N; ++j) by.a.set(k, j, V::all(0));
-      by.apply_to(k, k + 1, N, tau);
+      for (int j = k + 1; j < K; ++j) by.a.set(k, j, V::all(0));
+      by.apply_to(k, k + 1, K, tau);
       for (int i = k + 1; i < M; ++i) by.a.set(i, k, -(by.a(i, k) * tau));
       by.a.set(k, k, V::all(1) - tau);
     }
   }
 }
 
-// Eigenvalues w (N, ascending) and eigenvectors (the columns of v, N x N) of a Hermitian matrix, of
-// which the lower triangle is read and nothing is left, by Jacobi's method.  What is not finite, or
-// does not converge, fails.
-template <int N, int LDA, int LDV, int W, class T, class R>
+// Eigenvalues w (N, ascending) and, if asked for, eigenvectors (the columns of v, N x N) of a
+// Hermitian matrix, of which one triangle is read and nothing is left, by Jacobi's method.  Of what
+// is not finite all are NaN, and beyond two rows it fails, as it mostly does in LAPACK.
+template <int N, int LDA, int LDV, bool VECTORS = true, bool UPPER = false, int W, class T, class R>
 TA_PRIMITIVE eigenvalues(const Team<W>&, T* a, T* v, R* values, int* failed) {
   using namespace linear;
   constexpr int L = WIDTH<T, W>;
   using Reals = typename Lanes<T, L>::V;
   _Pragma("GCC unroll 1") for (int w = 0; w < W; w += L) {
-    const Rotations<T, W, LDA, LDV, N> by{{a + w}, {v + w}};
-    const Reals unit = by.begin(), norm = root(by.squares());
+    const Rotations<T, W, LDA, LDV, N, VECTORS> by{{a + w}, {v + w}};
+    if constexpr (N == 1) {
+      for (int k = w; k < w + L; ++k) {
+        if constexpr (is_complex<T>) values[k] = a[k].re;
+        else values[k] = a[k];
+        if constexpr (VECTORS) v[k] = cast<T>((R)1);
+      }
+      continue;
+    }
+    const Reals unit = by.template begin<UPPER>(), norm = root(by.squares());
     constexpr R precision = sizeof(R) == 4 ? (R)0x1p-24 : (R)0x1p-53;
     const Reals bound = norm * (precision / N);
     int sweeps = 0;
@@ -260,9 +285,12 @@ TA_PRIMITIVE eigenvalues(const Team<W>&, T* a, T* v, R* values, int* failed) {
         }
     }
     for (int k = 0; k < L; ++k) {
-      const bool fails = !(norm[k] - norm[k] == 0) || sweeps == Tournament<N>::MOST_SWEEPS;
+      const bool finite = norm[k] - norm[k] == 0;
+      const bool fails = (N > 2 && !finite) || sweeps == Tournament<N>::MOST_SWEEPS;
       if (fails && failed[w + k] == 0) failed[w + k] = 1;
-      sort<N, LDA, LDV, W>(a + w + k, v + w + k, values + w + k, unit[k]);
+      if (finite)
+        sort<N, LDA, LDV, VECTORS, W>(a + w + k, v + w + k, values + w + k, unit[k]);
+      else spoil<N, LDV, VECTORS, W>(v + w + k, values + w + k);
     }
   }
 }

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import Affine, Index, Param, Value
+from tiledarray.fusion.ir import ORIGIN, Affine, Index, Param, Value
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.tiles.ir import (
     Apply,
@@ -84,8 +84,9 @@ class TilePrinter(TileText):
     def _headers(self) -> list[str]:
         calls = [s for s in self.program.statements if isinstance(s, Call | Product)]
         fourier = any(isinstance(s, Call) and s.name == "fourier" for s in calls)
+        orthogonal = any(isinstance(s, Call) and s.name in ("qr", "eigenvalues") for s in calls)
         return ['#include "matrices.h"', *(['#include "fourier.h"'] if fourier else []),
-                '#include "problems.h"']
+                *(['#include "orthogonal.h"'] if orthogonal else []), '#include "problems.h"']
 
     def _arrays(self) -> Iterator[Value]:
         for key in self.pointers:
@@ -370,7 +371,9 @@ class TilePrinter(TileText):
         out, left, right = statement.out, statement.left, statement.right
         numbers = (out.rows, out.columns, left.columns, out.pitch, left.pitch, right.pitch,
                    left.transposed, right.transposed)
-        self.put(f"product<{_listed(numbers)}>(team, {_name(out)}, {_name(left)}, {_name(right)});")
+        half = ", true" if statement.hermitian and not self.device else ""
+        self.put(f"product<{_listed(numbers)}{half}>"
+                 f"(team, {_name(out)}, {_name(left)}, {_name(right)});")
 
     def _call(self, call: Call) -> None:
         failures = self.program.failures
@@ -419,27 +422,43 @@ class TilePrinter(TileText):
         self.put(f"slogdet<{_listed((a.rows, a.pitch))}>"
                  f"(team, {_name(sign)}, {_name(size)}, {_name(a)}, {_name(pivots)});")
 
+    def _call_qr(self, call: Call, failed: str) -> None:
+        q, r, work = call.out
+        numbers = _listed((q.rows, q.columns, q.pitch, r.pitch))
+        self.put(f"qr<{numbers}, {'true' if call.numbers[0] else 'false'}>"
+                 f"(team, {_name(q)}, {_name(r)}, {_name(work)});")
+
+    def _call_eigenvalues(self, call: Call, failed: str) -> None:
+        a, w, *vectors = call.out
+        v = vectors[0] if vectors else a  # which is not touched then
+        kinds = f"{'true' if vectors else 'false'}, {'true' if call.numbers[0] else 'false'}"
+        self.put(f"eigenvalues<{_listed((a.rows, a.pitch, v.pitch))}, {kinds}>"
+                 f"(team, {_name(a)}, {_name(v)}, {_name(w)}, {failed});")
+
     def _call_fourier(self, call: Call, failed: str) -> None:
         if call.before or call.after:
             self._fourier_through(call)
             return
-        rows, *work = call.out
-        (sign,) = call.numbers
-        side = "" if self.device else " * W"
-        with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
-            self.put(f"fourier<{rows.columns}, {sign}>(team, {_name(rows)} + "
-                     f"row * {rows.pitch}{side}{''.join(f', {_name(tile)}' for tile in work)});")
-
+        tile, work = call.out[0].tile, [_name(matrix) for matrix in call.out[1:]]
+        sign, axis, *extents = call.numbers
+        others = [k for k, n in enumerate(extents) if k != axis and n > 1]
+        for k in others:
+            self.put(f"for (int i_{k} = 0; i_{k} < {extents[k]}; ++i_{k})")
+        at = self._offset(tile, tuple(
+            Affine(k) if k in others else ORIGIN for k in range(len(extents))))
+        line = f"t_{tile.number} + ({at}){'' if self.device else ' * W'}"
+        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis]}>"
+                 f"({', '.join(['team', line, *work])});")
 
     def _fourier_through(self, call: Call) -> None:
         """A transform whose threads do what stands beside it with the elements that they have."""
-        rows, (sign,) = call.out[0], call.numbers
+        rows, sign = call.out[0], call.numbers[0]
         tile, last = rows.tile, len(rows.tile.shape) - 1
         kind, here = ctype(tile.dtype), tuple(Affine(axis) for axis in range(last + 1))
         with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
             self._indices(tile.shape[:-1], "row")
             self.put(f"fourier_through<{rows.columns}, {sign}>(team, {_name(rows)} + "
-                     f"row * {rows.pitch},")
+                     f"row * {tile.pitch},")
             with self.block(f"  [&](const int i_{last})", "  },"):
                 before, self.written = call.before, {}
                 if isinstance(before, Map):
