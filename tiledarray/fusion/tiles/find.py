@@ -12,7 +12,7 @@ from tiledarray.fusion.tiles.build import NoTile
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
-from tiledarray.fusion.tiles.teams import refusal
+from tiledarray.fusion.tiles.teams import EIGENVALUES_ROW_BYTES, refusal
 from tiledarray.ops.op import Library
 
 MOST = 16  # kernels of a plan
@@ -67,6 +67,10 @@ def _barred(graph: Graph, target: Target) -> dict[int, str]:
         if entry.op.tile == "eigh":
             primitive, sizes = "eigenvalues", [source.shape[-1]]
             width *= 2 if source.dtype.kind == "c" else 1
+            vectors = entry.op.outputs > 1 and any(
+                graph.entries[user].attrs for user in graph.users[number])
+            if target.kind == "cpu" and not vectors and sizes[0] * width > EIGENVALUES_ROW_BYTES:
+                found[number] = f"LAPACK is as fast for eigenvalues of {sizes[0]} rows"
         else:
             attrs = dict(entry.attrs)
             primitive, sizes, width = "fourier", attrs.get("s") or [attrs["n"]], 2 * width

@@ -11,7 +11,8 @@ WARP = 32
 LARGEST_MATRIX = 160
 LARGEST_ON_HOST = 128
 LARGEST_HERMITIAN = 32  # beyond, LAPACK wins
-HERMITIAN_ROW_BYTES = 128  # and on the host beyond rows of these
+HERMITIAN_ROW_BYTES = 128  # and on the host beyond rows of these,
+EIGENVALUES_ROW_BYTES = 96  # or, for eigenvalues without vectors, of these
 LONGEST_TRANSFORM = 8192  # of 8 bytes an element
 
 
