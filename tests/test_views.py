@@ -293,3 +293,32 @@ def test_views_of_other_dtypes_are_refused_where_numpy_refuses(make):
             return str(error)
 
     assert outcome(tiledarray) == outcome(np)
+
+
+SCALARS_MADE = {
+    "sum": lambda x: x.sum(), "element": lambda x: x[3], "of two": lambda x: x.max() * 2 - x.min(),
+}
+VIEWED = {
+    "reshape": lambda x: x.reshape(1), "None": lambda x: x[None], "dots": lambda x: x[...],
+    "T": lambda x: x.T, "view": lambda x: x.view(), "itself": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("at_once", [0, 100])
+@pytest.mark.parametrize("view", VIEWED)
+@pytest.mark.parametrize("make", SCALARS_MADE)
+@pytest.mark.parametrize("function", ["array", "asarray", "asanyarray", "copy"])
+def test_an_array_that_is_made_of_a_scalar_is_written_through_its_views(
+    function, make, view, at_once,
+):
+    def program(lib):
+        scalar = SCALARS_MADE[make](lib.arange(8.0))
+        whole = getattr(lib, function)(scalar)
+        part = VIEWED[view](whole)
+        part[...] = 5
+        part += 1
+        return np.asarray(whole), np.asarray(part), np.asarray(scalar)
+
+    with tiledarray.config.override(at_once=at_once):
+        for ours, theirs in zip(program(tiledarray), program(np), strict=True):
+            np.testing.assert_array_equal(ours, theirs, strict=True)

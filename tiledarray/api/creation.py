@@ -23,7 +23,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, any_keeps, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, stands_for_scalar, wrap
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
@@ -96,13 +96,16 @@ def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> Tile
     wanted = value.dtype if dtype is None else np.dtype(dtype)
     if device is not None:
         value = value.to(device)
-    if wanted == value.dtype:
+    scalar = stands_for_scalar(value)
+    if wanted == value.dtype and not scalar:
         return value.copy() if copy else value
     if copy is False:
         raise ValueError(
-            "Unable to avoid copy while creating an array as requested: another dtype is asked for"
+            "Unable to avoid copy while creating an array as requested: "
+            + ("what is given is a scalar" if scalar else "another dtype is asked for")
         )
-    return value.astype(wanted)
+    result = value.astype(wanted)
+    return wrap(record.without_axes(result.node)) if scalar else result
 
 
 def _is_imported(value: Any) -> bool:
