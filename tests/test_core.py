@@ -895,11 +895,13 @@ def test_elements_that_are_read_only_or_shared():
     ("dot", 1, {}), ("dot", 2, {"foo": 1}), ("dot", 4, {}), ("where", 0, {}), ("where", 2, {}),
     ("concatenate", 0, {}), ("concatenate", 1, {"axs": 0}), ("sum", 1, {"foo": 1}),
     ("inner", 1, {}), ("copyto", 1, {}), ("sum", 0, {}), ("bincount", 1, {}), ("roll", 1, {}),
-    ("zeros_like", 1, {"shpe": 3}), ("cumsum", 1, {"axis": 5}),
+    ("zeros_like", 1, {"shpe": 3}), ("cumsum", 1, {"axis": 5}), ("add", 0, {}), ("add", 1, {}),
+    ("add", 4, {}), ("sin", 0, {}), ("matmul", 0, {}), ("max", 0, {}), ("sort", 0, {}),
+    ("stack", -1, {}), ("vstack", -1, {}), ("add", 7, {}), ("sin", 3, {}), ("sin", 7, {}),
 ])
 def test_wrong_calls_have_the_dispatchers_words(name, arguments, options):
     def told(lib):
-        arrays = [lib.arange(3.0) for _ in range(arguments)]
+        arrays = [3] if arguments < 0 else [lib.arange(3.0) for _ in range(arguments)]
         return told_of(partial(getattr(lib, name), **options), *arrays)
 
     assert told(ta) == told(np)

@@ -56,7 +56,7 @@ class UFunc:
     def _apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         original = self._original
         out = kwargs.pop("out", None)
-        if len(args) < original.nin:
+        if not original.nin <= len(args) <= original.nin + original.nout:
             return original(*args, **kwargs)  # raises
         if len(args) > original.nin:
             args, out = args[: original.nin], args[original.nin:]

@@ -515,8 +515,8 @@ static int has_loop_of_two(PyObject *x, int type)
 /* Call a ufunc of NumPy's.  Numbers in `values` may be replaced. */
 PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags)
 {
-    const int at = PyArray_Check(values[0]) != 0;
-    if (PyVectorcall_NARGS(flags) != 2 || at != !PyArray_Check(values[1]) ||
+    const int two = PyVectorcall_NARGS(flags) == 2, at = two && PyArray_Check(values[0]);
+    if (!two || at != !PyArray_Check(values[1]) ||
         !has_loop_of_two(ufunc, PyArray_TYPE((PyArrayObject *)values[!at])))
         return PyObject_Vectorcall(ufunc, values, flags, NULL);
     PyObject *given = values[at], *result = NULL;
@@ -553,8 +553,8 @@ static PyObject *undispatched(const AtOnce *function, PyObject *const *values, s
     if (!function->behind)
         return PyObject_Vectorcall(function->target, values, flags, names);
     PyObject *result = PyObject_Vectorcall(function->behind, values, flags, names);
-    if (!result && PyCFunction_Check(function->behind) && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); /* of missing arguments the dispatcher has other words */
+    if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear(); /* of missing arguments and what is no sequence the dispatcher has other words */
         result = PyObject_Vectorcall(function->target, values, flags, names);
     }
     return result;
