@@ -92,6 +92,8 @@ EXPRESSIONS = [
     "np.median(a, axis=(0, 1))", "np.median(v, keepdims=True)", "np.median([])", "np.median(i, 0)",
     "np.histogram(a, 4)", "np.histogram(v, bins=[0, 2, 6])", "np.histogram(v, range=(0, 3))",
     "np.bincount([1, 2, 2])", "np.bincount(u)[250]", "np.bincount([0, 1], weights=[0.5, 2])",
+    "np.trapezoid(v, np.arange(25.0).reshape(5, 5) ** 2)", "np.trapezoid(v, a)",
+    "np.trapezoid(a, v[None])", "np.trapezoid(a, a[None], axis=-2)", "np.trapezoid(a, axis=3)",
     "np.histogram2d(v, x, 3)", "np.cov(a)", "np.cov(a, rowvar=False)", "np.cov(v, x)",
     "np.corrcoef(a)", "np.corrcoef(v, x)", "np.cov(v)", "np.cov(a, bias=True)",
     "np.round(a, 2)", "np.round(a)", "np.around(v / 3, 3)", "np.round(i)", "np.round(i, -1)",

@@ -204,7 +204,6 @@ def _edges(spacing: Any, edge_order: int, uniform: bool) -> Any:
 @implements(np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> TiledArray:
     values = handle_of(y)
-    axis = normalize_axis_index(axis, values.ndim)
     step: Any = dx
     if x is not None:
         places = handle_of(x, values.device)
@@ -214,10 +213,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> TiledArra
             shape[axis] = steps.shape[0]
             step = steps.reshape(shape)
         else:
-            step = diff(places, axis=axis)
-    before = (slice(None),) * axis
-    later, earlier = values[(*before, slice(1, None))], values[(*before, slice(None, -1))]
-    return reducing.sum(step * (later + earlier) / 2.0, axis=axis)
+            step = diff(places, axis=axis)  # it may have other axes: a negative one stays so
+    later, earlier = [slice(None)] * values.ndim, [slice(None)] * values.ndim
+    later[axis], earlier[axis] = slice(1, None), slice(None, -1)
+    heights = values[tuple(later)] + values[tuple(earlier)]
+    return reducing.sum(step * heights / 2.0, axis=axis)
 
 
 @implements(np.cross)
