@@ -63,7 +63,7 @@ def test_an_optimizer_does_not_grow(monkeypatch, at_once):
         w = w - 0.1 * np.grad(loss)(w)
         float(w[0])
 
-    assert growth(step, 1700, 150) < 50_000
+    assert growth(step, 900, 100) < 50_000
     assert kept() == 0
     numpy.testing.assert_allclose(w, numpy.ones(50))
 

@@ -119,7 +119,7 @@ def peaks_by_hand(t, seen, p):
 HEAT = Workload(
     name="heat_100_gradient",
     title="gradient through 100 in-place heat steps of 1024², float32",
-    sizes=Sizes(cpu=1024, cuda=1024, quick=64),
+    sizes=Sizes(cpu=1024, cuda=1024, quick=32),
     setup=setup_heat,
     program=misfit,
     gradient=(0,),
