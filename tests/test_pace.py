@@ -177,6 +177,34 @@ def test_arrays_of_middle_size_are_recorded_and_settle_again():
 
 
 @only_in_c
+@pytest.mark.parametrize("place", range(3))
+def test_recording_begins_at_the_top_of_a_loop(place):
+    """So runs that begin at any time find the same plans on disk."""
+    def inner(x):
+        x = x + 1
+        told.append((step, "inner", small()))
+        return x * 3
+
+    x, told = np.arange(2000.0), []
+    pacing.pace.begin()
+    for step in range(8):
+        y = x * 2
+        told.append((step, "top", small()))
+        y = inner(y)
+        y = np.sqrt(y)
+        told.append((step, "last", small()))
+        if step == 2:
+            pacing.pace._waits = True
+            pacing.core.wait_for_place(60.0)
+        if place == 1:
+            y = y - x
+        elif place == 2:
+            inner(y)
+    low = [entry for entry in told if entry[2] == LEAST]
+    assert low and low[0][1] == "top" and low == told[-len(low):]
+
+
+@only_in_c
 def test_floating_point_errors_raise_at_the_line():
     x, zero = np.arange(2000.0), np.zeros(2000)
     record()

@@ -20,8 +20,10 @@ static PyObject *known = NULL;  /* what that was last, and ... */
 static int strict = 0;          /* ... whether it raises */
 static double until = 0;      /* where the limit is low, it is Python's turn by then */
 static int in_turn = 0;
-static Site place = {NULL, 0}; /* where recording began: loops that are cut alike have one plan */
-static int waits = 0;         /* whether it is to begin there again, or by then */
+static Site place = {NULL, 0}; /* where recording begins: loops that are cut alike have one plan */
+static int waits = 0;         /* whether it is to begin there, or by then */
+static Site first = {NULL, 0}, top = {NULL, 0}; /* of a loop that is gone through to find a place */
+static int first_depth, top_depth; /* by how many callers */
 
 static double seconds(void)
 {
@@ -57,14 +59,43 @@ static int look_at_errors(void)
     return 1;
 }
 
+static int is_same(const Site *x, const Site *y)
+{
+    return x->code == y->code && x->instruction == y->instruction;
+}
+
+/* Go through a loop once, for its topmost operation: runs that begin there find the plans on disk
+   that others have left.  `here` is where the program is. */
+static void look_for_top(const Site *here, int depth)
+{
+    if (!first.code) {
+        first = top = *here;
+        Py_INCREF(first.code);
+        Py_INCREF(top.code);
+        first_depth = top_depth = depth;
+    } else if (depth == first_depth && is_same(here, &first)) {
+        place = top; /* with its reference */
+        top.code = NULL;
+        Py_CLEAR(first.code);
+    } else if (depth < top_depth ||
+               (here->code == top.code && here->instruction < top.instruction)) {
+        Py_XSETREF(top.code, Py_NewRef(here->code));
+        top.instruction = here->instruction;
+        top_depth = depth;
+    }
+}
+
 /* Whether recording had better not begin yet. */
 static int is_elsewhere(void)
 {
-    Site here;
-    if (!place.code || seconds() >= until || !read_site(&here))
-        return 0;
-    Py_DECREF(here.code);
-    return here.code != place.code || here.instruction != place.instruction;
+    Site path[PATH_LENGTH];
+    const int depth = seconds() < until ? read_path(path) : 0;
+    if (depth && !place.code)
+        look_for_top(&path[0], depth);
+    const int elsewhere = depth && !(place.code && is_same(&path[0], &place));
+    for (int k = 0; k < depth; k++)
+        Py_DECREF(path[k].code);
+    return elsewhere;
 }
 
 /* Whether nearly nothing is pending: what was recorded has been evaluated. */
@@ -93,8 +124,12 @@ int pace_turn(void)
     in_turn = 0;
     Py_XDECREF(done);
     if (pace_low && !before) {
-        Py_CLEAR(place.code);
-        read_site(&place);
+        Site here = {NULL, 0};
+        if (place.code && read_site(&here) && !is_same(&here, &place))
+            Py_CLEAR(place.code); /* the loop is over: the next one has another */
+        Py_XDECREF(here.code);
+        Py_CLEAR(first.code);
+        Py_CLEAR(top.code);
     }
     return done != NULL;
 }
