@@ -23,7 +23,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, any_keeps, stands_for_scalar, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, as_dtype, stands_for_scalar, wrap
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
@@ -53,7 +53,7 @@ def _device(device: Any, like: Any = None) -> Any:
 
 def _numeric(dtype: Any) -> np.dtype[Any]:
     """Return the dtype, or leave the call to NumPy if no kernel computes with it."""
-    found = np.dtype(dtype)
+    found = as_dtype(dtype)
     refuse(not is_numeric(found), "strings, times or objects")
     return found
 
@@ -93,7 +93,7 @@ def _from(
 
 
 def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> TiledArray:
-    wanted = value.dtype if dtype is None else np.dtype(dtype)
+    wanted = value.dtype if dtype is None else as_dtype(dtype)
     if device is not None:
         value = value.to(device)
     scalar = stands_for_scalar(value)

@@ -30,7 +30,7 @@ from tiledarray.api.blocks import (
     without,
 )
 from tiledarray.api.registry import implements
-from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, wrap
 from tiledarray.graph.dtypes import Shape
 from tiledarray.recording import record
 from tiledarray.recording.join import join_nodes, stack_nodes
@@ -49,7 +49,7 @@ def _parts(arrays: Any) -> list[TiledArray]:
 
 
 def _result_dtype(parts: Sequence[Any], dtype: Any, casting: Any, out: Any) -> np.dtype[Any]:
-    found = common_dtype(parts) if dtype is None else np.dtype(dtype)
+    found = common_dtype(parts) if dtype is None else as_dtype(dtype)
     if out is not None:
         refuse(dtype is not None, "out= and dtype= together")
         refuse(not isinstance(out, (Handle, np.ndarray)), "out= is no array")

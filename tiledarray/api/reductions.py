@@ -19,7 +19,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import reducing
-from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, wrap
 from tiledarray.arrays.tracing import may_look
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.recording import record
@@ -249,9 +249,9 @@ def nanmean(
     if array.dtype.kind not in "fc":
         return reducing.mean(array, axis, dtype, out, keepdims, where)
     refuse(where is not True and where is not _NO_VALUE, "where= is given")
-    refuse(out is not None or np.dtype(dtype or float).kind not in "fc", "out= or dtype= is given")
+    refuse(out is not None or as_dtype(dtype or float).kind not in "fc", "out= or dtype= is given")
     filled, missing = _without_nans(array, 0.0)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
+    kind = array.dtype if dtype is None else as_dtype(dtype)
     count = reducing.sum(~missing, axis=axis, dtype=np.intp, keepdims=keepdims)
     total = reducing.sum(filled, axis=axis, dtype=kind, keepdims=keepdims)
     return (total / count).astype(kind)
@@ -261,7 +261,7 @@ def _nan_variance(
     a: Any, axis: Any, dtype: Any, ddof: float, keepdims: Any
 ) -> TiledArray:
     array = handle_of(a)
-    kind = array.dtype if dtype is None else np.dtype(dtype)
+    kind = array.dtype if dtype is None else as_dtype(dtype)
     refuse(array.dtype.kind not in "fc" or kind.kind not in "fc", "not floating point")
     refuse(dtype is not None and "c" in (array.dtype.kind, kind.kind), "dtype= beside complex")
     keepdims = keepdims is not _NO_VALUE and keepdims

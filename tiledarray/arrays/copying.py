@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, by_places, reducing
-from tiledarray.arrays.handle import Handle, host_array, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, host_array, wrap
 from tiledarray.arrays.shaping import lengths_of, place_of
 from tiledarray.arrays.views import is_frozen
 from tiledarray.devices.device import resolve
@@ -53,7 +53,7 @@ def astype(
     TypeError
         If ``casting`` does not allow it.
     """
-    wanted = np.dtype(dtype)
+    wanted = as_dtype(dtype)
     node = self.node
     if device is not None:
         return self.to(device).astype(wanted, casting=casting)

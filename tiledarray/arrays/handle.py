@@ -232,6 +232,19 @@ def as_node(value: Any, device: Any) -> Node:
     return record.full((), found, np.asarray(found).dtype, device)
 
 
+def as_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype that a caller names.
+
+    Raises
+    ------
+    TypeError
+        It is none; an array has one, and stands for none.
+    """
+    if isinstance(dtype, Handle):
+        raise TypeError("Cannot construct a dtype from an array")
+    return np.dtype(dtype)
+
+
 def stands_for_scalar(handle: Handle) -> bool:
     """Whether NumPy would have a scalar where this array is: an element, a full reduction."""
     if handle._base is not None:

@@ -29,6 +29,7 @@ _BAD = (
 )
 STEPS_REMEMBERED = 4096
 MOST_AXES = 64  # NPY_MAXDIMS
+LARGEST = sys.maxsize  # place
 COPIED = ("what an index names that has no value while the function is recorded is a copy here, a "
           "view in NumPy; instead of x[i] += y write x[i] = x[i] + y")
 AsNode = Callable[[Any], Node]
@@ -187,7 +188,7 @@ def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
     IndexError
         If it names too many axes, an element that there is not, or no element.
     """
-    if any(type(item) is int and abs(item) > sys.maxsize for item in key):
+    if any(type(item) is int and not -LARGEST <= item + (item < 0) <= LARGEST for item in key):
         raise IndexError(_BAD)  # so NumPy says, before it counts the axes
     if any(item is Ellipsis for item in key):
         key = _expand(key, len(shape))
@@ -382,6 +383,7 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
     shapes: list[Shape] = []
     result: list[int] = []
     fault: IndexError | None = None
+    alone: IndexError | None = None  # of an index that is a number
     first: int | None = None  # where the broadcast index goes in the result
     apart = False
     axis = 0
@@ -410,7 +412,8 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             inputs.append(node)
         else:
             position = _integer(item)
-            fault = fault or _beyond(position, axis, shape[axis])
+            alone = alone or _beyond(position, axis, shape[axis])
+            fault = fault or alone
             inputs.append(position)
         axis += 1
     try:
@@ -421,7 +424,7 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {text}"
         ) from None
     if 0 in index_shape:
-        fault = None  # no index is followed
+        fault = alone  # no array's index is followed
     place = 0 if apart or first is None else first
     full = (*result[:place], *index_shape, *result[place:])
     return Places(before, tuple(template), tuple(inputs), full, fault)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, by_places, reducing
-from tiledarray.arrays.handle import SCALARS, Handle, as_node, as_operand, host_array, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    as_dtype,
+    as_node,
+    as_operand,
+    host_array,
+    wrap,
+)
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.operators import fitted, store_result
 from tiledarray.arrays.tracing import is_tracing
@@ -125,7 +133,7 @@ def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[No
     if dtype is not None:
         if ufunc.nout != 1 or ufunc not in BY_UFUNC:
             raise LeaveToNumPy("dtype= is given")
-        operands = _cast_operands(ufunc, operands, np.dtype(dtype))
+        operands = _cast_operands(ufunc, operands, as_dtype(dtype))
     op = BY_UFUNC.get(ufunc)
     ops = OUTPUTS_BY_UFUNC.get(ufunc, ()) if op is None else (op,)
     if not ops:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tiledarray.arrays.by_numpy import or_numpy
-from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, as_node, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
@@ -38,15 +39,21 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
         If one is out of bounds.
     ValueError
         If one is given twice.
+    TypeError, OverflowError
+        If one is no integer, or none that fits.
     """
     if axis is None:
         return tuple(range(ndim))
-    wanted = axis if isinstance(axis, (tuple, list)) else (axis,)
+    wanted = axis if isinstance(axis, tuple) else (axis,)
     axes = []
     for entry in wanted:
+        if isinstance(entry, (bool, np.bool_)):
+            raise TypeError("an integer is required")
         number = operator.index(entry)
+        if abs(number) > sys.maxsize:
+            raise OverflowError("Python int too large to convert to C long")
         if not -ndim <= number < ndim:
-            if ndim == 0 and number in (0, -1) and not isinstance(axis, (tuple, list)):
+            if ndim == 0 and number in (0, -1) and not isinstance(axis, tuple):
                 return ()  # NumPy allows axis 0 and -1 of a scalar
             raise np.exceptions.AxisError(number, ndim)
         axes.append(number % ndim)
@@ -163,7 +170,7 @@ def _total(
         if dtype is None and out is not None:
             dtype = _loop_into(out, node.dtype)
         elif dtype is not None:
-            dtype = np.dtype(dtype)
+            dtype = as_dtype(dtype)
             if dtype != node.dtype and node.dtype.kind in "fc" and dtype.kind not in "fc":
                 node = record.cast(node, dtype)
         result = record.reduce(op, node, axes, dtype=dtype)
@@ -280,7 +287,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
 def _moment_dtypes(node: Node, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
     """Return in what to accumulate a mean, and what it is returned as."""
     if dtype is not None:
-        return np.dtype(dtype), np.dtype(dtype)
+        return as_dtype(dtype), as_dtype(dtype)
     if node.dtype.kind in "biu":
         return np.dtype(float), np.dtype(float)
     return (np.dtype(np.float32) if node.dtype == _FLOAT16 else node.dtype), node.dtype
@@ -446,7 +453,7 @@ def _running(op: Scan, total: Reduction) -> Callable[..., Any]:
             _output(out, _NO_ARRAY)
         if dtype is None:
             dtype = total.result_of(node.dtype) if out is None else _loop_into(out, node.dtype)
-        dtype = np.dtype(dtype)
+        dtype = as_dtype(dtype)
         if not has_kernel(dtype):
             raise LeaveToNumPy(f"dtype {dtype}")
         return _finish(record.scan(op, node, place, dtype), (), False, out)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import reducing, views
-from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, view_of, wrap
 from tiledarray.recording import record
 
 
@@ -192,7 +192,7 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
         return array.view(type=type) if dtype is None else array.view(dtype, type)
     if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
         return view_of(self, views.identity(self.shape))
-    wanted = np.dtype(dtype)
+    wanted = as_dtype(dtype)
     # NumPy says what the shape is, or why there is none; nothing reads the elements of this array.
     stand_in = np.lib.stride_tricks.as_strided(
         np.empty(1, self.dtype), self.shape, self.view_strides)
