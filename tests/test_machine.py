@@ -30,7 +30,7 @@ from tests.scene import NotNow, Scene, moves_of, namespace
 from tiledarray import config
 from tiledarray.recording.stretch import local
 
-STEPS = int(os.environ.get("MACHINE_STEPS", "36000"))
+STEPS = int(os.environ.get("MACHINE_STEPS", "30000"))
 FIRST = int(os.environ.get("MACHINE_SEED", "0"))
 PIECES = 8  # of a tier's steps, so that processes can share them
 

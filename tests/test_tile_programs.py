@@ -160,7 +160,7 @@ CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 @pytest.mark.parametrize("target", [HOST, DEVICE], ids=["host", "device"])
-@settings(max_examples=150, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=90, deadline=None, suppress_health_check=CHECKS)
 @given(seed=st.integers(0, 1 << 20))
 def test_by_the_interpreter(seed, target):
     played(seed, "interpreter", target, None)
