@@ -14,10 +14,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
-def on_device(monkeypatch):
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device, monkeypatch):
     local.recorder.reset()
     forget_plans(monkeypatch)
     monkeypatch.setattr(evaluate, "UNTRIED_ON_DEVICES", True)

@@ -16,10 +16,7 @@ SINGLE = numpy.dtype("f4")
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device):
     local.recorder.reset()
     with np.device("cuda"), config.override(compile="wait", verify=True):
         yield

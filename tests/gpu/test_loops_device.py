@@ -18,10 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
-def on_device(monkeypatch):
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device, monkeypatch):
     monkeypatch.setattr(
         limits, "GPU", replace(limits.GPU, loop_least=1 << 7, loop_bytes=1 << 13))
     monkeypatch.setattr(loops, "LEAST_ROWS", 2)

@@ -16,10 +16,7 @@ PIECES = 4
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device):
     local.recorder.reset()
     yield
     local.recorder.reset()

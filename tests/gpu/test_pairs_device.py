@@ -23,10 +23,7 @@ EXPONENTS = (-1.5, -0.5, 1.5, 2.5, 3, -0.7, -2)
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device):
     local.recorder.reset()
     with np.device("cuda"), config.override(compile="wait", verify=True):
         yield

@@ -17,10 +17,7 @@ SHAPES = [(1, 1 << 20), (3, 300_001), (700, 1000), (5000, 7), (40, 30_000), (9, 
 
 
 @pytest.fixture(autouse=True)
-def on_device():
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device):
     local.recorder.reset()
     with (np.device("cuda"), config.override(compile="wait", verify=True, at_once=0),
           numpy.errstate(all="ignore")):

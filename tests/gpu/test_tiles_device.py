@@ -22,10 +22,7 @@ LENGTHS = [1, 2, 8, 15, 64, 77, 360, 1000, 1024, 2048]
 
 
 @pytest.fixture(autouse=True)
-def on_device(monkeypatch):
-    cupy = pytest.importorskip("cupy")
-    if not cupy.cuda.is_available():
-        pytest.skip("no CUDA device")
+def on_device(a_device, monkeypatch):
     local.recorder.reset()
     forget_plans(monkeypatch)
     monkeypatch.setattr(evaluate, "UNTRIED_ON_DEVICES", True)

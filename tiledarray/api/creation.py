@@ -176,8 +176,8 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> TiledArray:
 
 @implements(np.from_dlpack)
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> TiledArray:
-    if not is_ours(x):
-        x.__dlpack__  # noqa: B018 - raises what NumPy's does of what has none
+    if not is_ours(x) and not hasattr(x, "__dlpack__"):
+        raise AttributeError(f"{type(x).__name__!r} object has no attribute '__dlpack__'")
     result = x.copy() if is_ours(x) else _imported(x, copy)
     return result if device is None else result.to(device)
 

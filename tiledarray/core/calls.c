@@ -16,9 +16,9 @@ static void release(Arguments *arguments)
 /* Whether a value has no arrays in it, nor anything that NumPy would ask for one. */
 static int is_bare(PyObject *x, int depth)
 {
-    if (is_common_scalar(x) || is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) || PyType_Check(x) ||
-        x == Py_Ellipsis || PyArray_IsScalar(x, Number) || PyArray_IsScalar(x, Bool) ||
-        PyArray_DescrCheck(x))
+    if (is_common_scalar(x) || is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) ||
+        PyType_Check(x) || x == Py_Ellipsis || PyArray_IsScalar(x, Number) ||
+        PyArray_IsScalar(x, Bool) || PyArray_DescrCheck(x))
         return 1;
     if (depth && (PyTuple_CheckExact(x) || PyList_CheckExact(x))) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
@@ -546,7 +546,7 @@ static PyObject *reduced(const AtOnce *function, const Arguments *arguments)
         function->reduce, values + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* Call NumPy's function, past the dispatcher that looks for arrays of other kinds: there are none. */
+/* Call NumPy's function, past the dispatcher that looks for other kinds of arrays. */
 static PyObject *undispatched(const AtOnce *function, PyObject *const *values, size_t flags,
                               PyObject *names)
 {
@@ -554,7 +554,7 @@ static PyObject *undispatched(const AtOnce *function, PyObject *const *values, s
         return PyObject_Vectorcall(function->target, values, flags, names);
     PyObject *result = PyObject_Vectorcall(function->behind, values, flags, names);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); /* of missing arguments and what is no sequence the dispatcher has other words */
+        PyErr_Clear(); /* of missing arguments, or no sequence, the dispatcher has other words */
         result = PyObject_Vectorcall(function->target, values, flags, names);
     }
     return result;

@@ -3,9 +3,9 @@
 
 #include "handle.h"
 
-/* ---- an element, sooner than NumPy finds it --------------------------------------------------- */
+/* ---- an element, sooner than NumPy finds it ------------------------------------------------- */
 
-/* Where the element lies that an index of Python's ints names; NULL for NumPy to find, or refuse. */
+/* Where the element lies that an index of Python's ints names; NULL for NumPy to find it. */
 static char *place_of_element(PyArrayObject *array, PyObject *key)
 {
     const int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array);
@@ -27,8 +27,8 @@ static char *place_of_element(PyArrayObject *array, PyObject *key)
     return place;
 }
 
-/* The number or truth value that an index names, as NumPy's scalar; NULL, perhaps with an error set,
-   for NumPy to read. */
+/* The number or truth value that an index names, as NumPy's scalar; NULL, perhaps with an error
+   set, for NumPy to read. */
 PyObject *read_element(PyObject *array, PyObject *key)
 {
     const int type = PyArray_TYPE((PyArrayObject *)array);
@@ -83,7 +83,7 @@ int write_element(Handle *handle, PyObject *array, PyObject *key, PyObject *valu
     return 1;
 }
 
-/* ---- sequences ---------------------------------------------------------------------------------- */
+/* ---- sequences ------------------------------------------------------------------------------ */
 
 Py_ssize_t handle_length(PyObject *self)
 {

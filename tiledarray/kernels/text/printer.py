@@ -5,19 +5,20 @@ A form (`maps`, `rows`, `columns`) adds what it does with one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, READS, Cell, Param, Size, Terms, storage
+from tiledarray.fusion.ir import ONE, READS, Cell, Param, Size, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.instructions import quick_op
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.gathers import gathered, point_at_rows
 from tiledarray.kernels.text.layout import Slot
+from tiledarray.kernels.text.writer import Writer
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import Elementwise, Scan, Update
 
@@ -41,15 +42,11 @@ def _place_in_line(cell: Cell) -> tuple[Any, int]:
     return (value, index[:-1], last.axis, last.step, moving), place
 
 
-class Printer:
+class Printer(Writer):
     """Writes what one kernel does with a row; a form says how in `body`.
 
     Attributes
     ----------
-    lines : list of str
-        The text so far.
-    slots : dict
-        The fields of ``Args`` by name, in order.
     arrays : set of Cell
         Cells with a value for each lane of the chunk, kept over the loop over steps.
     staged_place : str
@@ -66,12 +63,9 @@ class Printer:
     lane = "(j + v)"
 
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
+        super().__init__()
         self.kernel = kernel
         self.device = device
-        self.lines: list[str] = []
-        self.slots: dict[str, Slot] = {}
-        self.params: dict[int, int] = {}  # numbered as met: equal texts compile once
-        self.depth = 1
         self.arrays: set[Cell] = set()
         self.bundled = {cell: bundle for bundle in kernel.bundles if device
                         for cell in bundle.cells}
@@ -96,28 +90,6 @@ class Printer:
         )
 
     # ---- text -------------------------------------------------------------------------------
-
-    def put(self, line: str) -> None:
-        """Add one line at the current depth."""
-        self.lines.append("  " * self.depth + line)
-
-    @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
-        """Add ``head {``, an indented body, and the closing ``tail``."""
-        self.put(head + " {")
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.put(tail)
-
-    def arg(self, slot: Slot) -> str:
-        """Name of a field of ``Args`` in the text."""
-        self.slots.setdefault(slot.name, slot)
-        return f"a.{slot.name}"
-
-    def size(self, name: str, number: int, offset: Terms = ()) -> str:
-        """Field for an integer."""
-        return self.arg(Slot("size", name, "i64", number=number, offset=offset))
 
     def extent(self, axis: int) -> str:
         """Field for the length of an axis of the nest."""
@@ -170,15 +142,7 @@ class Printer:
             return self.size(f"z_{cell.number}", param.count)
         if not isinstance(param, Param):
             return f"i64({param or 0})"
-        if param.kind is complex:
-            kind = "c128"
-        elif param.kind is float:
-            kind = "f32" if loop.kind in "fV" and loop.itemsize <= 4 else "f64"
-        else:
-            kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
-        number = self.params.setdefault(param.index, len(self.params))
-        return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
-                             param=param.kind))
+        return self.param(param, loop)
 
     def block_number(self) -> str:
         """The number of the block, as an expression."""

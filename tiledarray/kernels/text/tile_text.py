@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, Index, Param, Size, Terms, Value, storage
+from tiledarray.fusion.ir import ONE, Index, Param, Size, Value, storage
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.tiles.ir import (
     Apply,
@@ -21,18 +19,14 @@ from tiledarray.fusion.tiles.ir import (
 )
 from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.kernels.text.expression import ctype, render
-from tiledarray.kernels.text.layout import Slot
+from tiledarray.kernels.text.writer import Writer
 
 
-class TileText:
+class TileText(Writer):
     """Writes lines, names fields of ``Args``, elements of tiles and arrays, and values.
 
     Attributes
     ----------
-    lines : list of str
-        The text so far.
-    slots : dict
-        The fields of ``Args`` by name, in order.
     pointers : dict
         Names of where a problem's part of an array begins, by what tells such parts apart.
     written : dict
@@ -40,40 +34,15 @@ class TileText:
     """
 
     def __init__(self, kernel: TileKernel, *, device: bool) -> None:
+        super().__init__()
         self.kernel = kernel
         self.program = kernel.program
         self.device = device
-        self.lines: list[str] = []
-        self.slots: dict[str, Slot] = {}
-        self.params: dict[int, int] = {}
         self.pointers: dict[Any, str] = {}
         self.written: dict[Expression, str] = {}  # names of values, of the statement at hand
-        self.depth = 1
         self.names = 0
 
     # ---- text ----------------------------------------------------------------------------------
-
-    def put(self, line: str) -> None:
-        """Add one line at the current depth."""
-        self.lines.append("  " * self.depth + line)
-
-    @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
-        """Add ``head {``, an indented body, and the closing ``tail``."""
-        self.put(f"{head} {{" if head else "{")
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.put(tail)
-
-    def arg(self, slot: Slot) -> str:
-        """Name of a field of ``Args`` in the text."""
-        self.slots.setdefault(slot.name, slot)
-        return f"a.{slot.name}"
-
-    def size(self, name: str, number: int, offset: Terms = ()) -> str:
-        """Field for an integer."""
-        return self.arg(Slot("size", name, "i64", number=number, offset=offset))
 
     def fresh(self) -> str:
         """A name that nothing has yet."""
@@ -184,12 +153,4 @@ class TileText:
             return f"i64({param.count})"
         if not isinstance(param, Param):
             return f"i64({param or 0})"
-        if param.kind is complex:
-            kind = "c128"
-        elif param.kind is float:
-            kind = "f32" if loop.kind in "fV" and loop.itemsize <= 4 else "f64"
-        else:
-            kind = "i32" if loop.kind == "b" else "f32" if loop == np.float32 else "i64"
-        number = self.params.setdefault(param.index, len(self.params))
-        return self.arg(Slot("param", f"{kind}_{number}", kind, number=param.index,
-                             param=param.kind))
+        return self.param(param, loop)
