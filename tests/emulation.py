@@ -53,6 +53,8 @@ template <class T> static inline T __ldg(const T* at) {
   if ((unsigned long)at % sizeof(T)) __builtin_trap();
   return *at;
 }
+static inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+static inline int __double2hiint(double x) { return __builtin_bit_cast(long, x) >> 32; }
 extern "C" double frexp(double, int*);
 extern "C" double scalbn(double, int);
 static inline unsigned long __cvta_generic_to_shared(void*) { return 0; }

@@ -28,8 +28,14 @@ def compare(program, w, i):
     np.evaluate(found)
     values = numpy.asarray(found)
     wanted = program(numpy, w, i)
-    assert values.dtype == wanted.dtype
-    compare_all(values, wanted)
+    exact = program(numpy, w.astype("f8"), i)
+    assert (values.dtype, values.shape) == (wanted.dtype, wanted.shape)
+    if values.dtype.kind == "i":
+        numpy.testing.assert_array_equal(values, wanted)
+    else:  # NumPy adds one after the other, the device in a tree, and both round
+        unit = numpy.finfo(values.dtype).eps * abs(exact).max(initial=0)
+        off = abs(wanted - exact).max(initial=0)
+        assert abs(values - exact).max(initial=0) <= 2 * off + 1024 * unit
     return plan_of(found)
 
 

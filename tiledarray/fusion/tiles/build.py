@@ -157,13 +157,16 @@ class Maker:
 
     # ---- tiles ---------------------------------------------------------------------------------
 
-    def tile(self, shape: Shape, dtype: DType, *, padded: bool = False) -> Tile:
-        """A new tile; ``padded`` on a device, where threads go down its columns."""
+    def tile(self, shape: Shape, dtype: DType, *, padded: bool = False, apart: int = 0) -> Tile:
+        """A new tile; ``padded`` on a device, where threads go down its columns.
+
+        Its rows are at least ``apart`` elements apart.
+        """
         self._count += 1
         columns = shape[-1] if shape else 1
-        apart = pitch(columns, dtype.itemsize) if (
-            padded and self.target.kind == "cuda" and prod(shape[:-1]) > 1) else columns
-        return Tile(self._count, shape, dtype, apart)
+        if padded and self.target.kind == "cuda" and prod(shape[:-1]) > 1:
+            columns = pitch(columns, dtype.itemsize)
+        return Tile(self._count, shape, dtype, max(columns, apart))
 
     def computed(self, value: Value) -> Tile:
         """Compute a value into a tile of its own."""
@@ -185,14 +188,16 @@ class Maker:
         else:
             self._single.discard(tile)
 
-    def fresh(self, value: Value, dtype: DType, order: tuple[int, ...] | None = None) -> Tile:
+    def fresh(self, value: Value, dtype: DType, order: tuple[int, ...] | None = None,
+              apart: int = 0) -> Tile:
         """The elements of a value, cast, in a new tile that nobody else reads."""
         order = order or tuple(range(len(value.shape)))
         shape = tuple(value.shape[axis] for axis in order)
         index = tuple(ORIGIN if n == 1 else Affine(order.index(axis))
                       for axis, n in enumerate(value.shape))
         expression = self.expression(value, index, shape)
-        tile = self._left_by(expression, shape, dtype) or self.tile(shape, dtype, padded=True)
+        tile = self._left_by(expression, shape, dtype) or self.tile(
+            shape, dtype, padded=True, apart=apart)
         self.put(tile, expression, shape)
         return tile
 

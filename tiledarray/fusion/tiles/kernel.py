@@ -17,7 +17,7 @@ from tiledarray.fusion.tiles.build import NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import lay_out, put_barriers
-from tiledarray.fusion.tiles.teams import WARP, region, team_of
+from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
 from tiledarray.ops import movement
@@ -30,6 +30,7 @@ BLOCK = 128  # threads of a block on a device, of teams that may be smaller
 BUSY_THREADS = 256  # of a multiprocessor, at least
 MULTIPROCESSOR_BYTES = 160 << 10  # of its shared memory, for all blocks
 LARGEST_TEAM = 128
+REGISTERS = 1 << 16  # of it
 OWN_BYTES = 1 << 10  # of a block's shared memory, which the system takes
 STATUS = np.dtype(np.int64)
 FINE = int(np.iinfo(STATUS).max)  # where no problem failed
@@ -217,10 +218,20 @@ def _kernel(program: Program, outputs: list[Value], status: Value | None, target
     schedule = Schedule(
         (lane,), threads=threads, blocks=blocks,
         scratch_bytes=0 if device else side * program.nbytes,
-        shared_bytes=teams * _region(program, side) if device else 0)
+        shared_bytes=teams * _region(program, side) if device else 0,
+        resident=_resident(program, side, teams) if device else 0)
     return TileKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program), flops=problems * program.flops,
         program=program, side=side, teams=teams, status=status)
+
+
+def _resident(program: Program, side: int, teams: int) -> int:
+    """Blocks that a multiprocessor's registers should have room for; 0 if it does not matter."""
+    registers = [registers_of_transform(out.columns, out.tile.dtype.itemsize, side)
+                 for statement in program.statements
+                 if isinstance(statement, Call) and statement.name == "fourier"
+                 for out in statement.out[:1]]
+    return max(1, REGISTERS // (side * teams * max(registers))) if registers else 0
 
 
 def arrays_read(program: Program) -> Iterator[tuple[Value, int]]:

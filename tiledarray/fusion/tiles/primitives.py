@@ -12,6 +12,7 @@ from tiledarray.fusion.along import transformed
 from tiledarray.fusion.ir import Affine, Index, Value, broadcast_index
 from tiledarray.fusion.tiles.build import CONJUGATE, Maker, NoTile, whole
 from tiledarray.fusion.tiles.ir import Apply, DType, Expression, Matrix, Number, Read, Shape, Tile
+from tiledarray.fusion.tiles.teams import pitch_of_transform
 from tiledarray.ops import elementwise
 from tiledarray.ops.failures import FAILURES
 from tiledarray.ops.op import AxisView, Item, Library
@@ -226,10 +227,11 @@ def _fourier(maker: Maker, value: Value) -> None:
     half = (*whole_shape[:last], lengths[-1] // 2 + 1, *whole_shape[last + 1:])
     dtype = np.result_type(value.dtype, np.complex64)
     from_half, to_half = name in ("irfft", "hfft"), name in ("rfft", "ihfft")
+    apart = pitch_of_transform(whole_shape[-1]) if maker.target.kind == "cuda" else 0
     if not from_half and whole_shape == tuple(source.shape[k] for k in order):
-        tile = maker.fresh(source, dtype, order)
+        tile = maker.fresh(source, dtype, order, apart)
     else:
-        tile = maker.tile(whole_shape, dtype, padded=True)
+        tile = maker.tile(whole_shape, dtype, padded=True, apart=apart)
         _fill(maker, tile, source, order, half if from_half else whole_shape)
     forward = name in ("fft", "rfft", "hfft")
     if from_half:

@@ -26,6 +26,15 @@ def pitch(columns: int, itemsize: int) -> int:
     return columns | 1
 
 
+def pitch_of_transform(length: int) -> int:
+    """Elements from one row of a tile that is transformed to the next.
+
+    Long rows have room for gaps: elements that change hands by way of them then lie at distances
+    that are known, and no two that a wavefront touches are in one bank.
+    """
+    return (length + length // 8) | 1 if length % 64 == 0 else length
+
+
 def team_of(primitive: str, sizes: tuple[int, ...], itemsize: int) -> int:
     """Threads that should work on one problem; a power of two.
 
@@ -56,9 +65,16 @@ def team_of(primitive: str, sizes: tuple[int, ...], itemsize: int) -> int:
 
 
 def _team_of_transform(length: int, itemsize: int) -> int:
-    """As many threads as leave 16 elements of 8 bytes to each, or 8 of 16."""
-    each = 16 if itemsize <= 8 else 8
+    """As many threads as leave 16 elements of 8 bytes to each, or 32 if that saves a pass."""
+    narrow = 16 if itemsize <= 8 else 8
+    bits = (length & -length).bit_length() - 1
+    each = min(narrow, 2 * narrow, key=lambda each: -(-bits // (each.bit_length() - 1)))
     return min(1024, _power_of_two(-(-length // each)))
+
+
+def registers_of_transform(length: int, itemsize: int, team: int) -> int:
+    """What a thread of such a team may need of the 65,536 registers of a multiprocessor."""
+    return 168 if -(-length // team) * itemsize > 128 else 80
 
 
 def _power_of_two(least: int) -> int:

@@ -43,6 +43,12 @@ def absorb(program: Program) -> None:
     program.statements = found
 
 
+def follows(first: Call, second: Call) -> bool:
+    """Whether a call transforms rows that another has left as it transformed them."""
+    return (_along_rows(first) and _along_rows(second) and second.before is None
+            and first.out[0].tile is second.out[0].tile and not isinstance(first.after, Store))
+
+
 def _along_rows(call: Call) -> bool:
     """Whether a call transforms each row of its tile, whole."""
     shape = call.out[0].tile.shape

@@ -5,6 +5,20 @@
 
 namespace linear {
 
+// Of blocks of the lower triangle, that by its number: two rows of them, from both ends, have as
+// many as any other two.
+struct Below {
+  int row, column;
+  bool once;
+  TA_MEMBER Below(int number, int rows) {
+    const int pair = number / (rows + 1), place = number % (rows + 1);
+    const bool low = place < rows - pair;
+    row = low ? rows - 1 - pair : pair;
+    column = low ? place : place - (rows - pair);
+    once = low || row != rows - 1 - pair;
+  }
+};
+
 // ---- Cholesky ----
 
 // Columns of L one after the other: when one is done, those right of it move to the left by one.
@@ -109,14 +123,11 @@ template <int N, int LDL, int G, class T> struct CholeskyByPanels {
     }
     team.sync();
   }
-  // Blocks of the lower triangle; two rows of them, from both ends, have as many as any other two.
   TA_MEMBER void rest(int first) const {
     const int begin = first + B, rows = (N - begin + S - 1) / S;
     _Pragma("unroll 1") for (int e = team.rank; e < (rows + 1) / 2 * (rows + 1); e += G) {
-      const int pair = e / (rows + 1), place = e % (rows + 1);
-      const bool low = place < rows - pair;
-      const int i = low ? rows - 1 - pair : pair, j = low ? place : place - (rows - pair);
-      if (low || i != rows - 1 - pair) update(first, begin + i * S, begin + j * S);
+      const Below block(e, rows);
+      if (block.once) update(first, begin + block.row * S, begin + block.column * S);
     }
     team.sync();
   }
@@ -289,6 +300,23 @@ template <int G, class R> TA_FN void largest_of(R& size, int& row, int rank) {
   }
 }
 
+// Which row has the pivot, from numbers of which the largest says so: of a size, less its last bits,
+// and the first row.  A NaN is above all.
+constexpr unsigned ROW_BITS = 31;
+template <class R> TA_FN unsigned with_row(R size, int row) {
+  unsigned bits;
+  if constexpr (sizeof(R) == 4) bits = __float_as_uint(size);
+  else bits = __double2hiint(size);
+  return (bits & ~ROW_BITS) | (ROW_BITS - row);
+}
+template <int G> TA_FN int row_of_largest(unsigned found, int rank) {
+  TA_UNROLL for (int distance = 1; distance < G; distance *= 2) {
+    const unsigned other = from_rank<G>(found, rank ^ distance);
+    found = other > found ? other : found;
+  }
+  return ROW_BITS - (found & ROW_BITS);
+}
+
 // Rows in registers stay where they are: `place` says where each would be by its exchanges.  When a
 // column is done, those right of it move to the left by one.
 template <int N, int LD, int G, class T> struct EliminationInRegisters {
@@ -318,17 +346,14 @@ template <int N, int LD, int G, class T> struct EliminationInRegisters {
   }
   // Where the pivot of step k is.
   TA_MEMBER int chosen_row(int k) const {
-    R size = -1;
-    int row = N;
+    static_assert(N <= ROW_BITS + 1, "");
+    unsigned found = 0;
     TA_UNROLL for (int r = 0; r < SLOTS; ++r) {
-      const R here = pivot_size(at[r][0]);
-      const bool left = place[r] >= k && place[r] < N;
-      const bool better = left && (here > size || (here == size && place[r] < row));
-      size = better ? here : size;
-      row = better ? place[r] : row;
+      const unsigned here = with_row(size_of(at[r][0]), place[r]);
+      const bool better = (place[r] >= k) & (place[r] < N) & (here > found);
+      found = better ? here : found;
     }
-    largest_of<G>(size, row, team.rank);
-    return row < N ? row : k;  // all are NaN
+    return row_of_largest<G>(found, team.rank);
   }
   template <int BASE, int STEPS> TA_MEMBER void step(int k) {
     const int row = chosen_row(k);
@@ -449,5 +474,8 @@ template <int M, int N, int G, class T> constexpr int block_of_product() {
   while (size > 1 && ((M + size - 1) / size) * ((N + size - 1) / size) < G) size /= 2;
   return size;
 }
+
+// An index of 0 ... N - 1 where what is beyond is not used: of blocks of S, if they do not fit.
+template <int N, int S> TA_FN int at_most(int i) { return N % S == 0 ? i : min_idx(i, N - 1); }
 
 }  // namespace linear

@@ -27,7 +27,7 @@ template <class Z> TA_FN typename Z::V spread(Real<Z> x) { return x - typename Z
 template <class P> TA_FN P multiply_add(P x, P y, P z) { return linear::fused(x, y, z); }
 #endif
 
-template <class R> struct Root {
+template <class R> struct alignas(2 * sizeof(R)) Root {
   R re, im;
 };
 // exp(2 pi i k / n), reduced to an eighth of a turn in whole numbers, in double.

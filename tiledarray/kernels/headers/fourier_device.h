@@ -40,36 +40,54 @@ __device__ const PassRoots<R, N, RADIX, BEFORE> roots_of_pass;
 
 constexpr int power_of_two_in(int n) { return n & -n; }
 
-// Where element i lies between a pass of radix RADIX, after BEFORE, and the next.
-template <class C, int N, int RADIX, int BEFORE> TA_FN int place_of(int i) {
-  constexpr int WAVEFRONT = 128 / sizeof(C), SPAN = RADIX * BEFORE;
-  constexpr int LINE = power_of_two_in(N) < WAVEFRONT ? power_of_two_in(N) : WAVEFRONT;
-  constexpr bool POWERS = power_of_two_in(SPAN) == SPAN;
-  if constexpr (POWERS && BEFORE < LINE) return i ^ (i / SPAN * BEFORE & (LINE - 1));
-  else return i;
-}
+// Where elements lie between a pass of radix RADIX, after BEFORE, and the next.  Where a tile has
+// room for it, PADDED, the elements of a butterfly lie beside those of the next with a gap, and so
+// at distances that are known; else their numbers are turned, which takes instructions.
+template <class C, int N, int RADIX, int BEFORE, bool PADDED> struct Between {
+  static constexpr int SPAN = RADIX * BEFORE, WAVEFRONT = 128 / sizeof(C);
+  static constexpr int LINE = power_of_two_in(N) < WAVEFRONT ? power_of_two_in(N) : WAVEFRONT;
+  static constexpr bool CONFLICTS = power_of_two_in(SPAN) == SPAN && BEFORE < LINE;
+  static constexpr bool GAPS = PADDED && CONFLICTS && RADIX >= 8, TURNS = CONFLICTS && !GAPS;
+  static __device__ __forceinline__ int place(unsigned i) {
+    if constexpr (GAPS) return i + i / SPAN * BEFORE;
+    else if constexpr (TURNS) return i ^ (i / SPAN * BEFORE & (LINE - 1));
+    else return i;
+  }
+  // Of i + distance, a multiple of SPAN.
+  static __device__ __forceinline__ int place_beyond(unsigned i, int distance) {
+    if constexpr (TURNS) return place(i + distance);
+    else return place(i) + (distance + (GAPS ? distance / SPAN * BEFORE : 0));
+  }
+  // Of element K of butterfly (p, q).
+  static __device__ __forceinline__ int place_in(unsigned p, unsigned q, int k) {
+    if constexpr (TURNS) return place(q + BEFORE * (RADIX * p + k));
+    else return int(q + (SPAN + (GAPS ? BEFORE : 0)) * p) + BEFORE * k;
+  }
+};
 
-// A transform's elements in a tile, STRIDE apart.
-template <class C, int STRIDE> struct Strided {
+// A transform's elements in a tile, STRIDE apart; there is room for gaps between them if PADDED.
+template <class C, int STRIDE, bool PADDED> struct Strided {
   C* at;
   TA_MEMBER C& operator[](int i) const { return at[i * STRIDE]; }
 };
 
-// Reads by `load` where it is the first, from the tile else, and leaves by `store` as the last.
+// Takes what `load(i, slot)` gives if it is the first, from the tile else, and leaves it in the tile
+// or, as the last, to store(i, element, slot).  A slot is the number of a thread's element.
 template <int N, int RADIX, int BEFORE, int SIGN, int LAST_RADIX, int LAST_BEFORE, int G, class C,
-          int STRIDE, class Load, class Store>
-TA_FN void pass(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store store) {
+          int STRIDE, bool PADDED, class Load, class Store>
+TA_FN void pass(const Team<G>& team, Strided<C, STRIDE, PADDED> y, Load load, Store store) {
   constexpr int COUNT = N / RADIX, EACH = (COUNT + G - 1) / G, AFTER = COUNT / BEFORE;
   constexpr bool EVEN = COUNT % G == 0;
-  const int rank = team.hidden().rank;
+  using Last = Between<C, N, LAST_RADIX, LAST_BEFORE, PADDED>;
+  using Next = Between<C, N, RADIX, BEFORE, PADDED>;
+  const unsigned rank = team.hidden().rank;
   C x[EACH][RADIX];
   TA_UNROLLED for (int e = 0; e < EACH; ++e) {
-    const int number = rank + e * G;
+    const unsigned number = rank + e * G;
     if (EVEN || number < COUNT) {
       TA_UNROLLED for (int k = 0; k < RADIX; ++k) {
-        const int i = number + COUNT * k;
-        if constexpr (BEFORE == 1) x[e][k] = load(i);
-        else x[e][k] = y[place_of<C, N, LAST_RADIX, LAST_BEFORE>(i)];
+        if constexpr (BEFORE == 1) x[e][k] = load(i64(number) + COUNT * k, e + COUNT / G * k);
+        else x[e][k] = y[Last::place_beyond(number, COUNT * k)];
       }
       butterfly<SIGN>(x[e]);
       if constexpr (AFTER > 1) {
@@ -82,13 +100,12 @@ TA_FN void pass(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store stor
   }
   team.sync();
   TA_UNROLLED for (int e = 0; e < EACH; ++e) {
-    const int number = rank + e * G;
+    const unsigned number = rank + e * G;
     if (EVEN || number < COUNT) {
-      const int p = number / BEFORE, q = number % BEFORE;
+      const unsigned p = number / BEFORE, q = number % BEFORE;
       TA_UNROLLED for (int k = 0; k < RADIX; ++k) {
-        const int i = q + BEFORE * (RADIX * p + k);
-        if constexpr (AFTER == 1) store(i, x[e][k]);
-        else y[place_of<C, N, RADIX, BEFORE>(i)] = x[e][k];
+        if constexpr (AFTER == 1) store(i64(number) + COUNT * k, x[e][k], e + COUNT / G * k);
+        else y[Next::place_in(p, q, k)] = x[e][k];
       }
     }
   }
@@ -103,8 +120,8 @@ template <class C, int N, int G> constexpr int largest_radix() {
   return radix;
 }
 
-template <int N, int SIGN, int PASS, int G, class C, int STRIDE, class Load, class Store>
-TA_FN void passes(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store store) {
+template <int N, int SIGN, int PASS, int G, class C, int STRIDE, bool PADDED, class Load, class Store>
+TA_FN void passes(const Team<G>& team, Strided<C, STRIDE, PADDED> y, Load load, Store store) {
   constexpr Radices plan = radices(N, largest_radix<C, N, G>());
   if constexpr (PASS < plan.count) {
     constexpr int LAST = PASS == 0 ? 1 : plan.at[PASS - 1];
@@ -114,23 +131,53 @@ TA_FN void passes(const Team<G>& team, Strided<C, STRIDE> y, Load load, Store st
   }
 }
 
+// Whether a thread has after the last pass the elements that it takes in the first.
+template <class C, int N, int G> constexpr bool keeps_elements() {
+  constexpr Radices plan = radices(N, largest_radix<C, N, G>());
+  return N > 1 && N / plan.at[0] % G == 0 && N / plan.at[plan.count - 1] % G == 0;
+}
+
 }  // namespace fourier_parts
 
 // Y_j = sum over k of y_k exp(SIGN 2 pi i j k / N), without a factor.  load(k) gives y_k, asked for
-// once; store(j, Y_j) takes each.  Between, elements change hands in `tile`, N of them STRIDE apart;
-// load may read there, and store write there.
-template <int N, int SIGN, int STRIDE = 1, int G, class C, class Load, class Store>
+// once; store(j, Y_j) takes each.  Between, elements change hands in `tile`, N of them STRIDE apart,
+// which has room for an eighth more if it is PADDED; load may read there, and store write there.
+template <int N, int SIGN, bool PADDED = false, int STRIDE = 1, int G, class C, class Load,
+          class Store>
 TA_FN void fourier_through(const Team<G>& team, C* tile, Load load, Store store) {
   using namespace fourier_parts;
   static_assert(radices(N, 8).count >= 0, "a length has no factors above 13");
   team.sync();
-  if constexpr (N > 1) passes<N, SIGN, 0>(team, Strided<C, STRIDE>{tile}, load, store);
+  if constexpr (N > 1)
+    passes<N, SIGN, 0>(team, Strided<C, STRIDE, PADDED>{tile},
+                       [&](i64 k, int) { return load(k); },
+                       [&](i64 j, const C& x, int) { store(j, x); });
   else if (team.rank == 0) store(0, load(0));
   if constexpr (N == 1) team.sync();
 }
 // The same in place; no work is used.
 template <int N, int SIGN, int STRIDE = 1, int G, class C>
 TA_FN void fourier(const Team<G>& team, C* y, C* = nullptr) {
-  fourier_through<N, SIGN, STRIDE>(team, y, [&](int k) { return y[k * STRIDE]; },
-                                   [&](int j, C x) { y[j * STRIDE] = x; });
+  fourier_through<N, SIGN, false, STRIDE>(team, y, [&](int k) { return y[k * STRIDE]; },
+                                          [&](int j, C x) { y[j * STRIDE] = x; });
+}
+// Two transforms, the second of what `between(j, Y_j)` makes of the first.  Where a thread has the
+// elements that it needs next, they stay in its registers.
+template <int N, int SIGN, int SIGN_AFTER, bool PADDED, int G, class C, class Load, class Middle,
+          class Store>
+TA_FN void fourier_twice(const Team<G>& team, C* tile, Load load, Middle between, Store store) {
+  using namespace fourier_parts;
+  if constexpr (keeps_elements<C, N, G>()) {
+    const Strided<C, 1, PADDED> y{tile};
+    C kept[N / G];
+    team.sync();
+    passes<N, SIGN, 0>(team, y, [&](i64 k, int) { return load(k); },
+                       [&](int j, const C& x, int slot) { kept[slot] = between(j, x); });
+    passes<N, SIGN_AFTER, 0>(team, y, [&](i64, int slot) { return kept[slot]; },
+                             [&](i64 j, const C& x, int) { store(j, x); });
+  } else {
+    fourier_through<N, SIGN, PADDED>(team, tile, load,
+                                     [&](int j, C x) { tile[j] = between(j, x); });
+    fourier_through<N, SIGN_AFTER, PADDED>(team, tile, [&](int k) { return tile[k]; }, store);
+  }
 }

@@ -51,37 +51,50 @@ TA_FN void triangular(const Team<G>& given, T* x, const T* a, int& failed) {
 }
 
 // C = op(A) op(B), M x K by K x N.  A thread sums S x S elements, as far apart as there are threads.
-template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B, int G, class T>
+// Of a HERMITIAN one, where that is less for each thread, one triangle is summed.
+template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B,
+          bool HERMITIAN = false, int G, class T>
 TA_FN void product(const Team<G>& given, T* c, const T* a, const T* b) {
   using namespace linear;
   const Team<G> team = given.hidden();
   constexpr int S = block_of_product<M, N, G, T>();
-  constexpr int ROWS = (M + S - 1) / S, COLUMNS = (N + S - 1) / S;
+  constexpr int ROWS = (M + S - 1) / S, COLUMNS = (N + S - 1) / S, ALL = ROWS * COLUMNS;
+  constexpr int PAIRED = (ROWS + 1) / 2 * (ROWS + 1);
+  constexpr bool HALF = HERMITIAN && (PAIRED + G - 1) / G < (ALL + G - 1) / G;
   team.sync();
-  _Pragma("unroll 1") for (int e = team.rank; e < ROWS * COLUMNS; e += G) {
-    const int i = e / COLUMNS, j = e % COLUMNS;
+  _Pragma("unroll 1") for (int e = team.rank; e < (HALF ? PAIRED : ALL); e += G) {
+    int i = e / COLUMNS, j = e % COLUMNS;
+    if constexpr (HALF) {
+      const Below below(e, ROWS);
+      i = below.row, j = below.column;
+      if (!below.once) continue;
+    }
     T sum[S][S];
     TA_UNROLL for (int r = 0; r < S; ++r)
       TA_UNROLL for (int q = 0; q < S; ++q) sum[r][q] = number<T>(0);
     _Pragma("unroll 4") for (int k = 0; k < K; ++k) {
       T x[S], y[S];
       TA_UNROLL for (int r = 0; r < S; ++r) {
-        x[r] = element<TRANS_A, LDA>(a, min_idx(i + r * ROWS, M - 1), k);
-        y[r] = element<TRANS_B, LDB>(b, k, min_idx(j + r * COLUMNS, N - 1));
+        x[r] = element<TRANS_A, LDA>(a, at_most<M, S>(i + r * ROWS), k);
+        y[r] = element<TRANS_B, LDB>(b, k, at_most<N, S>(j + r * COLUMNS));
       }
       TA_UNROLL for (int r = 0; r < S; ++r)
         TA_UNROLL for (int q = 0; q < S; ++q) add_product(sum[r][q], x[r], y[q]);
     }
     TA_UNROLL for (int r = 0; r < S; ++r)
       TA_UNROLL for (int q = 0; q < S; ++q)
-        if (i + r * ROWS < M && j + q * COLUMNS < N)
+        if ((M % S == 0 || i + r * ROWS < M) && (N % S == 0 || j + q * COLUMNS < N)) {
           c[(i + r * ROWS) * LDC + j + q * COLUMNS] = sum[r][q];
+          if constexpr (HALF)
+            if (i != j) c[(j + q * COLUMNS) * LDC + i + r * ROWS] = conjugate(sum[r][q]);
+        }
   }
   team.sync();
 }
 
 // L and U of P A = L U in place of A, by partial pivoting; pivots[k] is the row that row k was
-// exchanged with.  The largest |re| + |im| is the pivot, the first of equals; zero fails.
+// exchanged with.  The largest |re| + |im| is the pivot, the first of those that are equal (to 14 bits
+// of a small matrix); zero fails.
 template <int N, int LD, int G, class T>
 TA_FN void lu(const Team<G>& given, T* a, int* pivots, int& failed) {
   using namespace linear;

@@ -13,7 +13,66 @@ TA_FN void note_failure(i64* least, i64 problem) {
 #endif
 }
 
-#ifndef __CUDACC__
+#ifdef __CUDACC__
+#include "team.h"
+namespace problems {
+
+constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+constexpr int AT_ONCE = 32;  // elements of a thread
+
+// body(place in a tile, place in memory) for COUNT elements in rows of COLUMNS, which lie side by
+// side in memory and PITCH apart in the tile.  A thread's places are some distances from each other
+// that are known, so that they cost next to nothing.
+template <int COUNT, int COLUMNS, int PITCH, int G, class Body>
+TA_FN void each_of_rows(const Team<G>& team, Body body) {
+  constexpr int ROUNDS = COLUMNS / common_divisor(COLUMNS, G);  // until all are in the same columns
+  const i64 rank = team.rank;
+  if constexpr (PITCH == COLUMNS && COLUMNS != G) each_of_rows<COUNT, G, G>(team, body);
+  else if constexpr (COLUMNS % G == 0 && COUNT % COLUMNS == 0) {
+    constexpr int ROWS = AT_ONCE * G / COLUMNS > 1 ? AT_ONCE * G / COLUMNS : 1;
+    _Pragma("unroll ROWS") for (i64 row = 0; row < COUNT / COLUMNS; ++row)
+      _Pragma("unroll AT_ONCE") for (int c = 0; c < COLUMNS; c += G)
+        body(rank + (row * PITCH + c), rank + (row * COLUMNS + c));
+  } else if constexpr (ROUNDS <= 8) {
+    constexpr int ROWS = ROUNDS * G / COLUMNS, CHUNK = ROUNDS * (AT_ONCE / ROUNDS);
+    i64 place[ROUNDS];
+    _Pragma("unroll") for (int k = 0; k < ROUNDS; ++k) {
+      const int e = team.rank + k * G;
+      place[k] = e / COLUMNS * PITCH + e % COLUMNS;
+    }
+    const auto round = [&](i64 first, int k) {
+      body(place[k % ROUNDS] + (first / ROUNDS * ROWS + k / ROUNDS * ROWS) * PITCH,
+           rank + (first + k) * G);
+    };
+    constexpr int WHOLE = COUNT / G, LAST = WHOLE / CHUNK * CHUNK;
+    _Pragma("unroll 1") for (i64 first = 0; first < LAST; first += CHUNK)
+      _Pragma("unroll") for (int k = 0; k < CHUNK; ++k) round(first, k);
+    _Pragma("unroll") for (int k = 0; k < WHOLE - LAST; ++k) round(LAST, k);
+    if (team.rank < COUNT % G) round(LAST, WHOLE - LAST);
+  } else {
+    _Pragma("unroll 4") for (int e = team.rank; e < COUNT; e += G)
+      body(e / COLUMNS * PITCH + e % COLUMNS, e);
+  }
+}
+
+}  // namespace problems
+
+// Begins to copy rows from memory into a tile; `await_copies` waits for a thread's own copies.
+template <int COUNT, int COLUMNS, int PITCH, int G, class T>
+TA_FN void load_rows(const Team<G>& team, T* tile, Constant<T> from) {
+  problems::each_of_rows<COUNT, COLUMNS, PITCH>(team, [&](i64 on_chip, i64 in_memory) {
+    if constexpr (sizeof(T) >= 4) copy_async<sizeof(T)>(tile + on_chip, from.at + in_memory);
+    else tile[on_chip] = from[in_memory];
+  });
+}
+template <int COUNT, int COLUMNS, int PITCH, int G, class T>
+TA_FN void store_rows(const Team<G>& team, T* to, const T* tile, bool valid) {
+  if (valid)
+    problems::each_of_rows<COUNT, COLUMNS, PITCH>(team, [&](i64 on_chip, i64 in_memory) {
+      put(to[in_memory], T(tile[on_chip]));
+    });
+}
+#else
 #include "lanes.h"
 namespace problems {
 

@@ -47,11 +47,16 @@ template <> struct Word<16> { using type = uint4; };
 template <class T> TA_FN T fetched(const void* from) {
   return __builtin_bit_cast(T, __ldg(static_cast<const typename Word<sizeof(T)>::type*>(from)));
 }
+// In one piece, also where a type is made of two.
+template <class T> TA_FN void put(T& to, T x) {
+  using W = typename Word<sizeof(T)>::type;
+  reinterpret_cast<W&>(to) = __builtin_bit_cast(W, x);
+}
 template <class T> struct Constant {
   const T* at;
   TA_MEMBER Constant(const T* at) : at(at) {}
   TA_MEMBER Constant operator+(idx offset) const { return at + offset; }
-  TA_MEMBER T operator[](idx offset) const { return fetched<T>(at + offset); }
+  TA_MEMBER T operator[](i64 offset) const { return fetched<T>(at + offset); }
 };
 template <int N, class T> TA_FN Loaded<T, N> load(Constant<T> from) {
   return Loaded<T, N>{fetched<Vector<T, N>>(from.at)};

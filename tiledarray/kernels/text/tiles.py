@@ -7,7 +7,7 @@ problem, and shares out the elements of each statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -35,6 +35,7 @@ from tiledarray.fusion.tiles.ir import (
     parts,
 )
 from tiledarray.fusion.tiles.kernel import TileKernel
+from tiledarray.fusion.tiles.through import follows
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program, Slot
 from tiledarray.kernels.text.tile_text import TileText
@@ -44,7 +45,15 @@ LEAF = 64  # elements that are added up before they are added to a total
 
 
 class TilePrinter(TileText):
-    """Writes a tile program."""
+    """Writes a tile program.
+
+    Attributes
+    ----------
+    copies : bool
+        Whether copies into tiles are under way.
+    """
+
+    copies = False
 
     # ---- the whole -----------------------------------------------------------------------------
 
@@ -57,8 +66,7 @@ class TilePrinter(TileText):
             self.put(f"{kind}* const t_{tile.number} = reinterpret_cast<{kind}*>(memory + {at});")
         for place in range(len(program.failures)):
             self.put(f"int failed_{place}{' = 0' if self.device else '[W] = {}'};")
-        for statement in program.statements:
-            self._statement(statement)
+        self._statements(program.statements)
         self._failures()
         body, self.lines = self.lines, []
         self._begin()
@@ -67,17 +75,17 @@ class TilePrinter(TileText):
         fields = " ".join(
             f"alignas(8) {'idx' if slot.kind == 'size' else slot.ctype} {slot.name};"
             for slot in self.slots.values())
-        threads = kernel.schedule.threads[0]
+        schedule, threads = kernel.schedule, kernel.schedule.threads[0]
         sides = f"G = {kernel.side}, TEAMS = {kernel.teams}" if self.device else (
             f"W = {kernel.side}")
         text = "\n".join([
             f"using idx = {'int' if self.device and not wide else 'long long'};",
             *(["#define TA_ONE_TEAM"] if self.device and kernel.teams == 1 else []),
+            *([f"#define TA_RESIDENT {schedule.resident}"] if schedule.resident else []),
             '#include "tile.h"', *self._headers(),
             f"struct Args {{ {fields} }};",
             f"enum {{ TX = {threads}, TY = 1, {sides} }};",
             "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *begin, *body, "}", ""])
-        schedule = kernel.schedule
         return Program(text, list(self.slots.values()), schedule.blocks, threads,
                        schedule.scratch_bytes, schedule.shared_bytes, 0)
 
@@ -159,21 +167,14 @@ class TilePrinter(TileText):
 
     def _statement(self, statement: Statement) -> None:
         self.written = {}
+        if self.copies and not isinstance(statement, Load):
+            self.put("await_copies();")
+            self.copies = False
         if isinstance(statement, Barrier):
             if self.device:
                 self.put("team.sync();")
         elif isinstance(statement, Load):
-            shape = statement.tile.shape
-            here = tuple(Affine(axis) for axis in range(len(shape)))
-            if not self.device and self._is_side_by_side(statement.source, statement.index,
-                                                         statement.tile, here, shape):
-                place = self._in_memory(statement.source, statement.index)
-                self.put(f"load_problems<{prod(shape)}>(t_{statement.tile.number}, "
-                         f"{place[:place.index('[')]});")
-                return
-            with self._points(shape, structs=statement.tile.dtype.kind == "c"):
-                source = self._in_memory(statement.source, statement.index)
-                self.put(f"{self._on_chip(statement.tile, here)} = {source};")
+            self._load(statement)
         elif isinstance(statement, Map):
             structs = statement.tile.dtype.kind == "c" or _has_structs(statement.expression)
             with self._points(statement.domain, structs=structs, expression=statement.expression):
@@ -263,10 +264,34 @@ class TilePrinter(TileText):
             first = prod(domain[:axis]) == 1
             self.put(f"const int i_{axis} = {at}{'' if first else f' % {n}'};")
 
+    def _load(self, statement: Load) -> None:
+        tile, shape = statement.tile, statement.tile.shape
+        here = _everywhere(tile)
+        source = self._in_memory(statement.source, statement.index)
+        if self._is_side_by_side(statement.source, statement.index, tile, here, shape):
+            begin, name = source[:source.index("[")], f"t_{tile.number}"
+            if self.device:
+                self.put(f"load_rows<{self._rows(tile)}>(team, {name}, {begin});")
+                self.copies = True
+            else:
+                self.put(f"load_problems<{prod(shape)}>({name}, {begin});")
+            return
+        with self._points(shape, structs=tile.dtype.kind == "c"):
+            self.put(f"{self._on_chip(tile, here)} = {source};")
+
+    @staticmethod
+    def _rows(tile: Tile) -> str:
+        """Of a tile how many elements, in rows of how many, how far apart."""
+        return _listed((prod(tile.shape), tile.shape[-1] if tile.shape else 1, tile.pitch))
+
     def _is_side_by_side(self, array: Value, index: Index, tile: Tile, here: Index,
                          domain: Shape) -> bool:
-        """Whether the points of a domain, in order, are neighbours in an array and in a tile."""
-        for strides, places in ((dense_strides(array.shape), index), (tile.strides, here)):
+        """Whether the points of a domain, in order, are neighbours in an array and in a tile.
+
+        On a device rows may have gaps between them in the tile.
+        """
+        on_chip = dense_strides(tile.shape) if self.device else tile.strides
+        for strides, places in ((dense_strides(array.shape), index), (on_chip, here)):
             steps = [0] * len(domain)
             for at, stride in zip(places, strides, strict=True):
                 if at.axis >= 0:
@@ -281,18 +306,25 @@ class TilePrinter(TileText):
 
     def _store(self, statement: Store) -> None:
         kind, value = ctype(statement.target.dtype), statement.expression
-        if not self.device and isinstance(value, Read) and isinstance(value.source, Tile) and (
+        if isinstance(value, Read) and isinstance(value.source, Tile) and (
                 value.dtype == statement.target.dtype and prod(statement.domain) > 1
                 and self._is_side_by_side(statement.target.args[0], statement.index, value.source,
                                           value.index, statement.domain)):
             place = self._in_memory(statement.target, statement.index, stores=True)
-            self.put(f"store_problems<{prod(statement.domain)}>({place[:place.index('[')]}, "
-                     f"t_{value.source.number}, valid);")
+            begin, name = place[:place.index("[")], f"t_{value.source.number}"
+            if self.device:
+                self.put(f"store_rows<{self._rows(value.source)}>(team, {begin}, {name}, valid);")
+            else:
+                self.put(f"store_problems<{prod(statement.domain)}>({begin}, {name}, valid);")
             return
         with self._points(statement.domain, guarded=True):
             name = self._value(value, statement.target.dtype)
             target = self._in_memory(statement.target, statement.index, stores=True)
-            self.put(f"{target} = cast<{kind}>({name});")
+            self.put(self._assigned(target, f"cast<{kind}>({name})"))
+
+    def _assigned(self, target: str, value: str) -> str:
+        """A statement that writes an element in memory."""
+        return f"put({target}, {value});" if self.device else f"{target} = {value};"
 
     # ---- reductions ----------------------------------------------------------------------------
 
@@ -371,7 +403,7 @@ class TilePrinter(TileText):
         out, left, right = statement.out, statement.left, statement.right
         numbers = (out.rows, out.columns, left.columns, out.pitch, left.pitch, right.pitch,
                    left.transposed, right.transposed)
-        half = ", true" if statement.hermitian and not self.device else ""
+        half = ", true" if statement.hermitian else ""
         self.put(f"product<{_listed(numbers)}{half}>"
                  f"(team, {_name(out)}, {_name(left)}, {_name(right)});")
 
@@ -435,6 +467,19 @@ class TilePrinter(TileText):
         self.put(f"eigenvalues<{_listed((a.rows, a.pitch, v.pitch))}, {kinds}>"
                  f"(team, {_name(a)}, {_name(v)}, {_name(w)}, {failed});")
 
+    def _statements(self, statements: Sequence[Statement]) -> None:
+        """All of them; transforms of the same rows, one of what the other leaves, are one call."""
+        waiting = [*statements][::-1]
+        while waiting:
+            statement = waiting.pop()
+            after = waiting[-1] if waiting else None
+            if self.device and isinstance(statement, Call) and isinstance(after, Call) and (
+                    follows(statement, after)):
+                waiting.pop()
+                self._fourier_through(statement, after)
+            else:
+                self._statement(statement)
+
     def _call_fourier(self, call: Call, failed: str) -> None:
         if call.before or call.after:
             self._fourier_through(call)
@@ -450,35 +495,75 @@ class TilePrinter(TileText):
         self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis]}>"
                  f"({', '.join(['team', line, *work])});")
 
-    def _fourier_through(self, call: Call) -> None:
-        """A transform whose threads do what stands beside it with the elements that they have."""
-        rows, sign = call.out[0], call.numbers[0]
-        tile, last = rows.tile, len(rows.tile.shape) - 1
-        kind, here = ctype(tile.dtype), tuple(Affine(axis) for axis in range(last + 1))
+    def _fourier_through(self, first: Call, second: Call | None = None) -> None:
+        """Transforms whose threads do what stands beside them with the elements that they have.
+
+        A second one takes what is made of the first one's elements.
+        """
+        if self.copies:
+            self.put("await_copies();")
+            self.copies = False
+        rows, last = first.out[0], second or first
+        tile = rows.tile
+        signs = [str(call.numbers[0]) for call in (first, second) if call is not None]
+        padded = str(tile.pitch >= rows.columns + rows.columns // 8).lower()
+        name = "fourier_twice" if second else "fourier_through"
         with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
             self._indices(tile.shape[:-1], "row")
-            self.put(f"fourier_through<{rows.columns}, {sign}>(team, {_name(rows)} + "
+            self.put(f"{name}<{_listed((rows.columns, *signs, padded))}>(team, {_name(rows)} + "
                      f"row * {tile.pitch},")
-            with self.block(f"  [&](const int i_{last})", "  },"):
-                before, self.written = call.before, {}
-                if isinstance(before, Map):
-                    value = self._value(before.expression, tile.dtype)
-                elif before is not None:
-                    value = self._in_memory(before.source, before.index)
-                else:
-                    value = self._on_chip(tile, here)
-                self.put(f"return cast<{kind}>({value});")
-            with self.block(f"  [&](const int i_{last}, const {kind} found)", "  });"):
-                after, self.written = call.after, {}
-                value, target = "found", self._on_chip(tile, here)
-                if after is not None:
-                    self.written = {part: "found" for part in parts(after.expression)
-                                    if isinstance(part, Read) and part.source is tile}
-                    value = self._value(after.expression, tile.dtype)
-                if isinstance(after, Store):
-                    stored = self._in_memory(after.target, after.index, stores=True)
-                    target, kind = f"if (valid) {stored}", ctype(after.target.dtype)
-                self.put(f"{target} = cast<{kind}>({value});")
+            self._element(first, "", lambda: self._filled(first))
+            if second is not None:
+                self._element(first, "found", lambda: f"return {self._made(first)};")
+            self._element(last, "found", lambda: self._left(last), ends=True)
+
+    def _element(self, call: Call, found: str, text: Callable[[], str], *,
+                 ends: bool = False) -> None:
+        """A function of the place of an element in its row, and of the element if it is found.
+
+        The place has 64 bits, so that what is added to it is part of an address.
+        """
+        tile = call.out[0].tile
+        element = f", const {ctype(tile.dtype)} {found}" if found else ""
+        with self.block(f"  [&](const i64 i_{len(tile.shape) - 1}{element})",
+                        "  });" if ends else "  },"):
+            self.written = {}
+            self.put(text())
+
+    def _filled(self, call: Call) -> str:
+        """What a transform takes."""
+        tile, before = call.out[0].tile, call.before
+        if isinstance(before, Map):
+            value = self._value(before.expression, tile.dtype)
+        elif before is not None:
+            value = self._in_memory(before.source, before.index)
+        else:
+            value = self._on_chip(tile, _everywhere(tile))
+        return f"return cast<{ctype(tile.dtype)}>({value});"
+
+    def _made(self, call: Call) -> str:
+        """What is made of an element that a transform has found."""
+        tile, after = call.out[0].tile, call.after
+        value, kind = "found", tile.dtype
+        if after is not None:
+            self.written = {part: "found" for part in parts(after.expression)
+                            if isinstance(part, Read) and part.source is tile}
+            value = self._value(after.expression, tile.dtype)
+        if isinstance(after, Store):
+            kind = after.target.dtype
+        return f"cast<{ctype(kind)}>({value})"
+
+    def _left(self, call: Call) -> str:
+        """What is done with an element that a transform has found."""
+        made, tile, after = self._made(call), call.out[0].tile, call.after
+        if isinstance(after, Store):
+            place = self._in_memory(after.target, after.index, stores=True)
+            return f"if (valid) {self._assigned(place, made)}"
+        return f"{self._on_chip(tile, _everywhere(tile))} = {made};"
+
+
+def _everywhere(tile: Tile) -> Index:
+    return tuple(Affine(axis) for axis in range(len(tile.shape)))
 
 
 def _has_structs(expression: Expression) -> bool:
@@ -490,7 +575,7 @@ def _name(matrix: Matrix) -> str:
     return f"t_{matrix.tile.number}"
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _listed(numbers: Sequence[int | str]) -> str:
     return ", ".join(map(str, numbers))
 
 
