@@ -26,7 +26,7 @@ from benchmarks.workloads import problems
 from tiledarray.execution import evaluate
 from tiledarray.fusion.tiles import kernel, teams
 
-FACTORS = (0.25, 0.5, 1, 2, 4)
+FACTORS = (0.5, 1, 2, 4)
 REPEATS = 20
 
 

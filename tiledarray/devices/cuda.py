@@ -211,11 +211,11 @@ class CudaBackend:
                 array.get(out=host)
         return host
 
-    def zero(self, buffer: Buffer) -> None:
-        """Set every byte to zero, in stream order."""
+    def fill_bytes(self, buffer: Buffer, byte: int) -> None:
+        """Set every byte, in stream order."""
         array = buffer.array
         with self.active():
-            array.data.memset_async(0, array.nbytes, cupy.cuda.get_current_stream())
+            runtime.memsetAsync(array.data.ptr, byte, array.nbytes, self.stream())
 
     def counters(self, count: int) -> int:
         """Pointer to at least ``count`` zeroed ``uint32`` counters of the current stream.

@@ -152,6 +152,10 @@ class HostBackend:
         buffer.array[...] = array
         return buffer
 
+    def fill_bytes(self, buffer: Buffer, byte: int) -> None:
+        """Set every byte."""
+        buffer.array.view(np.uint8).fill(byte)
+
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Return the buffer's own memory, which is lent as long as the array lives."""
         array: np.ndarray = buffer.lend()

@@ -54,7 +54,6 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
     Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index.
     """
     failures = body.program.failures
-    status = Result((len(failures),), STATUS, FINE) if failures else None
     origins = (0,) * len(body.lengths)
 
     def compute(*operands: Any) -> Any:
@@ -62,12 +61,14 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
         results = [device.allocate(result.shape, result.dtype) for result in body.results]
         inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
         leaves = [*results, *inputs]
-        if status is not None:
-            leaves.append(begun(status, device))
+        if failures:
+            noted = device.allocate((len(failures),), STATUS)
+            device.fill_bytes(noted, FINE & 0xFF)
+            leaves.append(noted)
         executable.run({value: leaves[number] for value, number in executable.leaves},
                        (*scalars, *origins))
-        if status is not None:
-            for call, problem in zip(failures, leaves[-1].array.tolist(), strict=True):
+        if failures:
+            for call, problem in zip(failures, device.to_host(noted).tolist(), strict=True):
                 if problem != FINE:
                     raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
         return results[0] if len(results) == 1 else tuple(results)

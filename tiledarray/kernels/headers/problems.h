@@ -2,14 +2,16 @@
 #pragma once
 #include "tile.h"
 
-// Keep the least problem that failed.
+// Keep the least problem that failed; before, all bits are set.
 TA_FN void note_failure(i64* least, i64 problem) {
+  auto* const noted = reinterpret_cast<unsigned long long*>(least);
+  const auto number = (unsigned long long)problem;
 #ifdef __CUDACC__
-  atomicMin(reinterpret_cast<unsigned long long*>(least), (unsigned long long)problem);
+  atomicMin(noted, number);
 #else
-  i64 found = __atomic_load_n(least, __ATOMIC_RELAXED);
-  while (problem < found && !__atomic_compare_exchange_n(least, &found, problem, true,
-                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+  auto found = __atomic_load_n(noted, __ATOMIC_RELAXED);
+  while (number < found && !__atomic_compare_exchange_n(noted, &found, number, true,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 #endif
 }
 
