@@ -308,7 +308,7 @@ def test_memory_has_one_owner_or_is_counted(backend):
 
 def test_zero(backend):
     buffer = backend.wrap(np.ones((3, 5)))
-    backend.zero(buffer)
+    backend.fill_bytes(buffer, 0)
     assert not backend.to_host(buffer).any()
 
 

@@ -39,6 +39,7 @@ from tiledarray.devices.storage import Buffer
 T = TypeVar("T")
 
 STAGING_CHUNK = 8 << 20
+SMALL = 4096  # bytes that go through pinned memory of the thread
 STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
 DEVICE_TO_HOST = 2
@@ -76,12 +77,18 @@ class CudaProperties:
 
 
 class _ThreadState(threading.local):
-    """Whether the thread has a CUDA context.
+    """What a thread has of a device.
 
-    A new thread has none until a runtime call that needs one; the driver's launches bring none.
+    Attributes
+    ----------
+    has_context : bool
+        A new thread has none until a runtime call that needs one; the driver's launches bring none.
+    pinned : tuple of int and array, or None
+        Where memory of the host begins that the device can copy to, and its bytes.
     """
 
     has_context = False
+    pinned: tuple[int, np.ndarray] | None = None
 
 
 class CudaBackend:
@@ -118,7 +125,7 @@ class CudaBackend:
         self._counters: dict[int, cupy.ndarray] = {}
         self._scratch: dict[int, cupy.ndarray] = {}
         self._lock = threading.Lock()
-        with translated(f"opening cuda:{index}"), self.active():
+        with Translated(f"opening cuda:{index}"), self.active():
             pass
 
     def __repr__(self) -> str:
@@ -162,7 +169,7 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what went wrong in it."""
-        with translated(f"waiting for cuda:{self.index}"), self.active():
+        with Translated(f"waiting for cuda:{self.index}"), self.active():
             runtime.deviceSynchronize()
 
     # Memory
@@ -201,14 +208,32 @@ class CudaBackend:
         return self._buffer(self._retry(lambda: array.copy(order="C"), array.nbytes))
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
-        """Copy a buffer to memory of the host's pool, and wait for it."""
+        """Copy a buffer to memory of the host, and wait for it."""
         array = buffer.array
+        if array.nbytes <= SMALL:
+            return self._small_to_host(array)
         host, _ = host_pool.array(array.shape, array.dtype)
-        with translated(f"copying {array.nbytes} bytes from cuda:{self.index}"), self.active():
+        with Translated(f"copying {array.nbytes} bytes from cuda:{self.index}"), self.active():
             if array.nbytes >= STAGED_FROM:
                 staging().download(array, host)
-            elif array.nbytes:
+            else:
                 array.get(out=host)
+        return host
+
+    def _small_to_host(self, array: cupy.ndarray) -> np.ndarray:
+        """The same without CuPy, which would take longer than the copy."""
+        host: np.ndarray = np.empty(array.shape, array.dtype)
+        nbytes = array.nbytes
+        with Translated(f"copying {nbytes} bytes from cuda:{self.index}"), self.active():
+            if self._thread.pinned is None:
+                pinned = cupy.cuda.alloc_pinned_memory(SMALL)
+                self._thread.pinned = pinned.ptr, np.frombuffer(pinned, np.uint8, SMALL)
+            pointer, view = self._thread.pinned
+            stream = self.stream()
+            if nbytes:
+                runtime.memcpyAsync(pointer, array.data.ptr, nbytes, DEVICE_TO_HOST, stream)
+            runtime.streamSynchronize(stream)
+        host.reshape(-1).view(np.uint8)[:] = view[:nbytes]
         return host
 
     def fill_bytes(self, buffer: Buffer, byte: int) -> None:
@@ -262,7 +287,7 @@ class CudaBackend:
         )
 
     def _from_host(self, host: np.ndarray) -> cupy.ndarray:
-        with translated(f"copying {host.nbytes} bytes to cuda:{self.index}"), self.active():
+        with Translated(f"copying {host.nbytes} bytes to cuda:{self.index}"), self.active():
             host = np.asarray(host, host.dtype.newbyteorder("="), order="C")
             array = self._empty(host.shape, host.dtype)
             if host.nbytes >= STAGED_FROM:
@@ -300,7 +325,7 @@ class CudaBackend:
         key = (binary.cubin, name)
         function = self._functions.get(key)
         if function is None:
-            with self._lock, translated(f"loading {name}"), self.active():
+            with self._lock, Translated(f"loading {name}"), self.active():
                 unload(self._dropped)
                 function = self._functions.get(key)
                 if function is None:
@@ -336,7 +361,7 @@ class CudaBackend:
         DeviceError
             If it is one that cannot be recorded.
         """
-        with translated("recording a product of matrices"), self.active():
+        with Translated("recording a product of matrices"), self.active():
             left, right, shape = cublas.as_matrices(name, left, right, out.shape)
             workspace = cupy.empty(cublas.WORKSPACE, np.uint8)
             stream = cupy.cuda.Stream(non_blocking=True)
@@ -356,7 +381,7 @@ class CudaBackend:
         ``work`` only starts things; waiting is done here.
         """
         times = []
-        with translated("timing"), self.active():
+        with Translated("timing"), self.active():
             stream = cupy.cuda.get_current_stream()
             start, end = cupy.cuda.Event(), cupy.cuda.Event()
             for _ in range(repeats):
@@ -381,15 +406,22 @@ def architecture(major: int, minor: int) -> str:
     return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
 
 
-@contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn CuPy's errors into this library's."""
-    try:
-        yield
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise translate(OUT_OF_MEMORY, f"{doing}: {error}") from error
-    except runtime.CUDARuntimeError as error:
-        raise translate(error.status, f"{doing}: {error}") from error
+class Translated:
+    """Turns CuPy's errors inside a ``with`` block into this library's."""
+
+    __slots__ = ("doing",)
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
+            raise translate(OUT_OF_MEMORY, f"{self.doing}: {error}") from error
+        if isinstance(error, runtime.CUDARuntimeError):
+            raise translate(error.status, f"{self.doing}: {error}") from error
 
 
 class Staging:

@@ -55,6 +55,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
     """
     failures = body.program.failures
     origins = (0,) * len(body.lengths)
+    spare: list[Buffer] = []  # where failures are noted, while nobody does
 
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
@@ -62,7 +63,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
         inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
         leaves = [*results, *inputs]
         if failures:
-            noted = device.allocate((len(failures),), STATUS)
+            noted = spare.pop() if spare else device.allocate((len(failures),), STATUS)
             device.fill_bytes(noted, FINE & 0xFF)
             leaves.append(noted)
         executable.run({value: leaves[number] for value, number in executable.leaves},
@@ -71,6 +72,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
             for call, problem in zip(failures, device.to_host(noted).tolist(), strict=True):
                 if problem != FINE:
                     raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
+            spare.append(noted)
         return results[0] if len(results) == 1 else tuple(results)
 
     return compute

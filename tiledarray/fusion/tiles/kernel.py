@@ -16,7 +16,7 @@ from tiledarray.fusion.tiles import ir
 from tiledarray.fusion.tiles.build import NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
-from tiledarray.fusion.tiles.shared import lay_out, put_barriers
+from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
@@ -91,6 +91,7 @@ def programmed(body: Body, target: Target) -> Body:
 
 def _arrange(program: Program, target: Target) -> None:
     """Have statements share passes, tiles share memory, and threads wait for each other."""
+    drop_unread(program)
     if target.kind == "cuda":
         absorb(program)
     lay_out(program)

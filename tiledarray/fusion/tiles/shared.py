@@ -6,6 +6,7 @@ from tiledarray.fusion.tiles.ir import (
     Barrier,
     Load,
     Map,
+    Product,
     Program,
     Reduce,
     Statement,
@@ -27,6 +28,19 @@ def live_ranges(program: Program) -> dict[Tile, tuple[int, int]]:
             first, _ = found.get(tile, (place, place))
             found[tile] = first, place
     return found
+
+
+def drop_unread(program: Program) -> None:
+    """Leave out what fills tiles that nobody reads."""
+    needed: set[Tile] = set()
+    kept: list[Statement] = []
+    for statement in reversed(program.statements):
+        fills = isinstance(statement, Load | Map | Reduce | Product)
+        if fills and needed.isdisjoint(written(statement)):
+            continue
+        needed.update(reads(statement))
+        kept.append(statement)
+    program.statements = kept[::-1]
 
 
 def lay_out(program: Program) -> None:
