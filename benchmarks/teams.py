@@ -23,7 +23,6 @@ import tiledarray as ta
 from benchmarks.machine import rates
 from benchmarks.workload import Workload
 from benchmarks.workloads import problems
-from tiledarray.execution import evaluate
 from tiledarray.fusion.tiles import kernel, teams
 
 FACTORS = (0.5, 1, 2, 4)
@@ -46,7 +45,6 @@ def measure(factor: float) -> None:
     import cupy
 
     copy_rate, flop_rate = rates("cuda")
-    evaluate.UNTRIED_ON_DEVICES = True
     kernel.team_of = _scaled(factor)  # type: ignore[assignment]
     for workload in (problems.FACTOR, problems.FILTER, problems.RIDGES, problems.LEAST_SQUARES):
         inputs = workload.setup(workload.sizes.cuda, 0)

@@ -7,7 +7,6 @@ import tiledarray as np
 from tests.plans import forget_plans, kinds, plan_of
 from tests.test_gathers import PROGRAMS, compare_all, gathers, places, table
 from tiledarray import config
-from tiledarray.execution import evaluate
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.gpu
@@ -17,7 +16,6 @@ pytestmark = pytest.mark.gpu
 def on_device(a_device, monkeypatch):
     local.recorder.reset()
     forget_plans(monkeypatch)
-    monkeypatch.setattr(evaluate, "UNTRIED_ON_DEVICES", True)
     with np.device("cuda"), config.override(compile="wait", verify=True, at_once=0):
         yield
     local.recorder.reset()

@@ -10,7 +10,6 @@ from tests import test_tile_programs as programs
 from tests import test_tiles as cases
 from tests.plans import forget_plans
 from tiledarray import config
-from tiledarray.execution import evaluate
 from tiledarray.fusion import limits
 from tiledarray.fusion.tiles import find
 from tiledarray.recording.stretch import local
@@ -25,7 +24,6 @@ LENGTHS = [1, 2, 8, 15, 64, 77, 360, 1000, 1024, 2048]
 def on_device(a_device, monkeypatch):
     local.recorder.reset()
     forget_plans(monkeypatch)
-    monkeypatch.setattr(evaluate, "UNTRIED_ON_DEVICES", True)
     monkeypatch.setattr(find, "_gain", lambda region: 1)
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, problems=2, problem_flops=1))
     with (np.device("cuda"), numpy.errstate(all="ignore"),

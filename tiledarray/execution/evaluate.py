@@ -63,7 +63,6 @@ COMPILE_SECONDS = 0.7
 SMALL_SECONDS = 0.002
 TIMES_OF_SMALL = 3
 AMPLE_BYTES = 1 << 28
-UNTRIED_ON_DEVICES = False  # kernels of tiles, and gathers, have been run by emulation alone
 
 lock = threading.RLock()
 hold_at_fork(lock)
@@ -407,7 +406,7 @@ def target_of(device: Device, contract: bool | str | None = None) -> Target:
     if device.kind == "cuda":
         limits = device.properties
         return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
-                      contract=bool(contract), untried=UNTRIED_ON_DEVICES)
+                      contract=bool(contract))
     return Target("cpu", host_threads())
 
 

@@ -28,8 +28,6 @@ SHORT_SUMS = 64  # of rows that are all reduced to one, each a loop of its own
 
 def fuse_gathers(builder: Builder, outputs: Sequence[Value]) -> None:
     """Make gathers of the calls whose results only kernels read."""
-    if not builder.target.untried:
-        return
     users: defaultdict[Value, list[Value]] = defaultdict(list)
     for value in builder.values:
         for arg in value_args(value):

@@ -26,16 +26,12 @@ class Target:
         Shared memory that a block of threads can have; 99 KiB on every GPU since Ampere.
     contract : bool
         Whether products are rounded together with the sums they go into.
-    untried : bool
-        Whether there may be kernels of kinds that have never run on such a device: of tiles, and
-        with gathers.
     """
 
     kind: Literal["cpu", "cuda"]
     workers: int
     shared_bytes: int = 99 << 10
     contract: bool = False
-    untried: bool = True
 
     @property
     def limits(self) -> Limits:

@@ -37,7 +37,7 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     looped = looped_of(signature)
     refusals: list[str] = []
     in_vain: set[int] = set()
-    for _ in range(MOST if target.untried else 0):
+    for _ in range(MOST):
         seeds = [place for place, entry in enumerate(looped.entries)
                  if is_seed(entry) and looped.numbers[place] not in in_vain]
         if not seeds:
