@@ -34,7 +34,7 @@ from tiledarray.devices.cuda_launch import (
     unload,
 )
 from tiledarray.devices.pool import host_pool
-from tiledarray.devices.storage import Buffer
+from tiledarray.devices.storage import Borrowed, Buffer
 
 T = TypeVar("T")
 
@@ -198,14 +198,24 @@ class CudaBackend:
         """
         if not isinstance(array, cupy.ndarray):
             return self._buffer(self._from_host(np.asarray(array)))
-        here = array.data.device_id == self.index
-        if here and not copy and array.flags.c_contiguous and not array.data.ptr % ALIGNMENT:
+        if not copy and self._is_as_kernels_want(array):
             buffer = self._buffer(array)
             return buffer if given else buffer.lent_for_ever()
-        if not here:  # its stream knows nothing of ours
+        if array.data.device_id != self.index:  # its stream knows nothing of ours
             with cupy.cuda.Device(array.data.device_id):
                 cupy.cuda.get_current_stream().synchronize()
         return self._buffer(self._retry(lambda: array.copy(order="C"), array.nbytes))
+
+    def borrow(self, array: Any) -> Buffer:
+        """Return what stands for an array while it is read, or a copy that kernels can read."""
+        if isinstance(array, cupy.ndarray) and self._is_as_kernels_want(array):
+            return Borrowed(array, array.data.ptr, self.device)
+        return self.wrap(array, copy=False, given=True)
+
+    def _is_as_kernels_want(self, array: cupy.ndarray) -> bool:
+        """Whether an array is dense, here, and begins where vectors may be loaded."""
+        return bool(array.data.device_id == self.index and array.flags.c_contiguous
+                    and not array.data.ptr % ALIGNMENT)
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to memory of the host, and wait for it."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from tiledarray import config, core
 from tiledarray.devices.pool import host_pool
-from tiledarray.devices.storage import Buffer, address_of
+from tiledarray.devices.storage import Borrowed, Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
 from tiledarray.fork import hold_at_fork
 
@@ -151,6 +151,12 @@ class HostBackend:
         buffer = self.allocate(array.shape, dtype)
         buffer.array[...] = array
         return buffer
+
+    def borrow(self, array: Any) -> Buffer:
+        """Return what stands for an array while it is read, or a copy that kernels can read."""
+        if type(array) is np.ndarray and array.flags.carray and array.dtype.isnative:
+            return Borrowed(array, address_of(array), self.device)
+        return self.wrap(array, given=True)
 
     def fill_bytes(self, buffer: Buffer, byte: int) -> None:
         """Set every byte."""

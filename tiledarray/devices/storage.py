@@ -189,16 +189,16 @@ class Buffer:
 
 
 class Borrowed(Buffer):
-    """What stands for an array on the host that is a value's already, for as long as it is read.
+    """What stands for an array that is a value's already, for as long as it is read.
 
     It is no hold, and not watched: an error's traceback may keep it longer than that value.
     """
 
     __slots__ = ()
 
-    def __init__(self, array: np.ndarray, device: Any) -> None:
+    def __init__(self, array: Any, pointer: int, device: Any) -> None:
         self.array = array
-        self.pointer = address_of(array)
+        self.pointer = pointer
         self.device = device
         self._storage = None
         self.plan = None

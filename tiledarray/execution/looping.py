@@ -37,7 +37,7 @@ def looping(
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [begun(result, device) for result in body.results]
-        inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
+        inputs = [device.borrow(array) for array in operands[:body.inputs]]
         leaves = [*results, *inputs]
         for starts, sizes in blocks:
             executable = executables[sizes]
@@ -60,7 +60,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [device.allocate(result.shape, result.dtype) for result in body.results]
-        inputs = [device.wrap(array, copy=False, given=True) for array in operands[:body.inputs]]
+        inputs = [device.borrow(array) for array in operands[:body.inputs]]
         leaves = [*results, *inputs]
         if failures:
             noted = spare.pop() if spare else device.allocate((len(failures),), STATUS)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tiledarray.core import run_program
 from tiledarray.devices.device import Device
-from tiledarray.devices.storage import Borrowed, Buffer
+from tiledarray.devices.storage import Buffer
 from tiledarray.execution import replay
 from tiledarray.execution.instructions import KEPT_BYTES, program_of
 from tiledarray.fusion.plan import Call
@@ -103,7 +103,7 @@ class _State:
 
     def __init__(self, device: Device, arrays: Sequence[Any], first: int) -> None:
         counter = device.allocate((), _COUNT)
-        given = [_borrowed(array, device) for array in arrays]
+        given = [device.borrow(array) for array in arrays]
         self.number = counter.array
         self._arrays = [counter, *given]
         self._first = first
@@ -154,13 +154,6 @@ class _State:
     def _is_own(self, place: int) -> bool:
         buffer = self._arrays[place]
         return buffer.alone() and buffer.pointer not in self._lent
-
-
-def _borrowed(array: Any, device: Device) -> Buffer:
-    if device.on_host and type(array) is np.ndarray and array.flags.carray and (
-            array.dtype.isnative):
-        return Borrowed(array, device)
-    return device.wrap(array, copy=False, given=True)
 
 
 def by_plan(step: Step, executable: Executable) -> Bind:
