@@ -43,6 +43,7 @@ SMALL = 4096  # bytes that go through pinned memory of the thread
 STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
 DEVICE_TO_HOST = 2
+DEVICE_TO_DEVICE = 3
 ALIGNMENT = 16  # bytes: of the widest loads and stores
 COUNTERS_AT_LEAST = 4096
 SCRATCH_AT_LEAST = 1 << 16
@@ -216,6 +217,11 @@ class CudaBackend:
         """Whether an array is dense, here, and begins where vectors may be loaded."""
         return bool(array.data.device_id == self.index and array.flags.c_contiguous
                     and not array.data.ptr % ALIGNMENT)
+
+    def copy_bytes(self, to: int, source: int, nbytes: int) -> None:
+        """Copy between addresses of the device, in stream order."""
+        with self.active():
+            runtime.memcpyAsync(to, source, nbytes, DEVICE_TO_DEVICE, self.stream())
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to memory of the host, and wait for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -14,11 +14,12 @@ from tiledarray.devices.storage import Buffer
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
+from tiledarray.execution.laps import Laps
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
 from tiledarray.execution.library_calls import computing, library_call
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
-from tiledarray.execution.repeating import Tiled, by_plan, repeating
+from tiledarray.execution.repeating import ALL, Several, Tiled, by_plan, repeating
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.tiled_steps import TiledSteps, can_be_tiled
 from tiledarray.fusion.group import storage
@@ -30,6 +31,7 @@ from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
 from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
+from tiledarray.ops.loop import Steps
 from tiledarray.ops.op import Item, Leaf, Loop, Repeat
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
@@ -388,6 +390,8 @@ class Executable:
 
     def _tiled(self, value: Value) -> Tiled | None:
         """Return how several steps of a loop over time are done at once, if that is planned."""
+        if self.device.kind == "cuda":
+            return self._laps(value.attrs, self.bodies[value])
         tiles = next((key for key in self.bodies[value] if isinstance(key, TimeTiles)), None)
         if tiles is None:
             return None
@@ -399,6 +403,21 @@ class Executable:
             return TiledSteps(tiles, body, first, scalars, steps)
 
         return Tiled(tiles.depth, bind)
+
+    def _laps(self, steps: Steps, bodies: Mapping[Any, Executable]) -> Tiled | None:
+        """Return how a GPU does many steps at once."""
+        if steps.body not in bodies or steps.goes is not None:
+            return None
+        made: list[Laps] = []  # once it runs: by then it is compiled
+
+        def bind(scalars: Sequence[Any], count: int) -> Several | None:
+            if observers:
+                return None
+            if not made:
+                made.append(Laps(steps.body, bodies[steps.body], steps.first, steps.kinds))
+            return made[0].bind(scalars, count)
+
+        return Tiled(ALL, bind)
 
     def _call_action(self, step: Call, free: Collection[Value]) -> Action:
         value, parts = step.value, self.parts.get(step.value, ())

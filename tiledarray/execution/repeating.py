@@ -38,13 +38,16 @@ _COUNT = np.dtype(np.int64)
 Several = Callable[[list[Buffer], int, int], list[Buffer]]
 
 
+ALL = 1 << 62  # steps: as many as there are
+
+
 class Tiled(NamedTuple):
     """How several steps are done at once.
 
     Attributes
     ----------
     depth : int
-        How many.
+        How many, at most.
     bind : callable
         Takes the scalars, and of how many steps; returns what does them, if that can be.
     """
