@@ -25,7 +25,7 @@ from tiledarray.ops.op import Leaf
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
-LONGEST_LAP = 12  # steps
+LONGEST_LAP = 6  # steps
 GRAPH_LAUNCHES = 64  # of a graph of many laps
 WORTH_IT = 16  # steps, since a graph has to be made
 STATE_BYTES = 64 << 20  # where there is more, a step takes longer than its start by the host
@@ -75,16 +75,18 @@ class Laps:
             self._step.leaves, strict=True))
         places = [entries[number] for _, number in self._executable.leaves]
         begin: list[Place] = [("own", k) for k in range(len(self.sizes))]
+        homes = {place: k for k, (computed, place) in enumerate(self._step.results) if computed}
         state, lap = begin, list[dict[Value, Place]]()
         while len(lap) < LONGEST_LAP:
             arrays = [*(("given", k) for k in range(self.first)), *state]
             known = {value: arrays[place] for value, place in zip(values, places, strict=True)}
-            for base, *_ in self._executable.places:
+            for number, (base, *_) in enumerate(self._executable.places):
                 if isinstance(base.op, Leaf):
                     if known[base][0] == "given" and self._writes(base):
                         return []
                 elif base not in known:
-                    known[base] = self._free_block(base.nbytes, {*arrays, *known.values()})
+                    known[base] = self._free_block(
+                        base.nbytes, {*arrays, *known.values()}, homes.get(number, 0))
             outputs = [known[base] for base, *_ in self._executable.places]
             state = [outputs[place] if computed else arrays[place]
                      for computed, place in self._step.results]
@@ -105,9 +107,10 @@ class Laps:
         return any(memory[store.access.value] is leaf for kernel in self._executable.plan.kernels
                    for part in kernel.parts for store in part.stores)
 
-    def _free_block(self, nbytes: int, taken: set[Place]) -> Place:
-        for number, size in enumerate(self.blocks):
-            if size == nbytes and ("own", number) not in taken:
+    def _free_block(self, nbytes: int, taken: set[Place], home: int) -> Place:
+        """A block that nobody has; the one in which the array began, if that may be."""
+        for number in (home, *range(len(self.blocks))):
+            if self.blocks[number] == nbytes and ("own", number) not in taken:
                 return "own", number
         self.blocks.append(nbytes)
         return "own", len(self.blocks) - 1
