@@ -42,7 +42,7 @@ def evaluate(*arrays: Any) -> Any:
     """
     traced = is_tracing()
     look([array.node for array in arrays
-          if isinstance(array, Handle) and (traced or array._array is None)])
+          if isinstance(array, Handle) and (traced or not array.is_computed())])
     return arrays[0] if len(arrays) == 1 else arrays
 
 

@@ -70,6 +70,10 @@ class Handle(Base):
         """The steps from the base to this view; none for an array of its own."""
         return () if self._base is None else self._steps
 
+    def is_computed(self) -> bool:
+        """Whether there is nothing to compute: of a view, as soon as its base is in memory."""
+        return self._array is not None or self.origin()._node.buffer is not None
+
     def computed(self) -> Node:
         """Compute the value of what this is a view of, or is; return its node."""
         node = self.origin()._node  # another thread may give the array its next value meanwhile
