@@ -115,7 +115,8 @@ def first(name: str, size: str, options: argparse.Namespace) -> Row:
 def child(arguments: list[str], limit: float) -> dict[str, Any]:
     """Return what ``benchmarks.corpus.child`` prints, or its failure."""
     command = [sys.executable, "-m", "benchmarks.corpus.child", *arguments]
-    with tempfile.TemporaryDirectory(prefix="corpus-") as folder:
+    with tempfile.TemporaryDirectory(
+            prefix="corpus-", ignore_cleanup_errors=True) as folder:
         try:
             done = subprocess.run(
                 command, env=empty_caches(folder), capture_output=True, text=True, timeout=limit

@@ -68,10 +68,11 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     if (basic)
         plain = Py_NewRef(key);
     else {
-        plain = plain_index(key);
+        const npy_intp most = most_written(array);
+        plain = plain_index(key, most);
         basic = plain ? basic_index(plain) : 0;
         int has_axes = is_array(new) && PyArray_NDIM((PyArrayObject *)new);
-        if (plain && !basic && !is_index_at_once(array, plain, has_axes))
+        if (plain && !basic && !is_index_at_once(array, plain, has_axes, most))
             Py_CLEAR(plain);
     }
     if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */

@@ -18,6 +18,7 @@ HIDDEN_BEGIN
 
 #define MOST_ARGUMENTS 16
 #define SPACIOUS (1 << 15)    /* bytes */
+#define MOST_FILLED (1 << 20) /* elements of a constant: more are zeros (`settled.py`) */
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define SHARED_ELEMENTS (1 << 18) /* what threads share is recorded where it is larger than this */
 #define COSTLY_ELEMENTS (1 << 16) /* and what takes long for an element, larger than this */
@@ -167,8 +168,9 @@ extern PyMappingMethods handle_as_mapping;
 extern PySequenceMethods handle_as_sequence;
 extern PyTypeObject IteratorType;
 
-PyObject *plain_index(PyObject *key);
-int is_index_at_once(PyObject *array, PyObject *key, int has_axes);
+npy_intp most_written(PyObject *array);
+PyObject *plain_index(PyObject *key, npy_intp most);
+int is_index_at_once(PyObject *array, PyObject *key, int has_axes, npy_intp most);
 PyObject *make_constant(Handle *handle);
 PyObject *looked_at(Handle *handle);
 PyObject *looked_at_element(Handle *handle, PyObject *key);

@@ -44,32 +44,38 @@ static PyObject *plain_list(PyObject *list)
     }
     return plain;
 }
-/* Elements that index arrays may name for NumPy to read or write them at once. */
-static inline npy_intp most_named(void)
+/* Elements that index arrays may name for NumPy to read them at once. */
+static inline npy_intp most_read(void)
 {
     return at_most(Py_MIN(WRITE_FACTOR, library_factor));
 }
 
-/* Whether an index's array is taken as it is: a mask always, for its values decide on the shape. */
-static int is_taken(PyObject *value)
+/* The same for writing.  The recorded way copies an array that is there: half of it is no fewer. */
+npy_intp most_written(PyObject *array)
 {
-    return size_of(value) <= most_named() || (limit > 1 && is_mask(value));
+    return limit > 1 ? Py_MAX(most_read(), size_of(array) / 2) : most_read();
+}
+
+/* Whether an index's array is taken as it is: a mask always, for its values decide on the shape. */
+static int is_taken(PyObject *value, npy_intp most)
+{
+    return size_of(value) <= most || (limit > 1 && is_mask(value));
 }
 
 /* An item of an index as NumPy takes it; a new reference, NULL without an error if that needs the
    recorded way. */
-static PyObject *plain_item(PyObject *item)
+static PyObject *plain_item(PyObject *item, npy_intp most)
 {
     if (is_handle(item)) {
         PyObject *value = settled((Handle *)item);
-        if (!value || !is_taken(value))
+        if (!value || !is_taken(value, most))
             return NULL;
         /* An array without axes is no scalar: by it an index is not basic. */
         if (PyArray_Check(value) && !PyArray_NDIM((PyArrayObject *)value))
             return NULL;
         return Py_NewRef(value);
     }
-    if (basic_part(item) || (is_array(item) && is_taken(item)))
+    if (basic_part(item) || (is_array(item) && is_taken(item, most)))
         return Py_NewRef(item);
     if (PySlice_Check(item))
         return plain_slice((PySliceObject *)item);
@@ -78,14 +84,15 @@ static PyObject *plain_item(PyObject *item)
     return NULL;
 }
 
-PyObject *plain_index(PyObject *key)
+/* An index as NumPy takes it, of index arrays of that many elements at most; as `plain_item`. */
+PyObject *plain_index(PyObject *key, npy_intp most)
 {
     if (!PyTuple_CheckExact(key))
-        return plain_item(key);
+        return plain_item(key, most);
     Py_ssize_t n = PyTuple_GET_SIZE(key);
     PyObject *plain = PyTuple_New(n);
     for (Py_ssize_t k = 0; plain && k < n; k++) {
-        PyObject *item = plain_item(PyTuple_GET_ITEM(key, k));
+        PyObject *item = plain_item(PyTuple_GET_ITEM(key, k), most);
         if (!item) {
             Py_DECREF(plain);
             return NULL;
@@ -156,10 +163,10 @@ static double named_elements(PyArrayObject *array, PyObject *key)
 
 /* Whether reading by a plain index that is not basic is done at once, or writing what has axes.
    By a mask NumPy does it, whatever the size: no plan is found again that depends on the length. */
-int is_index_at_once(PyObject *array, PyObject *key, int has_axes)
+int is_index_at_once(PyObject *array, PyObject *key, int has_axes, npy_intp most)
 {
     return (has_axes && limit > 1 && has_mask(key)) || size_of(array) <= at_most(WRITE_FACTOR) ||
-           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)most_named());
+           (limit > 1 && named_elements((PyArrayObject *)array, key) <= (double)most);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -187,11 +194,11 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
         plain = mask && is_mask(mask) ? Py_NewRef(mask) : NULL;
     }
     if (!plain && !PyErr_Occurred())
-        plain = plain_index(key);
+        plain = plain_index(key, most_read());
     if (!plain)
         return NULL;
     int basic = basic_index(plain);
-    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain, 1)) {
+    if (!basic && !is_mask(plain) && !is_index_at_once(array, plain, 1, most_read())) {
         Py_DECREF(plain);
         return NULL;
     }
@@ -216,7 +223,9 @@ PyObject *make_constant(Handle *handle)
         return NULL;
     PyObject *node = Py_NewRef(root->node), *array = NULL, *before;
     const Py_ssize_t size = ((Node *)node)->form->kind->size;
-    if (begin_keeping(size >= SPACIOUS / (Py_ssize_t)sizeof(double), &before))
+    /* Kept memory has to be filled; of many zeros the system makes those pages that are touched. */
+    if (begin_keeping(
+            size >= SPACIOUS / (Py_ssize_t)sizeof(double) && size <= MOST_FILLED, &before))
         array = PyObject_CallOneArg(callbacks[MADE], node);
     end_keeping(before);
     int done = array && is_array(array);

@@ -129,18 +129,26 @@ def plain_list(key: list[Any]) -> Any:
     return found
 
 
-def most_named() -> int:
-    """Return how many elements index arrays may name for NumPy to read or write them at once."""
+def most_read() -> int:
+    """Return how many elements index arrays may name for NumPy to read them at once."""
     return at_most(min(WRITE_FACTOR, state.library_factor))
 
 
-def is_taken(array: Any) -> bool:
+def most_written(array: Any) -> int:
+    """Return the same for writing.
+
+    The recorded way copies an array that is there: half of it is no fewer.
+    """
+    return max(most_read(), array.size // 2) if state.limit > 1 else most_read()
+
+
+def is_taken(array: Any, most: int) -> bool:
     """Whether an index's array is taken as it is: a mask always, its values decide on the shape."""
-    return bool(array.size <= state.limit or array.size <= most_named() or (
+    return bool(array.size <= state.limit or array.size <= most or (
         state.limit > 1 and is_mask(array)))
 
 
-def plain_item(item: Any) -> Any:
+def plain_item(item: Any, most: int) -> Any:
     """Return an item of an index as NumPy takes it, or `UNKNOWN`."""
     kind = type(item)
     if kind is state.handle_class or isinstance(item, state.base_class):
@@ -150,22 +158,22 @@ def plain_item(item: Any) -> Any:
         if value is None or state.most < 0 or (base is not None and base._array_ is not item._of_):
             value = settled(item)
         if type(value) is ndarray:  # without axes it is no scalar: by it an index is not basic
-            return value if value.ndim and is_taken(value) else UNKNOWN
+            return value if value.ndim and is_taken(value, most) else UNKNOWN
         return UNKNOWN if value is None or not state.limit else value
     if kind is slice:
         return plain_slice(item)
-    if basic_part(item) or (kind is ndarray and is_taken(item)):
+    if basic_part(item) or (kind is ndarray and is_taken(item, most)):
         return item
     return plain_list(item) if kind is list and len(item) <= state.limit else UNKNOWN
 
 
-def plain_index(key: Any) -> Any:
-    """Return an index as NumPy takes it, or `UNKNOWN`."""
+def plain_index(key: Any, most: int) -> Any:
+    """Return an index as NumPy takes it, of arrays of that many elements at most, or `UNKNOWN`."""
     if type(key) is not tuple:
-        return plain_item(key)
+        return plain_item(key, most)
     plain: list[Any] = []
     for item in key:
-        found = item if type(item) is int else plain_item(item)
+        found = item if type(item) is int else plain_item(item, most)
         if found is UNKNOWN:
             return UNKNOWN
         plain.append(found)
@@ -209,13 +217,13 @@ def has_mask(key: Any) -> bool:
     return any(map(is_mask, key)) if type(key) is tuple else is_mask(key)
 
 
-def is_index_at_once(array: Any, key: Any, has_axes: bool) -> bool:
+def is_index_at_once(array: Any, key: Any, has_axes: bool, most: int) -> bool:
     """Whether reading by a plain index that is not basic is done at once, or writing what has axes.
 
     By a mask NumPy does it, whatever the size: no plan is found again that depends on the length.
     """
     return array.size <= at_most(WRITE_FACTOR) or (state.limit > 1 and (
-        (has_axes and has_mask(key)) or named_elements(array, key) <= most_named()))
+        (has_axes and has_mask(key)) or named_elements(array, key) <= most))
 
 
 def is_mask(x: Any) -> bool:
@@ -269,7 +277,7 @@ def taken(handle: Any, array: Any, key: Any) -> Any:
     if array.size > state.limit:
         plain = plain_of_large(array, key)
     else:
-        plain = plain_index(key)
+        plain = plain_index(key, most_read())
     if plain is UNKNOWN:
         return recorded["__getitem__"](handle, key)
     result = array[plain]
@@ -286,10 +294,10 @@ def plain_of_large(array: Any, key: Any) -> Any:
         mask = settled(key)  # the result's shape depends on it, so it is read
         if is_mask(mask):
             return mask
-    plain = plain_index(key)
+    plain = plain_index(key, most_read())
     if plain is UNKNOWN or basic_index(plain) or is_mask(plain):
         return plain
-    return plain if is_index_at_once(array, plain, True) else UNKNOWN
+    return plain if is_index_at_once(array, plain, True, most_read()) else UNKNOWN
 
 
 def is_written_back(handle: Any, key: Any, value: Any) -> bool:
@@ -378,7 +386,7 @@ def handle_setitem(handle: Any, key: Any, value: Any) -> None:
                     new = None
         if kind is not int:
             if not is_basic(key, kind):
-                plain = plain_index(key)
+                plain = plain_index(key, most_read())
             if array.size > state.most:
                 new = None
         if new is not None and plain is not UNKNOWN and state.most >= 0:
@@ -411,12 +419,13 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     if new is None:
         return False
     if not basic:
-        key = plain_index(key)
+        most = most_written(array)
+        key = plain_index(key, most)
         if key is UNKNOWN:
             return False
         basic = basic_index(key)
         has_axes = type(new) is ndarray and new.ndim > 0
-        if not basic and not is_index_at_once(array, key, has_axes):
+        if not basic and not is_index_at_once(array, key, has_axes, most):
             return False
     if basic == 2 and array.size > state.limit and (
         size_of(array[key]) > at_most(WRITE_FACTOR)

@@ -16,6 +16,7 @@ from tiledarray.execution.launches import HostLaunch
 from tiledarray.execution.library_calls import (
     SILENCE,
     is_shared,
+    overwritten,
     stored,
     strides_of,
 )
@@ -130,7 +131,7 @@ class _Maker:
             elif isinstance(step, Copy):
                 self._copy(step)
             elif isinstance(step, Call):
-                self._call(step.value)
+                self._call(step.value, releases)
             else:
                 self._take(executable.plan.memory[step.value])
             for value in releases:
@@ -210,10 +211,17 @@ class _Maker:
 
     # ---- library calls -------------------------------------------------------------------
 
-    def _call(self, value: Value) -> None:
-        """Have a library compute a value; it may fail, so nothing was overwritten before."""
+    def _call(self, value: Value, free: Collection[Value]) -> None:
+        """Have a library compute a value; it may fail, so nothing was overwritten before.
+
+        Nobody needs what is in the memory of ``free`` after it.
+        """
         if self.turn >= 0 or len(value.args) > _MOST_OPERANDS or SILENCE is None:
             raise _Unsuited
+        base = overwritten(value, self.executable.plan.memory, free)
+        if base is not None and base not in self._own and not isinstance(base.op, Leaf):
+            self._call_in_place(value, base)
+            return
         into = _into(value)
         results: list[int] = []
         if into is not None:
@@ -233,6 +241,26 @@ class _Maker:
             -1 if into is None else self._number(value), len(results), *results,
             len(value.args), *operands)
         self._calls += 1
+
+    def _call_in_place(self, value: Value, base: Value) -> None:
+        """Have a library leave a value in memory that the program has taken for an operand."""
+        change, attrs = cast(Library, value.op).in_place, value.attrs
+        nothing = self.executable.device.wrap(np.empty(0, bool))
+
+        def called(*inputs: Any) -> Any:
+            assert change is not None
+            change(np, *inputs, attrs=attrs)
+            return nothing
+
+        operands = [word for arg in value.args for word in self._operand(arg)]
+        unused = len(self.shapes)
+        self.shapes.append(((0,), np.dtype(bool)))
+        self.code += (_CALL, 7 + len(operands), self._object(called), -1, 1, unused,
+                      len(value.args), *operands)
+        self._calls += 1
+        self._drop(unused)
+        self.code += _SHARE, self._number(value), self._number(base)
+        self._there.add(value)
 
     def _operand(self, arg: Any) -> list[int]:
         if isinstance(arg, Param):

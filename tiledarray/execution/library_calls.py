@@ -66,7 +66,7 @@ def library_call(
         What computes it, if not `computing`.
     """
     operands = [operand_of(arg, memory) for arg in value.args]
-    base = _overwritten(value, memory, free)
+    base = overwritten(value, memory, free)
     if base is not None:
         assert isinstance(value.op, Library) and value.op.in_place is not None
         return _in_place(value, value.op.in_place, operands, base, device)
@@ -183,7 +183,7 @@ def strides_of(operand: Stored) -> tuple[list[int], int, list[tuple[int, int]]]:
     return strides, total, [*terms.items()]
 
 
-def _overwritten(
+def overwritten(
     value: Value, memory: Mapping[Value, Value], free: Collection[Value]
 ) -> Value | None:
     """Return the value whose memory takes the result; ``None`` if another is needed."""
