@@ -84,7 +84,8 @@ def test_what_a_plan_has_made_is_written_in_place(monkeypatch):
     forget_plans(monkeypatch)
     written = []
     for place, name in ((instructions._Maker, "_call_in_place"), (library_calls, "_in_place")):
-        monkeypatch.setattr(place, name, lambda *args, call=getattr(place, name): (
+        call = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *args, call=call: (
             written.append(call), call(*args))[1])
     x, places = np.array(numpy.ones(N + 1)), np.array(PLACES)
     for _ in range(3):
