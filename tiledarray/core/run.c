@@ -206,6 +206,7 @@ static int share(Frame *frame, Py_ssize_t value, Py_ssize_t of)
 {
     PyObject *shape = PyTuple_GET_ITEM(PyTuple_GET_ITEM(frame->program->shapes, value), 0);
     frame->buffers[value] = PyObject_CallMethodOneArg(frame->buffers[of], another_name, shape);
+    frame->pointers[value] = frame->pointers[of];
     return frame->buffers[value] ? 1 : -1;
 }
 
