@@ -1,4 +1,8 @@
-"""What tests on a GPU share."""
+"""What tests on a GPU share.
+
+Under ``compute-sanitizer`` give it ``--show-backtrace no``: it keeps the frames of Python functions
+in which CUDA was called, and with them buffers that `config.verify` then takes for alive.
+"""
 
 import pytest
 
