@@ -16,7 +16,7 @@ from tiledarray.fusion.tiles import ir
 from tiledarray.fusion.tiles.build import NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
-from tiledarray.fusion.tiles.shared import drop_unread, lay_out, load_first, put_barriers
+from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
@@ -94,7 +94,6 @@ def _arrange(program: Program, target: Target) -> None:
     drop_unread(program)
     if target.kind == "cuda":
         absorb(program)
-        load_first(program)
     lay_out(program)
     put_barriers(program)
 

@@ -18,7 +18,6 @@ from tiledarray.fusion.tiles.ir import (
 )
 
 ALIGNMENT = 16  # bytes, of a tile
-SMALL_PART = 8  # of the largest tile
 
 
 def live_ranges(program: Program) -> dict[Tile, tuple[int, int]]:
@@ -42,20 +41,6 @@ def drop_unread(program: Program) -> None:
         needed.update(reads(statement))
         kept.append(statement)
     program.statements = kept[::-1]
-
-
-def load_first(program: Program) -> None:
-    """Load what is small before anything else: it is there when it is needed, and takes no room."""
-    largest = max((tile.nbytes for tile in program.tiles), default=0)
-    touched: set[Tile] = set()
-    early: list[Statement] = []
-    for statement in program.statements:
-        tiles = {*written(statement), *reads(statement)}
-        if isinstance(statement, Load) and touched.isdisjoint(tiles) and (
-                statement.tile.nbytes * SMALL_PART <= largest):
-            early.append(statement)
-        touched |= tiles
-    program.statements = [*early, *(each for each in program.statements if each not in early)]
 
 
 def lay_out(program: Program) -> None:
