@@ -130,3 +130,23 @@ def test_others_keep_what_they_have(size, count, at_once, pending, random):
     with config.override(at_once=at_once):
         for got, want in zip(run(np), run(numpy), strict=True):
             numpy.testing.assert_array_equal(numpy.asarray(got), want)
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+@pytest.mark.parametrize("place", [2**64 - 1, 2**64 - 100_000, 7, 2**63, 100_000])
+def test_places_without_a_sign_wrap(place, at_once):
+    def run(np):
+        x = np.arange(100_000.0) * 2
+        x[np.array([place], "uint64")] = 2
+        x[np.array([place, 3], "uint64")] += 1
+        return x[np.array([place, 4], "uint64")] * 2, x
+
+    with config.override(at_once=at_once):
+        try:
+            wanted = run(numpy)
+        except IndexError as error:
+            with pytest.raises(IndexError, match=str(error)):
+                np.evaluate(*run(np))
+            return
+        for got, want in zip(run(np), wanted, strict=True):
+            numpy.testing.assert_array_equal(numpy.asarray(got), want)

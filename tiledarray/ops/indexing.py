@@ -27,6 +27,8 @@ def beyond(position: int, axis: int, size: int) -> IndexError:
 
 def fault_of(places: Any, axis: int, size: int) -> IndexError | None:
     """Return the error of an index array, if one of its elements is beyond the axis."""
+    if places.dtype == np.uint64:  # NumPy takes the largest for negative ones
+        places = places.view(np.int64)
     if places.size:
         low, high = _extent(places)
         if low < -size or high >= size:

@@ -19,6 +19,7 @@ TA_FN idx max_idx(idx x, idx y) { return x > y ? x : y; }
 template <class I> TA_FN idx place_in(I place, idx n) {
   return place < I(0) ? idx(place) + n : idx(place);
 }
+TA_FN idx place_in(u64 place, idx n) { return place_in(i64(place), n); }  // the largest are negative
 
 #define TA_EVERY_ROW(row, range) for (idx row = range.begin; row < range.end; ++row)
 
