@@ -80,9 +80,9 @@ def test_names_and_documents_are_numpys() -> None:
 
 
 OWN = {"TiledArray", "asnumpy", "checkpoint", "config", "custom_jvp", "custom_vjp", "device",
-       "evaluate", "explain", "grad", "hessian", "hvp", "jacobian", "jit", "jvp",
+       "evaluate", "explain", "fori_loop", "grad", "hessian", "hvp", "jacobian", "jit", "jvp",
        "load_ipython_extension", "stop_gradient", "unload_ipython_extension", "value_and_grad",
-       "variable", "vjp", "vmap"}
+       "variable", "vjp", "vmap", "while_loop"}
 
 
 def test_nothing_but_numpys_names_and_a_few_of_our_own() -> None:
