@@ -262,9 +262,17 @@ def test_a_place_in_a_line_that_is_beyond_raises_numpys_error(place, axis):
 
 
 def test_unsigned_places_that_no_signed_number_holds():
-    w, i = table(11, 3), numpy.array([1, 2**64 - 1], "u8")
-    with pytest.raises(IndexError):
-        (ours(w)[ours(i)] * 2).tolist()
+    w = table(11, 3)
+    for place in (2**64 - 1, 2**64 - 11):  # NumPy takes them for negative ones
+        i = numpy.array([1, place], "u8")
+        compare_all(numpy.asarray(ours(w)[ours(i)] * 2), w[i] * 2)
+    for place in (2**64 - 12, 2**63):
+        i = numpy.array([1, place], "u8")
+        with pytest.raises(IndexError) as theirs:
+            w[i]
+        with pytest.raises(IndexError) as failure:
+            (ours(w)[ours(i)] * 2).tolist()
+        assert str(failure.value) == str(theirs.value)
 
 
 def test_an_empty_axis():
