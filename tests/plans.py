@@ -11,6 +11,7 @@ from queue import Empty
 from typing import Any
 
 import numpy
+import pytest
 
 import tiledarray as ta
 from tiledarray.core import forget_programs
@@ -23,11 +24,23 @@ from tiledarray.fusion.plan import Call, Copy, Kernel, Plan
 from tiledarray.fusion.target import Target
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import trace
-from tiledarray.recording.stretch import live_pending
+from tiledarray.recording.stretch import live_pending, local
 
 HOST = Target("cpu", 2)
 DEVICE = Target("cuda", 132, contract=True)
 TARGETS = {"cpu": HOST, "cuda": DEVICE}
+
+
+def fresh_recorder(**options: Any) -> Any:
+    """A fixture of a module: nothing is pending from elsewhere, and `config` has these options."""
+    @pytest.fixture(autouse=True)
+    def clean() -> Iterator[None]:
+        local.recorder.reset()
+        with ta.config.override(**options):
+            yield
+        local.recorder.reset()
+
+    return clean
 
 
 def filled(*shape: int, dtype: Any = numpy.float64, seed: int = 0) -> Any:

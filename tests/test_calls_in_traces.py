@@ -4,9 +4,8 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray import config
+from tests.plans import fresh_recorder
 from tiledarray.errors import NoDerivative
-from tiledarray.recording.stretch import local
 
 X = numpy.random.default_rng(0).random((6, 8))
 V, PLACES, MASK = X[0], numpy.arange(8) % 3, X > 0.5
@@ -17,12 +16,7 @@ OPERANDS = X, V, PLACES, MASK, SQUARE
 pytestmark = pytest.mark.compiler  # without one, `jit` calls functions as they are
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    local.recorder.reset()
-    with config.override(compile="wait"):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait")
 
 
 def at(ufunc):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.plans import planned
+from tests.plans import fresh_recorder, planned
 from tiledarray import config
 from tiledarray.core import forget_programs
 from tiledarray.execution import evaluate, executable
@@ -21,7 +21,6 @@ from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Update
-from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="needs a C++ compiler")
 EDGES = [0, 1, -1, 2, -2, 7, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63)]
@@ -30,13 +29,7 @@ WORDS = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1))
 SHIFTS = st.integers(0, 62)
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    """Nothing pending from elsewhere; kernels are waited for."""
-    local.recorder.reset()
-    with config.override(compile="wait"):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait")
 
 
 @pytest.fixture

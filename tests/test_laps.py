@@ -8,23 +8,16 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tests.plans import forget_plans
+from tests.plans import forget_plans, fresh_recorder
 from tests.test_time_loops import BODIES, by_loop, by_numpy, check, drawn, same
-from tiledarray import config
 from tiledarray.devices import device
 from tiledarray.execution import executable
 from tiledarray.execution.laps import WORTH_IT, Laps
-from tiledarray.recording.stretch import local
 
 HOST = device.resolve("cpu")
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    local.recorder.reset()
-    with config.override(compile="wait", at_once=0):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait", at_once=0)
 
 
 class HostGraph:

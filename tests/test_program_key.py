@@ -6,9 +6,8 @@ import numpy
 import pytest
 
 import tiledarray as np
-from tiledarray import config
+from tests.plans import fresh_recorder
 from tiledarray.graph.program import trace
-from tiledarray.recording.stretch import local
 
 ZEROS = [complex(re, im) for re in (0.0, -0.0) for im in (0.0, -0.0)]
 SIGNED = [complex(-4.0, 0.0), complex(-4.0, -0.0), complex(0.0, 3.0), complex(-0.0, 3.0), *ZEROS]
@@ -18,12 +17,7 @@ def nan(payload):
     return struct.unpack("d", struct.pack("Q", 0x7FF8_0000_0000_0000 | payload))[0]
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    local.recorder.reset()
-    with config.override(compile="wait", at_once=0):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait", at_once=0)
 
 
 def params(*scalars):

@@ -12,6 +12,7 @@ from tests.plans import (
     DEVICE,
     HOST,
     TARGETS,
+    fresh_recorder,
     kinds,
     moved,
     nbytes,
@@ -19,20 +20,13 @@ from tests.plans import (
     peak_of,
     planned,
 )
-from tiledarray import config, explain
+from tiledarray import explain
 from tiledarray.kernels.text.program import print_kernel
-from tiledarray.recording.stretch import local
 
 N = 700
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    """Nothing pending from elsewhere; kernels are waited for."""
-    local.recorder.reset()
-    with config.override(compile="wait"):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait")
 
 
 def points(*shape, dtype="f8", seed=0):

@@ -6,22 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.plans import forget_plans
+from tests.plans import forget_plans, fresh_recorder
 from tiledarray import config
 from tiledarray.execution import instructions, library_calls
 from tiledarray.ops import indexing
-from tiledarray.recording.stretch import local
 
 N = 600_000
 PLACES = numpy.random.default_rng(0).integers(-N, N, N // 3)
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    local.recorder.reset()
-    with config.override(compile="wait"):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(compile="wait")
 
 
 def alone(np, x, i):

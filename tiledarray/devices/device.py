@@ -62,6 +62,8 @@ class Device:
         ``allocate(shape, dtype)`` returns a `Buffer` with any content.
     wrap : callable
         ``wrap(array, copy)`` returns a `Buffer` of that value.
+    borrow : callable
+        ``borrow(array)`` returns a `Buffer` that stands for an operand while it is read.
     to_host : callable
         ``to_host(buffer)`` returns a `numpy.ndarray`.
     synchronize : callable
@@ -74,8 +76,8 @@ class Device:
     """
 
     __slots__ = (
-        "kind", "index", "on_host", "backend", "xp", "allocate", "wrap", "to_host", "synchronize",
-        "__weakref__",
+        "kind", "index", "on_host", "backend", "xp", "allocate", "wrap", "borrow", "to_host",
+        "synchronize", "__weakref__",
     )  # fmt: skip
 
     kind: str
@@ -85,6 +87,7 @@ class Device:
     xp: ModuleType
     allocate: Callable[[tuple[int, ...], np.dtype[Any]], Buffer]
     wrap: Callable[..., Buffer]
+    borrow: Callable[[Any], Buffer]
     to_host: Callable[[Buffer], np.ndarray]
     synchronize: Callable[[], None]
 
@@ -359,6 +362,7 @@ def _load_backend(device: Device) -> None:
     device.xp = backend.xp
     device.allocate = backend.allocate
     device.wrap = backend.wrap
+    device.borrow = backend.borrow
     device.to_host = backend.to_host
     device.synchronize = backend.synchronize
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tiledarray.devices.storage import Buffer
-from tiledarray.execution.arguments import dealt_from
-from tiledarray.execution.replay import own_memory
+from tiledarray.errors import TiledArrayError
+from tiledarray.execution.replay import OwnMemory, stored_into
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.plan import Allocate, Kernel
 from tiledarray.ops.loop import Step
@@ -62,27 +61,24 @@ class Laps:
         """Whether steps are kernels alone that do not ask for their number, and are short."""
         executable, step = self._executable, self._step
         return (
-            0 not in step.leaves and sum(self.sizes) <= STATE_BYTES and min(self.sizes) > 0
+            0 not in step.leaves and sum(self.sizes) <= STATE_BYTES and all(self.sizes)
             and all(isinstance(each, Kernel | Allocate) for each in executable.plan.steps)
             and all(number is None for _, number, _, _ in executable.places)
             and all(computed or place > 0 for computed, place in step.results))
 
     def _course(self) -> list[dict[Value, Place]]:
         """Where each step of a lap has its leaves and outputs; nothing if there is no lap."""
-        values = [value for value, _ in self._executable.leaves]
-        entries = dict(zip(
-            (number for number, entry in enumerate(self._step.signature[0]) if entry[0] is None),
-            self._step.leaves, strict=True))
-        places = [entries[number] for _, number in self._executable.leaves]
+        overwritten = stored_into(self._executable.plan)
         begin: list[Place] = [("own", k) for k in range(len(self.sizes))]
         homes = {place: k for k, (computed, place) in enumerate(self._step.results) if computed}
         state, lap = begin, list[dict[Value, Place]]()
         while len(lap) < LONGEST_LAP:
             arrays = [*(("given", k) for k in range(self.first)), *state]
-            known = {value: arrays[place] for value, place in zip(values, places, strict=True)}
+            known = {value: arrays[self._step.places[number]]
+                     for value, number in self._executable.leaves}
             for number, (base, *_) in enumerate(self._executable.places):
                 if isinstance(base.op, Leaf):
-                    if known[base][0] == "given" and self._writes(base):
+                    if known[base][0] == "given" and base in overwritten:
                         return []
                 elif base not in known:
                     known[base] = self._free_block(
@@ -102,11 +98,6 @@ class Laps:
         """Where the state is after so many steps, fewer than a lap has."""
         return self._states[steps - 1]
 
-    def _writes(self, leaf: Value) -> bool:
-        memory = self._executable.plan.memory
-        return any(memory[store.access.value] is leaf for kernel in self._executable.plan.kernels
-                   for part in kernel.parts for store in part.stores)
-
     def _free_block(self, nbytes: int, taken: set[Place], home: int) -> Place:
         """A block that nobody has; the one in which the array began, if that may be."""
         for number in (home, *range(len(self.blocks))):
@@ -119,9 +110,12 @@ class Laps:
         """Return what does so many steps, as `Tiled` has it."""
         if not self.lap or count < WORTH_IT:
             return None
+        try:
+            lane = self._lane()
+        except TiledArrayError:  # no memory for it
+            return None
 
         def several(arrays: list[Buffer], number: int, by: int) -> list[Buffer]:
-            lane = self._lane()
             lane.fill(self._step.filled(scalars), [buffer.pointer for buffer in arrays])
             return lane.run(arrays[self.first:], count)
 
@@ -144,19 +138,11 @@ class _Lane:
 
     def __init__(self, laps: Laps, executable: Executable,
                  kinds: Sequence[tuple[tuple[int, ...], Any]]) -> None:
-        self._laps, self._executable, self._kinds = laps, executable, kinds
-        self._device = device = executable.device
-        plan = executable.plan
-        self._own = [device.allocate((size,), _BYTE) for size in laps.blocks]
-        blocks, sizes = own_memory(plan)
-        taken = [device.allocate((size,), _BYTE) for size in sizes]
-        self._temporaries = {base: taken[number] for base, number in blocks.items()}
-        launches: list[Any] = [executable.launches[step] for step in plan.kernels
-                               if executable.programs[step].blocks]
+        self._laps, self._kinds, self._device = laps, kinds, executable.device
+        self._blocks = [self._device.allocate((size,), _BYTE) for size in laps.blocks]
+        self._own = OwnMemory(executable)
+        launches = self._own.launches
         self._launches = [[(launch, launch.arguments()) for launch in launches] for _ in laps.lap]
-        scratch = max((launch.binding.scratch_bytes for launch in launches), default=0)
-        self._workspace = device.allocate((max(1, scratch),), _BYTE)
-        self._counters: dict[tuple[int, int], Buffer] = {}
         self._known: Any = None
         self._graphs: list[Any] = []
         self._many = max(1, GRAPH_LAUNCHES // max(1, len(launches) * len(laps.lap)))
@@ -170,8 +156,7 @@ class _Lane:
         for course, launches in zip(self._laps.lap, self._launches, strict=True):
             for number, (launch, arguments) in enumerate(launches):
                 slots = arguments.slots
-                launch.binding.fill(slots, params, dealt_from(self._workspace.pointer),
-                                    partial(self._zeroed, number))
+                self._own.fill(number, slots, params)
                 for place, base, fixed, terms in launch.binding.addresses:
                     pointer = self._pointer(base, course, given)
                     slots[place] = pointer + fixed + evaluated_terms(terms, params)
@@ -185,22 +170,15 @@ class _Lane:
         self._known = known
 
     def _pointer(self, base: Value, course: dict[Value, Place], given: Sequence[int]) -> int:
-        if base in self._temporaries:
-            return self._temporaries[base].pointer
+        if base in self._own.temporaries:
+            return int(self._own.temporaries[base].pointer)
         where, number = course[base]
-        return self._own[number].pointer if where == "own" else given[number]
-
-    def _zeroed(self, number: int, count: int) -> int:
-        """Address of a launch's counters, which the kernel leaves at zero."""
-        key = number, count
-        if key not in self._counters:
-            self._counters[key] = self._device.wrap(np.zeros(count, np.uint32), copy=True)
-        return self._counters[key].pointer
+        return int(self._blocks[number].pointer) if where == "own" else given[number]
 
     def run(self, state: Sequence[Buffer], count: int) -> list[Buffer]:
         """Do so many steps on a state; return it, in memory that nobody has."""
         device, lap = self._device, self._launches
-        for buffer, own in zip(state, self._own, strict=False):
+        for buffer, own in zip(state, self._blocks, strict=False):
             device.copy_bytes(own.pointer, buffer.pointer, buffer.nbytes)
         laps, rest = divmod(count, len(lap))
         for graph, times in zip(self._graphs, divmod(laps, self._many), strict=True):
@@ -212,5 +190,5 @@ class _Lane:
                 launch.start(arguments)
         found = [device.allocate(shape, np.dtype(dtype)) for shape, dtype in self._kinds]
         for buffer, (_, number) in zip(found, self._laps.after(rest), strict=True):
-            device.copy_bytes(buffer.pointer, self._own[number].pointer, buffer.nbytes)
+            device.copy_bytes(buffer.pointer, self._blocks[number].pointer, buffer.nbytes)
         return found

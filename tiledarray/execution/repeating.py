@@ -161,14 +161,9 @@ class _State:
 
 def by_plan(step: Step, executable: Executable) -> Bind:
     """Return what binds a step's compiled plan to its parameters."""
-    entries = dict(zip(
-        (number for number, entry in enumerate(step.signature[0]) if entry[0] is None),
-        step.leaves, strict=True))
-    places = [entries[number] for _, number in executable.leaves]
+    places = [step.places[number] for _, number in executable.leaves]
     values = [value for value, _ in executable.leaves]
-    memory = executable.plan.memory
-    overwritten = {memory[store.access.value] for kernel in executable.plan.kernels
-                   for part in kernel.parts for store in part.stores}
+    overwritten = replay.stored_into(executable.plan)
     written = [k for k, value in enumerate(values) if value in overwritten]
     program: list[Any] = []
 

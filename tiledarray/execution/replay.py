@@ -61,6 +61,12 @@ def _writes_input(plan: Plan, value: Value) -> bool:
     return isinstance(plan.memory[value].op, Leaf) and not isinstance(storage(value).op, Leaf)
 
 
+def stored_into(plan: Plan) -> set[Value]:
+    """The values in whose memory kernels write."""
+    return {plan.memory[store.access.value] for kernel in plan.kernels
+            for part in kernel.parts for store in part.stores}
+
+
 def prepare(executable: Executable, params: Sequence[Any]) -> None:
     """Let a recorded plan that has been met a few times run by one launch from now on, if it can.
 
@@ -157,11 +163,40 @@ def _are_same(params: Sequence[Any], known: Sequence[Any]) -> bool:
     return params == known and not any(x == 0 or type(x) is complex for x in params)
 
 
-class _Lane:
-    """Memory, packed arguments and launch graph of a plan on one stream.
+class OwnMemory:
+    """What a plan's launches have for themselves: temporary memory, scratch, counters.
 
     All of it is its own: what other launches use (counters, scratch) may grow and move.
     """
+
+    def __init__(self, executable: Executable) -> None:
+        self._device = device = executable.device
+        plan = executable.plan
+        self.launches: list[Any] = [
+            executable.launches[step] for step in plan.kernels if executable.programs[step].blocks
+        ]
+        blocks, sizes = own_memory(plan)
+        taken = [device.allocate((size,), _BYTE) for size in sizes]
+        self.temporaries = {base: taken[number] for base, number in blocks.items()}
+        scratch = max((launch.binding.scratch_bytes for launch in self.launches), default=0)
+        self._workspace = device.allocate((max(1, scratch),), _BYTE)
+        self._counters: dict[tuple[int, int], Buffer] = {}
+
+    def fill(self, number: int, slots: memoryview, params: Sequence[Any]) -> None:
+        """Write a launch's arguments but for addresses of values."""
+        self.launches[number].binding.fill(
+            slots, params, dealt_from(self._workspace.pointer), partial(self._zeroed, number))
+
+    def _zeroed(self, number: int, count: int) -> int:
+        """Address of a launch's counters, which the kernel leaves at zero."""
+        key = number, count
+        if key not in self._counters:
+            self._counters[key] = self._device.wrap(np.zeros(count, np.uint32), copy=True)
+        return self._counters[key].pointer
+
+
+class _Lane:
+    """Memory, packed arguments and launch graph of a plan on one stream."""
 
     def __init__(self, executable: Executable, params: Sequence[Any]) -> None:
         self.executable = executable
@@ -169,20 +204,14 @@ class _Lane:
         self._memory = plan.memory
         bases = dict.fromkeys(self._memory[storage(value)] for value in plan.outputs)
         self._outputs = [base for base in bases if not isinstance(base.op, Leaf)]
-        blocks, sizes = own_memory(plan)
-        taken = [executable.device.allocate((size,), _BYTE) for size in sizes]
-        self._temporaries = {base: taken[number] for base, number in blocks.items()}
+        self._own = OwnMemory(executable)
+        self._temporaries = self._own.temporaries
         calls = any(isinstance(step, Call) for step in plan.steps)
         self._static = {base: executable.device.allocate(base.shape, base.dtype)
                         for base in (static_bases(executable) if calls else ())}
         self._temporaries.update((base, buffer) for base, buffer in self._static.items()
                                  if not isinstance(base.op, Leaf))
-        self._launches: list[Any] = [
-            executable.launches[step] for step in plan.kernels if executable.programs[step].blocks
-        ]
-        scratch = max((launch.binding.scratch_bytes for launch in self._launches), default=0)
-        self._workspace = executable.device.allocate((max(1, scratch),), _BYTE)
-        self._counters: dict[tuple[int, int], Buffer] = {}
+        self._launches = self._own.launches
         self._in_place = [
             step for step in plan.kernels
             if any(_writes_input(plan, store.access.value)
@@ -242,22 +271,13 @@ class _Lane:
             [*self._static, *(base for moving in self._moving for _, _, base, _ in moving)])]
 
     def _fill(self, number: int, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
-        zeroed = partial(self._zeroed, number)
-        launch.binding.fill(slots, params, dealt_from(self._workspace.pointer), zeroed)
+        self._own.fill(number, slots, params)
         for place, base, fixed, terms in launch.binding.addresses:
             offset = fixed + evaluated_terms(terms, params)
             if base in self._temporaries:
                 slots[place] = self._temporaries[base].pointer + offset
             else:
                 self._moving[number].append((slots, place, base, offset))
-
-    def _zeroed(self, number: int, count: int) -> int:
-        """Address of a launch's counters, which the kernel leaves at zero."""
-        key = number, count
-        if key not in self._counters:
-            device = self.executable.device
-            self._counters[key] = device.wrap(np.zeros(count, np.uint32), copy=True)
-        return self._counters[key].pointer
 
     def run(self, leaves: dict[Value, Buffer]) -> dict[Value, Any]:
         """Run with these inputs; return all that is in memory."""

@@ -79,9 +79,14 @@ class Step:
 
         The verdict is the plan's; whether the memory is the loop's own, is seen when it runs.
         """
-        entries = [number for number, entry in enumerate(self.signature[0]) if entry[0] is None]
-        return frozenset(number for number, place in zip(entries, self.leaves, strict=True)
+        return frozenset(number for number, place in self.places.items()
                          if place >= first and place not in self.kept)
+
+    @functools.cached_property
+    def places(self) -> dict[int, int]:
+        """Which of the arrays that it has each leaf is, by its number in the signature."""
+        entries = (number for number, entry in enumerate(self.signature[0]) if entry[0] is None)
+        return dict(zip(entries, self.leaves, strict=True))
 
 
 @dataclass(frozen=True)

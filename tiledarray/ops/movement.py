@@ -53,8 +53,6 @@ def _update(xp: Any, old: Any, new: Any, *starts: int, attrs: Any, shape: Any, d
 
 
 def _full(xp: Any, value: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
-    if xp is np and not any(np.asarray(value).tobytes()):
-        return np.zeros(shape, dtype)  # memory that is touched only where something is written
     return xp.full(shape, value, dtype)
 
 

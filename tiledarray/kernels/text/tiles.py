@@ -167,9 +167,8 @@ class TilePrinter(TileText):
 
     def _statement(self, statement: Statement) -> None:
         self.written = {}
-        if self.copies and not isinstance(statement, Load):
-            self.put("await_copies();")
-            self.copies = False
+        if not isinstance(statement, Load):
+            self._await_copies()
         if isinstance(statement, Barrier):
             if self.device:
                 self.put("team.sync();")
@@ -278,6 +277,11 @@ class TilePrinter(TileText):
             return
         with self._points(shape, structs=tile.dtype.kind == "c"):
             self.put(f"{self._on_chip(tile, here)} = {source};")
+
+    def _await_copies(self) -> None:
+        if self.copies:
+            self.put("await_copies();")
+            self.copies = False
 
     @staticmethod
     def _rows(tile: Tile) -> str:
@@ -500,9 +504,7 @@ class TilePrinter(TileText):
 
         A second one takes what is made of the first one's elements.
         """
-        if self.copies:
-            self.put("await_copies();")
-            self.copies = False
+        self._await_copies()
         rows, last = first.out[0], second or first
         tile = rows.tile
         signs = [str(call.numbers[0]) for call in (first, second) if call is not None]
