@@ -116,6 +116,44 @@ static unsigned long long atomicMin(unsigned long long* at, unsigned long long x
   return before;
 }
 static int __ffs(int x) { return __builtin_ffs(x); }
+// Matrices of a warp: of eight rows of 16 bytes at the places of eight threads each, a thread has
+// two neighbours of a row, or of a column.
+static void* places[1024];
+static void four_of(unsigned* r, void* from, bool transposed) {
+  places[threadIdx.x] = from;
+  __syncwarp();
+  const int first = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+  for (int k = 0; k < 4; ++k) {
+    unsigned short found[2];
+    for (int half = 0; half < 2; ++half) {
+      const int row = transposed ? lane % 4 * 2 + half : lane / 4;
+      const int column = transposed ? lane / 4 : lane % 4 * 2 + half;
+      found[half] = static_cast<unsigned short*>(places[first + k * 8 + row])[column];
+    }
+    r[k] = found[0] | (unsigned)found[1] << 16;
+  }
+  __syncwarp();
+}
+static float (*as_float)(unsigned short);
+static unsigned lefts[1024][4], rights[1024][2];
+static void multiplied(float* c, const unsigned* a, unsigned b0, unsigned b1) {
+  for (int k = 0; k < 4; ++k) lefts[threadIdx.x][k] = a[k];
+  rights[threadIdx.x][0] = b0;
+  rights[threadIdx.x][1] = b1;
+  __syncwarp();
+  const int first = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+  for (int v = 0; v < 4; ++v) {
+    const int row = lane / 4, upper = v / 2, column = lane % 4 * 2 + v % 2;
+    double total = c[v];
+    for (int k = 0; k < 16; ++k) {
+      const unsigned x = lefts[first + row * 4 + k % 8 / 2][upper + k / 8 * 2];
+      const unsigned y = rights[first + column * 4 + k % 8 / 2][k / 8];
+      total += (double)as_float(x >> k % 2 * 16) * as_float(y >> k % 2 * 16);
+    }
+    c[v] = total;
+  }
+  __syncwarp();
+}
 """
 TAIL = r"""
 thread_local Line shared_memory[1 << 11];  // 256 KiB
@@ -171,6 +209,17 @@ INSTRUCTIONS = {
     "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
     "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
     "barrier.sync": "wait_named(number, G);",
+    "cvt.rn.bf16x2.f32": "r = (unsigned)round_bf16(low) | (unsigned)round_bf16(high) << 16;",
+    "cvt.rn.f16x2.f32": "r = (unsigned)round_f16(low) | (unsigned)round_f16(high) << 16;",
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16":
+        "(void)place; four_of(r, const_cast<void*>(from), false);",
+    "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16":
+        "(void)place; four_of(r, const_cast<void*>(from), true);",
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32":
+        "as_float = [](unsigned short x) { return widen((bf16)x); }; multiplied(c, a, b0, b1);",
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32":
+        "as_float = [](unsigned short x) { return widen((f16)x); }; multiplied(c, a, b0, b1);",
+    "ex2.approx.ftz.f32": "r = __builtin_exp2f(x); if (r < 0x1p-126f) r = 0;",
     "cp.async.wait_all": "", "cp.async.wait_group": "", "cp.async.commit_group": "",
 }
 _ASSEMBLY = re.compile(r'\basm(?: volatile)?\("([\w.]+)[^;]*;?[^"]*"[^;]*\);')

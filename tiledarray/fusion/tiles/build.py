@@ -182,7 +182,7 @@ class Maker:
         """
         if behind is not None:
             self._behind[value] = behind
-        self._tiles[value] = tile, order or tuple(range(len(value.shape)))
+        self._tiles[value] = tile, tuple(range(len(value.shape))) if order is None else order
         if self.reads[value] == 1:
             self._single.add(tile)
         else:
@@ -345,7 +345,7 @@ class Maker:
             if isinstance(value.op, AxisView):
                 value, index = value.args[0], through_view(value, index)
             elif isinstance(value.op, Reshape):
-                value, index = value.args[0], _through_reshape(value, index)
+                value, index = value.args[0], through_reshape(value, index)
             else:
                 break
         if value in self._tiles:
@@ -498,7 +498,8 @@ def _base(value: Value) -> Value:
     return value
 
 
-def _through_reshape(value: Value, index: Index) -> Index:
+def through_reshape(value: Value, index: Index) -> Index:
+    """Index into a reshape's input that only adds or drops axes of length one."""
     inner = value.args[0]
     axes = unit_axes(inner.shape, value.shape)
     if axes is None:

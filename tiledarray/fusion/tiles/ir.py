@@ -332,6 +332,10 @@ class Program:
 
     def split_terms(self, terms: Terms) -> tuple[dict[int, int], Terms]:
         """Part a linear form in its coefficients by batch axis, and the rest."""
-        places = {number - self.scalars: coefficient for number, coefficient in terms
-                  if number >= self.scalars}
-        return places, tuple(term for term in terms if term[0] < self.scalars)
+        return split_terms(terms, self.scalars)
+
+
+def split_terms(terms: Terms, scalars: int) -> tuple[dict[int, int], Terms]:
+    """Part a linear form in its coefficients by batch axis, whose places follow scalars."""
+    places = {number - scalars: coefficient for number, coefficient in terms if number >= scalars}
+    return places, tuple(term for term in terms if term[0] < scalars)

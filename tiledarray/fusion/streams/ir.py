@@ -1,0 +1,188 @@
+"""Stream programs as data: what a row of a product leads to.
+
+Expressions are those of `fusion.tiles.ir`, over three axes: the columns of the product, those of
+what its rows are multiplied with, and what is summed in the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from tiledarray.fusion.ir import Index, Terms, Value
+from tiledarray.fusion.tiles.ir import (
+    Call,
+    DType,
+    Expression,
+    Read,
+    Shape,
+    Store,
+    Tile,
+    parts,
+    split_terms,
+)
+
+COLUMN, EXTENT, DEPTH = range(3)  # axes of what is computed for a row
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix in memory that is multiplied: an array, and where in it."""
+
+    value: Value
+    index: Index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Growth:
+    """How what was combined changes as an extremum does.
+
+    Attributes
+    ----------
+    extremum : Tile
+    factor : expression
+        What to multiply by; in it, the tile is what has been added to the extremum.
+    """
+
+    extremum: Tile
+    factor: Expression
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Total:
+    """An expression combined over the columns: ``"Max"``, ``"Min"`` or ``"Sum"``."""
+
+    tile: Tile
+    kind: str
+    expression: Expression
+    growth: Growth | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Weighted:
+    """The rows of a matrix added up, weighted by an expression."""
+
+    tile: Tile
+    weights: Expression
+    right: Operand
+    growth: Growth | None = None
+
+    @property
+    def extent(self) -> int:
+        """Columns of the matrix."""
+        return prod(self.tile.shape)
+
+
+@dataclass(eq=False, slots=True)
+class StreamProgram:
+    """What a row of a product leads to.
+
+    Attributes
+    ----------
+    lengths : tuple of int
+        Of the batch axes; the last one are the rows.
+    scalars : int
+        How many parameters there are; those after them are the places along the batch axes.
+    columns, depth : int
+        Of the product, and of what is summed in it.
+    left, right : Operand
+        What is multiplied: a row of it for each row, and for each column.
+    scores : Tile
+        A row of the product.
+    dtype : numpy.dtype
+        Of all that is multiplied.
+    totals : list of Total
+        Extrema first; nothing that they are made of depends on another one.
+    products : list of Weighted
+    stores : list of Store
+    values : list of Value
+        What is computed, for those who tell.
+    flops : int
+        Of a row, roughly.
+    """
+
+    lengths: Shape
+    scalars: int
+    columns: int
+    depth: int
+    left: Operand
+    right: Operand
+    scores: Tile
+    dtype: DType
+    totals: list[Total] = field(default_factory=list)
+    products: list[Weighted] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    flops: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.lengths[-1]
+
+    @property
+    def problems(self) -> int:
+        """Rows of all products."""
+        return prod(self.lengths)
+
+    @property
+    def failures(self) -> list[Call]:
+        """Nothing fails."""
+        return []
+
+    @property
+    def extrema(self) -> list[Total]:
+        """What has to be known of a tile before anything is added up."""
+        return [total for total in self.totals if total.kind != "Sum"]
+
+    @property
+    def sums(self) -> list[Total]:
+        """What is added up."""
+        return [total for total in self.totals if total.kind == "Sum"]
+
+    @property
+    def held(self) -> Expression | None:
+        """What takes the place of the scores once there is an extremum, if they are of no other use."""
+        extrema = self.extrema
+        if len(extrema) != 1:
+            return None
+        held = extrema[0].expression
+        later = [*(total.expression for total in self.sums),
+                 *(product.weights for product in self.products)]
+        return None if any(self.asks(expression, held) for expression in later) else held
+
+    def split_terms(self, terms: Terms) -> tuple[dict[int, int], Terms]:
+        """Part a linear form in its coefficients by batch axis, and the rest."""
+        return split_terms(terms, self.scalars)
+
+    def asks(self, expression: Expression, but_for: Expression | None = None) -> bool:
+        """Whether an expression has scores in it outside of one part."""
+        waiting = [expression]
+        while waiting:
+            top = waiting.pop()
+            if top is but_for:
+                continue
+            if isinstance(top, Read) and top.source is self.scores:
+                return True
+            waiting += getattr(top, "args", ())
+        return False
+
+    def expressions(self) -> Iterator[Expression]:
+        """All of them."""
+        for total in self.totals:
+            yield total.expression
+        for product in self.products:
+            yield product.weights
+        for store in self.stores:
+            yield store.expression
+
+    def arrays(self) -> Iterator[Value]:
+        """The arrays that are read, operands of products first."""
+        yield self.left.value
+        yield self.right.value
+        yield from (product.right.value for product in self.products)
+        for expression in self.expressions():
+            for part in parts(expression):
+                if isinstance(part, Read) and isinstance(part.source, Value):
+                    yield part.source

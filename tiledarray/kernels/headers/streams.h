@@ -1,0 +1,192 @@
+// Products of 16-bit floats on tensor cores, tile by tile; on the device alone.
+//
+// A tile in shared memory has panels of 64 columns.  A row of a panel has 128 bytes; its eight pieces
+// of 16 bytes lie in another order in each of eight rows, so that eight rows of a column are in all
+// banks.  So lie the operands of both kinds of instructions: `mma` of a warp, which has 16 rows, and
+// where there are those `wgmma` of four warps, which have 64.  The threads of either hold results alike:
+// of 16 rows thread t has rows t / 4 and t / 4 + 8, and of every eight columns 2 (t % 4) and the next.
+#pragma once
+#include "tile.h"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TA_WGMMA 1
+#else
+#define TA_WGMMA 0
+#endif
+
+namespace streams {
+
+constexpr int PANEL = 64;
+
+// Where an element of a tile with ROWS rows is.
+template <int ROWS> TA_FN constexpr int place(int row, int column) {
+  return column / PANEL * (ROWS * PANEL) + row * PANEL + ((column / 8 % 8 ^ row % 8) * 8) + column % 8;
+}
+
+// Element by element; neighbouring threads go along memory.
+template <int THREADS, int ROWS, int COLUMNS, class T>
+TA_FN void copy_elements(T* tile, const T* from, idx row_step, idx column_step, int rows) {
+  constexpr int WIDTH = (COLUMNS + 15) / 16 * 16;
+  const bool down = column_step != 1;
+  _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * WIDTH; e += THREADS) {
+    const int row = down ? e % ROWS : e / WIDTH, column = down ? e / ROWS : e % WIDTH;
+    const bool there = row < rows && column < COLUMNS;
+    tile[place<ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
+  }
+}
+TA_FN void copy_or_zero(void* to, const void* from, bool there) {
+  if (there) copy_async<16>(to, from);
+  else *static_cast<uint4*>(to) = uint4{0, 0, 0, 0};
+}
+
+TA_FN bool is_aligned(const void* from) {
+  return reinterpret_cast<unsigned long long>(from) % 16 == 0;
+}
+// Rows of a matrix in memory into a tile; beyond `rows` of them and COLUMNS there are zeros.
+// Columns lie together, and each row is `whole` pieces of 16 bytes.
+template <int THREADS, int ROWS, int COLUMNS, class T>
+TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole) {
+  constexpr int PIECES = (COLUMNS + 15) / 16 * 2, TOGETHER = THREADS / PIECES;
+  if constexpr (COLUMNS % 16 == 0 && THREADS % PIECES == 0 && TOGETHER % 8 == 0)
+    if (whole && rows >= ROWS) {  // a thread's pieces are in one column, and in the same order
+      const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
+      T* const to = tile + place<ROWS>(row, column);
+      const T* source = from + (row * row_step + column);
+      if (TOGETHER <= ROWS || row < ROWS)
+        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
+          copy_async<16>(to + k * (TOGETHER * PANEL), source);
+          source += TOGETHER * row_step;
+        }
+      return;
+    }
+  if (!whole) return copy_elements<THREADS, ROWS, COLUMNS>(tile, from, row_step, 1, rows);
+  _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
+    const int row = e / PIECES, column = e % PIECES * 8;
+    const bool there = row < rows && column < COLUMNS;
+    copy_or_zero(tile + place<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
+  }
+}
+
+// ---- two numbers in a register ----
+
+TA_FN unsigned packed(bf16, f32 low, f32 high) {
+  unsigned r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+TA_FN unsigned packed(f16, f32 low, f32 high) {
+  unsigned r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+// 16 columns of results as the left operand of another product.
+template <class T> TA_FN void pack(unsigned (&a)[4], const f32 (&first)[4], const f32 (&second)[4]) {
+  a[0] = packed(T(), first[0], first[1]);
+  a[1] = packed(T(), first[2], first[3]);
+  a[2] = packed(T(), second[0], second[1]);
+  a[3] = packed(T(), second[2], second[3]);
+}
+
+// ---- warps ----
+
+TA_FN void four_matrices(unsigned (&r)[4], const void* from) {
+  const unsigned place = unsigned(__cvta_generic_to_shared(const_cast<void*>(from)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(place) : "memory");
+}
+TA_FN void four_transposed(unsigned (&r)[4], const void* from) {
+  const unsigned place = unsigned(__cvta_generic_to_shared(const_cast<void*>(from)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(place) : "memory");
+}
+TA_FN void multiply(bf16, f32 (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+TA_FN void multiply(f16, f32 (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// c = a b.T, of the warp's 16 rows of a tile with A rows and all N of another one.
+template <int A, int N, int DEPTH, class T>
+TA_FN void rows_by_rows(f32 (&c)[N / 8][4], const T* a, const T* b) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+  _Pragma("unroll") for (int n = 0; n < N / 8; ++n)
+    _Pragma("unroll") for (int v = 0; v < 4; ++v) c[n][v] = 0;
+  _Pragma("unroll") for (int k = 0; k < DEPTH; k += 16) {
+    unsigned left[4];
+    four_matrices(left, a + place<A>(row + lane % 16, k + lane / 16 * 8));
+    _Pragma("unroll") for (int n = 0; n < N; n += 16) {
+      unsigned right[4];
+      four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      multiply(T(), c[n / 8], left, right[0], right[1]);
+      multiply(T(), c[n / 8 + 1], left, right[2], right[3]);
+    }
+  }
+}
+// c += a b, where the warp has 16 rows of a as results, and b is a tile.
+template <int DEPTH, int N, class T>
+TA_FN void add_product(f32 (&c)[N / 8][4], const unsigned (&a)[DEPTH / 16][4], const T* b) {
+  const int lane = threadIdx.x % 32;
+  _Pragma("unroll") for (int k = 0; k < DEPTH; k += 16)
+    _Pragma("unroll") for (int n = 0; n < N; n += 16) {
+      unsigned right[4];
+      four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+      multiply(T(), c[n / 8], a[k / 16], right[0], right[1]);
+      multiply(T(), c[n / 8 + 1], a[k / 16], right[2], right[3]);
+    }
+}
+
+// ---- four warps ----
+
+#if TA_WGMMA
+// What a tile's rows are to the instruction: pieces in that order, eight rows in 1,024 bytes, and,
+// where columns are what is not summed, `apart` bytes from one panel to the next.
+TA_FN u64 described(const void* tile, int apart) {
+  const u64 at = __cvta_generic_to_shared(const_cast<void*>(tile));
+  return (at & 0x3ffff) >> 4 | u64(apart >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+}
+TA_FN void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TA_FN void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LATER> TA_FN void await_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+}
+// The compiler may not move what uses results in front of this.
+template <int N> TA_FN void settled(f32 (&c)[N][4]) {
+  _Pragma("unroll") for (int n = 0; n < N; ++n)
+    _Pragma("unroll") for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(c[n][v])::"memory");
+}
+// What the threads wrote into shared memory is seen by these instructions.
+TA_FN void show_tiles() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#else
+TA_FN void show_tiles() {}
+#endif
+
+// ---- numbers of a row ----
+
+TA_FN f32 quick_exp2(f32 x) {
+  f32 r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * 1.44269504f); }
+
+TA_FN f32 sum_of_row(f32 x) {
+  x += shuffled(x, 1);
+  return x + shuffled(x, 2);
+}
+TA_FN f32 largest_of_row(f32 x) {
+  x = m_maximum(x, shuffled(x, 1));
+  return m_maximum(x, shuffled(x, 2));
+}
+TA_FN f32 smallest_of_row(f32 x) {
+  x = m_minimum(x, shuffled(x, 1));
+  return m_minimum(x, shuffled(x, 2));
+}
+
+}  // namespace streams

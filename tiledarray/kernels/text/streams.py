@@ -1,0 +1,525 @@
+"""Stream programs as text, for the device's compiler.
+
+A block of threads has some rows.  Thread t of a warp has rows t / 4 and t / 4 + 8 of its 16, and of
+every eight columns two: so numbers of a row are arrays of two, and a tile of scores is ``s[n][c]``.
+Where there is `wgmma`, the next tile's product is under way while a tile's elementwise work is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tiledarray.fusion.ir import Index, Value, storage
+from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.streams.ir import COLUMN, DEPTH, EXTENT, Growth, Operand, Total
+from tiledarray.fusion.streams.kernel import ROWS, THREADS, StreamKernel, padded, tile_bytes
+from tiledarray.fusion.tiles.ir import Expression, Store, Tile
+from tiledarray.kernels.text.expression import ctype
+from tiledarray.kernels.text.layout import Program, Slot
+from tiledarray.kernels.text.tile_text import TileText
+
+NARROW = 1 << 30  # elements of an array that 32-bit indices can count
+EMPTY = {"Max": "-infinity<f32>()", "Min": "infinity<f32>()", "Sum": "0"}
+COMBINE = {"Max": "m_maximum", "Min": "m_minimum"}
+OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"}
+
+
+class StreamPrinter(TileText):
+    """Writes a stream program."""
+
+    kernel: StreamKernel  # type: ignore[assignment]
+
+    def __init__(self, kernel: StreamKernel) -> None:
+        TileText.__init__(self, kernel, device=True)  # type: ignore[arg-type]
+        self.program: Any = kernel.program
+        self.extrema = kernel.program.extrema
+        self.sums = kernel.program.sums
+        self.products = kernel.program.products
+        self.place: dict[Tile, str] = {}  # where the numbers of a tile are, at the place at hand
+        self.held = kernel.program.held
+        self.in_pieces: dict[str, bool] = {}  # whether rows of an operand are whole pieces
+        self.ragged = kernel.program.columns % kernel.tile_columns != 0
+
+    @property
+    def growths(self) -> list[Growth]:
+        """How sums and products grow, each once."""
+        return [*dict.fromkeys(each.growth for each in (*self.sums, *self.products)
+                               if each.growth is not None)]
+
+    # ---- the whole -----------------------------------------------------------------------------
+
+    def print(self) -> Program:
+        """Return the program's text and arguments."""
+        program, kernel = self.program, self.kernel
+        self.size("rows", program.rows)
+        self.size("columns", program.columns)
+        self._tiles()
+        self._numbers()
+        self._step()
+        self._walk()
+        walk, self.lines = self.lines, []
+        early = [*self.pointers]
+        self._ends()
+        ends, self.lines = self.lines, []
+        self._pointers([key for key in self.pointers if key not in early])
+        late, self.lines = self.lines, []
+        self._begin()
+        self._pointers(early)
+        body = [*self.lines, *walk, *late, *ends]
+        wide = any(value.size >= NARROW for value in (
+            *program.arrays(), *(store.target for store in program.stores)))
+        fields = " ".join(
+            f"alignas(8) {'idx' if slot.kind == 'size' else slot.ctype} {slot.name};"
+            for slot in self.slots.values())
+        text = "\n".join([
+            f"using idx = {'long long' if wide else 'int'};",
+            f"#define TA_RESIDENT {kernel.schedule.resident}",
+            '#include "streams.h"',
+            *self._instructions(),
+            "using namespace streams;",
+            f"struct Args {{ {fields} }};",
+            f"enum {{ TX = {THREADS}, TY = 1, ROWS = {ROWS}, TILE = {kernel.tile_columns}, "
+            f"DEPTH = {program.depth}, STAGES = {kernel.stages} }};",
+            f"using Half = {ctype(program.dtype)};",
+            "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *body, "}", ""])
+        return Program(text, list(self.slots.values()), kernel.schedule.blocks, THREADS, 0,
+                       kernel.schedule.shared_bytes, 0)
+
+    def _instructions(self) -> Iterator[str]:
+        """Functions around `wgmma`, whose text names each register of its result."""
+        kind = ctype(self.program.dtype)
+        yield "#if TA_WGMMA"
+        yield wgmma(kind, self.kernel.tile_columns, registers=False)
+        for extent in sorted({padded(product.extent) for product in self.products}):
+            yield wgmma(kind, extent, registers=True)
+        yield "#endif"
+
+    def _begin(self) -> None:
+        """Which rows a block and a thread have, and where in memory they begin."""
+        program, axes = self.program, len(self.program.lengths) - 1
+        rows = self.size("rows", program.rows)
+        columns = self.size("columns", program.columns)
+        self.put(f"const idx row_blocks = ({rows} + (ROWS - 1)) / ROWS;")
+        self.put("idx t = block / row_blocks;")
+        self.put("const idx first = block % row_blocks * ROWS;")
+        for k in reversed(range(1, axes)):
+            n = self.size(f"n_{k}", program.lengths[k])
+            self.put(f"const i64 b_{k} = t % {n}; t /= {n};")
+        if axes:
+            self.put("const i64 b_0 = t;")
+        self.put("const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16 + lane / 4;")
+        self.put(f"const bool valid[2] = {{first + own < {rows}, first + own + 8 < {rows}}};")
+        self.put(f"const i64 rows_of[2] = {{min_idx(first + own, {rows} - 1), "
+                 f"min_idx(first + own + 8, {rows} - 1)}};")
+        self.put(f"const int tiles = ({columns} + (TILE - 1)) / TILE;")
+
+    def _pointers(self, keys: Iterable[Any]) -> None:
+        """Where in memory arrays begin: of those that follow the rows, for both of a thread."""
+        axes = len(self.program.lengths) - 1
+        for key in keys:
+            name = self.pointers[key]
+            value, _, places, stores = key
+            kind = f"{ctype(value.dtype)}*" if stores else f"Constant<{ctype(value.dtype)}>"
+            if any(axis == axes for axis, _ in places):
+                both = ", ".join(self._origin(key, name, f"rows_of[{r}]") for r in range(2))
+                self.put(f"{kind} const {name}[2] = {{{both}}};")
+            else:
+                self.put(f"{kind} const {name} = {self._origin(key, name, '')};")
+
+    def _origin(self, key: Any, name: str, row: str) -> str:
+        value, offset, places, stores = key
+        kind = f"{'' if stores else 'const '}{ctype(value.dtype)}*"
+        base = self.arg(Slot("pointer", name, kind, value=value, offset=offset))
+        last = len(self.program.lengths) - 1
+        terms = [f"{row if axis == last else f'b_{axis}'} * {self.size(f'{name}_{axis}', stride)}"
+                 for axis, stride in places]
+        return " + ".join([base, *terms])
+
+    # ---- places --------------------------------------------------------------------------------
+
+    def _in_memory(self, value: Value, index: Index, *, stores: bool = False) -> str:
+        text = TileText._in_memory(self, value, index, stores=stores)
+        name, _, at = text.partition("[")
+        key = next(key for key, known in self.pointers.items() if known == name)
+        by_row = any(axis == len(self.program.lengths) - 1 for axis, _ in key[2])
+        return f"{name}[r][{at}" if by_row else text
+
+    def _on_chip(self, tile: Tile, index: Index) -> str:
+        return self.place[tile]
+
+    def _value(self, expression: Expression, loop: Any) -> str:
+        if expression is self.held and self.held in self.place:
+            return self.place[self.held]  # type: ignore[index]
+        return TileText._value(self, expression, loop)
+
+    # ---- tiles of operands ---------------------------------------------------------------------
+
+    def _matrix(self, name: str, operand: Operand, rows: int, columns: int) -> None:
+        """Where an operand begins, and its steps along what are rows and columns of its tiles."""
+        strides = dense_strides(operand.value.shape)
+        steps = {rows: 0, columns: 0}
+        offset: dict[int, int] = {}
+        terms: list[str] = []
+        strided: list[int] = []  # from one problem of the batch to the next
+        last = len(self.program.lengths) - 1
+        for at, stride in zip(operand.index, strides, strict=True):
+            places, rest = self.program.split_terms(at.terms)
+            for number, coefficient in rest:
+                offset[number] = offset.get(number, 0) + coefficient * stride
+            for axis, coefficient in places.items():
+                by = coefficient * stride
+                if axis == last:
+                    steps[rows] += by
+                else:
+                    strided.append(by)
+                    terms.append(f"b_{axis} * {self.size(f'{name}_{axis}', by)}")
+            if at.axis >= 0:
+                steps[at.axis] += at.step * stride
+        kind = ctype(operand.value.dtype)
+        start = self.arg(Slot("pointer", name, f"const {kind}*", value=storage(operand.value),
+                              offset=tuple(sorted(item for item in offset.items() if item[1]))))
+        down = self.size(f"{name}_down", steps[rows])
+        if rows < 0:
+            terms.append(f"i64(first) * {down}")
+        self.put(f"const Half* const {name} = {' + '.join([start, *terms])};")
+        pieces = steps[columns] == 1 and not any(
+            step % 8 for step in (steps[rows], *offset.values())) and not any(
+            by % 8 for by in strided)
+        if not pieces:
+            self.size(f"{name}_along", steps[columns])
+        self.in_pieces[name] = pieces
+
+    def _tiles(self) -> None:
+        """Where tiles lie in shared memory, and how they get there."""
+        program, kernel = self.program, self.kernel
+        self._matrix("left", program.left, -1, DEPTH)
+        self._matrix("right", program.right, COLUMN, DEPTH)
+        for k, product in enumerate(self.products):
+            self._matrix(f"matrix_{k}", product.right, COLUMN, EXTENT)
+        self.put("Half* const rows_tile = reinterpret_cast<Half*>(shared_memory);")
+        at = tile_bytes(ROWS, program.depth) // 2
+        size = tile_bytes(kernel.tile_columns, program.depth) // 2
+        self.put(f"Half* const right_tiles = rows_tile + {at};")
+        at += kernel.stages * size
+        sizes = {"right": size}
+        for k, product in enumerate(self.products):
+            self.put(f"Half* const matrix_{k}_tiles = rows_tile + {at};")
+            sizes[f"matrix_{k}"] = tile_bytes(kernel.tile_columns, product.extent) // 2
+            at += kernel.stages * sizes[f"matrix_{k}"]
+        rows, columns = self.size("rows", 0), self.size("columns", 0)
+        aligned = [f"is_aligned({name})" for name, pieces in self.in_pieces.items() if pieces]
+        if aligned:
+            self.put(f"const bool whole = {' && '.join(aligned)};")
+        self.put(self._copy("ROWS", "DEPTH", "rows_tile", "left", "left", f"{rows} - first"))
+        with self.block("const auto fetch = [&](int tile)", "};"):
+            with self.block("if (tile < tiles)"):
+                self.put("const int stage = tile % STAGES;")
+                self.put(f"const int left = {columns} - tile * TILE;")
+                for name, elements in sizes.items():
+                    count = "DEPTH" if name == "right" else str(
+                        self.products[int(name.rpartition("_")[2])].extent)
+                    down = self.size(f"{name}_down", 0)
+                    self.put(self._copy("TILE", count, f"{name}_tiles + stage * {elements}", name,
+                                        f"{name} + tile * TILE * {down}", "left"))
+            self.put("commit_copies();")
+        self.put('_Pragma("unroll") for (int t = 0; t < STAGES - 1; ++t) fetch(t);')
+        self.sizes = sizes
+
+    def _copy(self, rows: str, columns: str, tile: str, name: str, begin: str, left: str) -> str:
+        """A statement that begins to copy rows of an operand into a tile."""
+        down = self.size(f"{name}_down", 0)
+        if self.in_pieces[name]:
+            return f"copy_rows<TX, {rows}, {columns}>({tile}, {begin}, {down}, {left}, whole);"
+        along = self.size(f"{name}_along", 0)
+        return (f"copy_elements<TX, {rows}, {columns}>({tile}, {begin}, {down}, {along}, "
+                f"{left});")
+
+    # ---- numbers -------------------------------------------------------------------------------
+
+    def _numbers(self) -> None:
+        """What a thread has in registers."""
+        for total in (*self.extrema, *self.sums):
+            empty = EMPTY[total.kind]
+            self.put(f"f32 m_{total.tile.number}[2] = {{{empty}, {empty}}};")
+        for k, _ in enumerate(self.growths):
+            self.put(f"f32 grown_{k}[2];")
+        for product in self.products:
+            self.put(f"f32 o_{product.tile.number}[{padded(product.extent) // 8}][4] = {{}};")
+        self.put("f32 s[TILE / 8][4];")
+        if self.products:
+            self.put("unsigned p[TILE / 16][4];")
+
+    def _elements(self, count: str, body: Any, *, column: str = "") -> None:
+        """A loop over what a thread has of a tile."""
+        self.put(f'_Pragma("unroll") for (int n = 0; n < {count}; ++n)')
+        with self.block('  _Pragma("unroll") for (int c = 0; c < 4; ++c)'):
+            self.put("const int r = c / 2; (void)r;")
+            if self.program.lengths:
+                self.put(f"const i64 b_{len(self.program.lengths) - 1} = rows_of[r]; "
+                         f"(void)b_{len(self.program.lengths) - 1};")
+            if column:
+                self.put(column)
+            self.written = {}
+            body()
+
+    @contextmanager
+    def _each_row(self) -> Iterator[None]:
+        self.written = {}
+        with self.block('_Pragma("unroll") for (int r = 0; r < 2; ++r)'):
+            last = len(self.program.lengths) - 1
+            self.put(f"const i64 b_{last} = rows_of[r]; (void)b_{last};")
+            yield
+
+    def _of_columns(self) -> str:
+        """Which column an element is in; one that there is not stands for the last."""
+        at = "tile * TILE + n * 8 + lane % 4 * 2 + c % 2"
+        if not self.ragged:
+            return f"const int i_{COLUMN} = {at}; (void)i_{COLUMN};"
+        columns = self.size("columns", 0)
+        return (f"const bool there = {at} < {columns}; "
+                f"const int i_{COLUMN} = there ? {at} : {columns} - 1; (void)i_{COLUMN};")
+
+    def _or(self, value: str, other: str) -> str:
+        """A value, or another one where there is no such column."""
+        return f"there ? {value} : {other}" if self.ragged else value
+
+    # ---- a tile of scores ----------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """What is done with a tile: three functions of its number."""
+        with self.block("const auto combine = [&](int tile)", "};"):
+            self.put("(void)tile;")
+            self._find_extrema()
+            self._find_growths()
+            self._add_up()
+        with self.block("const auto scale = [&]", "};"):
+            for product in self.products:
+                if product.growth is not None:
+                    k = self.growths.index(product.growth)
+                    self._elements(
+                        str(padded(product.extent) // 8), lambda name=product.tile.number, k=k:
+                        self.put(f"o_{name}[n][c] *= grown_{k}[r];"))
+        if self.products:
+            with self.block("const auto pack_weights = [&]", "};"):
+                self.put('_Pragma("unroll") for (int n = 0; n < TILE / 16; ++n)')
+                self.put("  pack<Half>(p[n], s[2 * n], s[2 * n + 1]);")
+
+    def _find_extrema(self) -> None:
+        if not self.extrema:
+            return
+        for total in self.extrema:
+            name = total.tile.number
+            self.put(f"f32 now_{name}[2] = {{m_{name}[0], m_{name}[1]}};")
+        self.place = {self.program.scores: "s[n][c]"}
+
+        def found() -> None:
+            values = [self._value(total.expression, total.tile.dtype) for total in self.extrema]
+            for total, value in zip(self.extrema, values, strict=True):
+                name = f"now_{total.tile.number}[r]"
+                inside = self._or(value, EMPTY[total.kind])
+                self.put(f"{name} = {COMBINE[total.kind]}({name}, {inside});")
+                if self.held is not None:
+                    self.put(f"s[n][c] = {value};")
+
+        self._elements("TILE / 8", found, column=self._of_columns())
+        for total in self.extrema:
+            name, empty = total.tile.number, EMPTY[total.kind]
+            self.put(f"f32 used_{name}[2], added_{name}[2];")
+            with self._each_row():
+                self.put(f"const f32 now = {OF_ROW[total.kind]}(now_{name}[r]);")
+                self.put(f"used_{name}[r] = now == {empty} ? 0.f : now;")
+                self.put(f"added_{name}[r] = m_{name}[r] == {empty} ? 0.f : now - m_{name}[r];")
+                self.put(f"m_{name}[r] = now;")
+
+    def _find_growths(self) -> None:
+        for k, growth in enumerate(self.growths):
+            self.place = {growth.extremum: f"added_{growth.extremum.number}[r]"}
+            with self._each_row():
+                self.put(f"grown_{k}[r] = {self._value(growth.factor, growth.extremum.dtype)};")
+        for total in self.sums:
+            if total.growth is not None:
+                k = self.growths.index(total.growth)
+                self.put('_Pragma("unroll") for (int r = 0; r < 2; ++r) '
+                         f"m_{total.tile.number}[r] *= grown_{k}[r];")
+
+    def _add_up(self) -> None:
+        self.place = {self.program.scores: "s[n][c]"}
+        if self.held is not None:
+            self.place[self.held] = "s[n][c]"  # type: ignore[index]
+        for total in self.extrema:
+            self.place[total.tile] = f"used_{total.tile.number}[r]"
+
+        def added() -> None:
+            values = [self._value(total.expression, total.tile.dtype) for total in self.sums]
+            for total, value in zip(self.sums, values, strict=True):
+                self.put(f"m_{total.tile.number}[r] += {self._or(f'cast<f32>({value})', '0.f')};")
+            if self.products:
+                weights = self._value(self.products[0].weights, self.products[0].tile.dtype)
+                self.put(f"s[n][c] = {self._or(f'cast<f32>({weights})', '0.f')};")
+
+        if self.sums or self.products:
+            self._elements("TILE / 8", added, column=self._of_columns())
+
+    # ---- the walk ------------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
+        self._multiply()
+        wait = "await_copies_before<STAGES - 2>(); show_tiles(); __syncthreads();"
+        self.put("#if TA_WGMMA")
+        self.put(f"{wait}")
+        self.put("multiply_rows(0); await_products<0>(); settled(s);")
+        self.put("fetch(STAGES - 1);")
+        self.put("combine(0);")
+        if self.products:
+            self.put("pack_weights();")
+        with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
+            self.put(wait)
+            self.put("multiply_rows(tile);")
+            if self.products:
+                self.put("add_products(tile - 1);")
+                self.put("await_products<1>(); settled(s);")
+            else:
+                self.put("await_products<0>(); settled(s);")
+            self.put("combine(tile);")
+            if self.products:
+                settled = " ".join(f"settled(o_{product.tile.number});"
+                                   for product in self.products)
+                self.put(f"await_products<0>(); {settled}")
+                self.put("scale();")
+                self.put("pack_weights();")
+            self.put("__syncthreads();")
+            self.put("fetch(tile + STAGES - 1);")
+        if self.products:
+            self.put(f"add_products(tiles - 1); await_products<0>(); {settled}")
+        self.put("#else")
+        with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
+            self.put(wait)
+            self.put("fetch(tile + STAGES - 1);")
+            self.put("multiply_rows(tile);")
+            self.put("combine(tile);")
+            if self.products:
+                self.put("pack_weights();")
+                self.put("scale();")
+                self.put("add_products(tile);")
+        self.put("#endif")
+        self.put("await_copies();")
+
+    def _multiply(self) -> None:
+        program, tile = self.program, self.kernel.tile_columns
+        depth = padded(program.depth)
+        right = f"right_tiles + tile % STAGES * {self.sizes['right']}"
+        with self.block("const auto multiply_rows = [&](int tile)", "};"):
+            self.put("#if TA_WGMMA")
+            self.put("begin_products();")
+            self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
+            self.put("  add_from_tile(Half(), s, described(rows_tile + (k / PANEL * ROWS + "
+                     "threadIdx.x / 128 * 64) * PANEL + k % PANEL, 16),")
+            self.put(f"                described({right} + k / PANEL * {tile * 64} + k % PANEL, "
+                     "16), k > 0);")
+            self.put("commit_products();")
+            self.put("#else")
+            self.put(f"rows_by_rows<ROWS, TILE, {depth}>(s, rows_tile, {right});")
+            self.put("#endif")
+        if not self.products:
+            return
+        with self.block("const auto add_products = [&](int tile)", "};"):
+            self.put("#if TA_WGMMA")
+            self.put("begin_products();")
+            self._add_products(
+                lambda name, extent, tiles:
+                f'_Pragma("unroll") for (int k = 0; k < TILE; k += 16) add_from_registers('
+                f"Half(), {name}, p[k / 16], described({tiles} + k * PANEL, TILE * PANEL * 2), 1);")
+            self.put("commit_products();")
+            self.put("#else")
+            self._add_products(lambda name, extent, tiles:
+                               f"add_product<TILE, {extent}>({name}, p, {tiles});")
+            self.put("#endif")
+
+    def _add_products(self, text: Any) -> None:
+        for k, product in enumerate(self.products):
+            tiles = f"matrix_{k}_tiles + tile % STAGES * {self.sizes[f'matrix_{k}']}"
+            self.put(text(f"o_{product.tile.number}", padded(product.extent), tiles))
+
+    # ---- what is left --------------------------------------------------------------------------
+
+    def _ends(self) -> None:
+        """Threads of a row put together what they have, and results are stored."""
+        for total in self.sums:
+            name = f"m_{total.tile.number}[r]"
+            with self._each_row():
+                self.put(f"{name} = {OF_ROW['Sum']}({name});")
+                self._without_extremum(total.growth, name)
+        for product in self.products:
+            if product.growth is not None:
+                name = f"o_{product.tile.number}[n][c]"
+                self._elements(str(padded(product.extent) // 8), lambda growth=product.growth,
+                               name=name: self._without_extremum(growth, name))
+        self.place = {total.tile: f"m_{total.tile.number}[r]" for total in self.program.totals}
+        self.place.update((product.tile, f"o_{product.tile.number}[n][c]")
+                          for product in self.products)
+        for store in self.program.stores:
+            extent = store.domain[1]
+            if extent == 1:
+                with self._each_row():
+                    self._put(store, "lane % 4 == 0 && valid[r]")
+            else:
+                at = f"const int i_{EXTENT} = n * 8 + lane % 4 * 2 + c % 2;"
+                inside = "valid[r]" if extent % 16 == 0 else f"valid[r] && i_{EXTENT} < {extent}"
+                self._elements(str(padded(extent) // 8), lambda store=store, inside=inside:
+                               self._put(store, inside), column=at)
+
+    def _without_extremum(self, growth: Growth | None, name: str) -> None:
+        """Where all columns are as far from it as can be, NumPy's differences are no numbers."""
+        if growth is not None:
+            total = self._total_of(growth.extremum)
+            self.put(f"if (m_{total.tile.number}[r] == {EMPTY[total.kind]}) "
+                     f"{name} = quiet_nan<f32>();")
+
+    def _total_of(self, tile: Tile) -> Total:
+        found: Total = next(total for total in self.program.totals if total.tile is tile)
+        return found
+
+    def _put(self, store: Store, inside: str) -> None:
+        with self.block(f"if ({inside})"):
+            value = self._value(store.expression, store.target.dtype)
+            place = self._in_memory(store.target, store.index, stores=True)
+            self.put(f"put({place}, cast<{ctype(store.target.dtype)}>({value}));")
+
+
+def wgmma(kind: str, columns: int, *, registers: bool) -> str:
+    """Return a function that adds a product of 64 rows and that many columns to registers.
+
+    Its left operand is in shared memory, and the right one's rows are columns of the result; or
+    it is in registers, and the right one's columns are.
+    """
+    count = columns // 2
+    results = ", ".join(f"%{k}" for k in range(count))
+    outs = ", ".join(f'"+f"(c[{k // 4}][{k % 4}])' for k in range(count))
+    if registers:
+        name, left = "add_from_registers", "const unsigned (&a)[4]"
+        given = f"{{{', '.join(f'%{count + k}' for k in range(4))}}}, %{count + 4}"
+        last, tail = count + 5, "p, 1, 1, 1"
+        inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])'
+    else:
+        name, left = "add_from_tile", "u64 a"
+        given, last, tail, inputs = f"%{count}, %{count + 1}", count + 2, "p, 1, 1, 0, 0", '"l"(a)'
+    return "\n".join([
+        "namespace streams {",
+        f"TA_FN void {name}({kind}, f32 (&c)[{columns // 8}][4], {left}, u64 b, int add) {{",
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{last}, 0; "',
+        f'    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "',
+        f'    "{{{results}}}, {given}, {tail}; }}"',
+        f'    : {outs} : {inputs}, "l"(b), "r"(add));',
+        "}",
+        "}  // namespace streams",
+    ])
+
+
+def print_stream(kernel: StreamKernel) -> Program:
+    """Return a stream kernel's text."""
+    return StreamPrinter(kernel).print()
+
+
