@@ -83,6 +83,17 @@ static void wait_named(int number, int threads) {
 }
 static unsigned offered[1024];
 static void __syncthreads() { whole.wait(); }
+static int some;
+static int __syncthreads_or(int holds) {
+  whole.wait();
+  some = 0;
+  whole.wait();
+  some |= holds;
+  whole.wait();
+  const int found = some;
+  whole.wait();
+  return found;
+}
 static void __syncwarp() { warps[threadIdx.x / 32].wait(); }
 static unsigned exchanged_with(unsigned x, int from) {
   offered[threadIdx.x] = x;

@@ -25,6 +25,7 @@ from tiledarray.fusion.streams.ir import (
     DEPTH,
     EXTENT,
     Growth,
+    Mask,
     Operand,
     StreamProgram,
     Total,
@@ -52,8 +53,12 @@ from tiledarray.ops.op import AxisView, Elementwise, Leaf, Reduction, Reshape, S
 SINGLE = np.dtype(np.float32)
 ADD, SUBTRACT, NEGATIVE, MULTIPLY, DIVIDE, EXP, EXP2, CAST = (elementwise.BY_NAME[name] for name in (
     "add", "subtract", "negative", "multiply", "divide", "exp", "exp2", "cast"))
+WHERE = elementwise.BY_NAME["where"]
 # Of what is at most one and goes into a product of halves: the instruction's own accuracy will do.
 QUICK = {op: replace(op, expression=f"quick_{op.name}(x)") for op in (EXP, EXP2)}
+# The same of a difference of two numbers, of which the second is one for a row.
+QUICK_FROM = {op: replace(op, name=f"{op.name}_of_difference", ufunc=None,
+                          expression=f"quick_{op.name}_from(x, y)") for op in (EXP, EXP2)}
 
 
 class Factored(NamedTuple):
@@ -112,6 +117,7 @@ class StreamMaker(Maker):
         weights = {id(product.weights) for product in made.products}
         if len(weights) > 1:
             raise NoTile("products with several weights")
+        made.mask = self._mask(made)
         made.values = [value for value in self.values
                        if not isinstance(value.op, Leaf | AxisView | Update | Source)]
         made.flops = self.flops
@@ -283,6 +289,24 @@ class StreamMaker(Maker):
             op, args = MULTIPLY, (args[0], one)
         return Apply(op, (SINGLE, SINGLE), SINGLE, args)
 
+    def _mask(self, made: StreamProgram) -> Mask | None:
+        """Where scores are not used at all."""
+        if len(made.extrema) != 1 or any(
+                each.growth is None for each in (*made.sums, *made.products)):
+            return None
+        masked = made.extrema[0].expression
+        while isinstance(masked, Apply) and masked.op is None:
+            masked = masked.args[0]
+        if not isinstance(masked, Apply) or masked.op is not WHERE:
+            return None
+        condition, *others = masked.args
+        if made.asks(condition):
+            return None
+        for taken, other in ((True, others[1]), (False, others[0])):
+            if not any(isinstance(part, Read | Position) for part in parts(other)):
+                return Mask(condition, taken, other)
+        return None
+
     # ---- how sums change as extrema do ---------------------------------------------------------
 
     def _growth(self, value: Value) -> Growth | None:
@@ -409,10 +433,20 @@ class StreamMaker(Maker):
         op = value.op
         if isinstance(op.expression, dict) and "h" in op.expression:
             raise NoTile(f"{op.name} is about numbers of two bytes")
+        if op is CAST and _is_half(value.dtype) and isinstance(args[0], Apply) and (
+                args[0].op is WHERE and args[0].dtype.kind == "f"):
+            # What is chosen may be cast before as well: a number of the program costs nothing.
+            condition, *others = args[0].args
+            loops = (args[0].loops[0], SINGLE, SINGLE)
+            return Apply(WHERE, loops, SINGLE, (condition, *map(_as_single, others)))
         if op is CAST:
             return Apply(None, (_widened(value.dtype),), _widened(value.dtype), args)
         loops = tuple(map(_widened, value.attrs))
         if op in QUICK and self._depends(value):
+            (exponent,) = args
+            if isinstance(exponent, Apply) and exponent.op is SUBTRACT and isinstance(
+                    exponent.args[1], Read) and isinstance(exponent.args[1].source, Tile):
+                return Apply(QUICK_FROM[op], (SINGLE, SINGLE), SINGLE, exponent.args)
             op = QUICK[op]
         if op is DIVIDE and not any(isinstance(part, Read | Position) for part in parts(args[1])):
             return self._applied(op, args)
@@ -439,6 +473,16 @@ def _in_single(expression: Expression) -> Expression:
     if expression.dtype is not None and _is_half(expression.dtype):
         return Apply(None, (SINGLE,), SINGLE, (expression,))
     return expression
+
+
+def _as_single(expression: Expression) -> Expression:
+    """The same as a number of four bytes; one that was cast to more is what it was before."""
+    while isinstance(expression, Apply) and expression.op is None and (
+            expression.args[0].dtype == SINGLE):
+        expression = expression.args[0]
+    if expression.dtype is None or expression.dtype == SINGLE:
+        return expression
+    return Apply(None, (SINGLE,), SINGLE, (expression,))
 
 
 def _is_plain_view(value: Value) -> bool:

@@ -74,6 +74,25 @@ class Weighted:
         return prod(self.tile.shape)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Mask:
+    """Where scores are something else: a tile in which all are infinitely far away adds nothing.
+
+    Attributes
+    ----------
+    condition : expression
+        Where scores are taken, or where they are not.
+    taken : bool
+        Which of both.
+    other : expression
+        What stands elsewhere, the same for all rows and columns.
+    """
+
+    condition: Expression
+    taken: bool
+    other: Expression
+
+
 @dataclass(eq=False, slots=True)
 class StreamProgram:
     """What a row of a product leads to.
@@ -95,6 +114,8 @@ class StreamProgram:
     totals : list of Total
         Extrema first; nothing that they are made of depends on another one.
     products : list of Weighted
+    mask : Mask or None
+        Where all that is combined is relative to the extremum of masked scores.
     stores : list of Store
     values : list of Value
         What is computed, for those who tell.
@@ -112,6 +133,7 @@ class StreamProgram:
     dtype: DType
     totals: list[Total] = field(default_factory=list)
     products: list[Weighted] = field(default_factory=list)
+    mask: Mask | None = None
     stores: list[Store] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
     flops: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.ir import Cell, Group, Sink, Value
@@ -19,13 +19,43 @@ from tiledarray.ops.op import Library
 
 STEP = 16  # what is summed by one instruction, and columns that it takes or gives at least
 PANEL = 64  # columns of a tile that lie together
-THREADS = 256  # of a block: a warp has 16 rows
-ROWS = THREADS // 2
-TILE_COLUMNS = 64
-STAGES = (3, 2)  # tiles in shared memory, the one at hand among them
-SMALL = 64  # columns of what is multiplied with, up to which two blocks fit on a multiprocessor
+ROWS_OF_WARP = 16
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
+
+
+class Shape(NamedTuple):
+    """How a stream is cut.
+
+    Attributes
+    ----------
+    wide : int
+        Up to which columns of what is multiplied with.
+    threads : int
+        Of a block.
+    columns : int
+        Of the product that are made at once.
+    stages : int
+        Tiles of what is multiplied in shared memory, the one at hand among them.
+    resident : int
+        Blocks of a multiprocessor that registers should have room for.
+    """
+
+    wide: int
+    threads: int
+    columns: int
+    stages: int
+    resident: int
+
+    @property
+    def rows(self) -> int:
+        """Of a block."""
+        return self.threads // 32 * ROWS_OF_WARP
+
+
+# In order of preference, where shared memory has room; measured on an H200 (docs/decisions.md).
+SHAPES = (Shape(64, 256, 64, 3, 2), Shape(64, 256, 64, 2, 2), Shape(256, 256, 64, 3, 1),
+          Shape(256, 256, 64, 2, 1), Shape(256, 128, 64, 2, 1))
 
 
 @dataclass(eq=False, slots=True)
@@ -35,15 +65,11 @@ class StreamKernel(Kernel):
     Attributes
     ----------
     program : StreamProgram
-    tile_columns : int
-        Columns of the product that are made at once.
-    stages : int
-        Tiles of what is multiplied in shared memory.
+    shape : Shape
     """
 
     program: StreamProgram = None  # type: ignore[assignment]
-    tile_columns: int = TILE_COLUMNS
-    stages: int = STAGES[0]
+    shape: Shape = SHAPES[0]
 
     @property
     def form(self) -> str:
@@ -55,15 +81,10 @@ class StreamKernel(Kernel):
         """Names of the products that it makes."""
         return [value.op.name for value in self.program.values if isinstance(value.op, Library)]
 
-    @property
-    def blocks(self) -> int:
-        """Blocks of threads, each with so many rows."""
-        return blocks_of(self.program)
 
-
-def blocks_of(program: StreamProgram) -> int:
+def blocks_of(program: StreamProgram, shape: Shape) -> int:
     """Blocks of threads: of each batch's rows, so many at once."""
-    return prod(program.lengths[:-1]) * -(-program.rows // ROWS)
+    return prod(program.lengths[:-1]) * -(-program.rows // shape.rows)
 
 
 def padded(columns: int) -> int:
@@ -86,29 +107,32 @@ def programmed(body: Body, target: Target) -> Body:
     (signature,) = body.signatures.values()
     scalars = len(signature[1]) - len(body.lengths)
     program, _, _ = build(signature, body.lengths, scalars, target)
-    _stages(program, target)
-    if blocks_of(program) < BUSY_BLOCKS * target.workers:
+    if blocks_of(program, _shape(program, target)) < BUSY_BLOCKS * target.workers:
         raise NoTile(f"{program.problems} rows are too few for a kernel of their own")
     return Body(body.lengths, body.block, body.inputs, body.results, body.signatures,
                 body.numbers, program)
 
 
-def _shared(program: StreamProgram, stages: int) -> int:
+def _shared(program: StreamProgram, shape: Shape) -> int:
     """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with."""
-    tiles = tile_bytes(TILE_COLUMNS, program.depth) + sum(
-        tile_bytes(TILE_COLUMNS, product.extent) for product in program.products)
-    return tile_bytes(ROWS, program.depth) + stages * tiles
+    tiles = tile_bytes(shape.columns, program.depth) + sum(
+        tile_bytes(shape.columns, product.extent) for product in program.products)
+    return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
 
 
-def _stages(program: StreamProgram, target: Target) -> int:
+def _shape(program: StreamProgram, target: Target) -> Shape:
+    """Return the first one that fits.
+
+    Raises
+    ------
+    NoTile
+    """
     room = target.shared_bytes - OWN_BYTES
-    wide = max([program.depth, sum(padded(product.extent) for product in program.products)])
-    if wide > 4 * PANEL:
-        raise NoTile("what is added up does not fit in registers")
-    for stages in STAGES:
-        if _shared(program, stages) <= room:
-            return stages
-    raise NoTile(f"tiles of {_shared(program, STAGES[-1])} bytes do not fit in shared memory")
+    wide = max(program.depth, sum(padded(product.extent) for product in program.products))
+    for shape in SHAPES:
+        if wide <= shape.wide and _shared(program, shape) <= room:
+            return shape
+    raise NoTile(f"a block of {wide} columns does not fit on a multiprocessor")
 
 
 def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
@@ -142,14 +166,14 @@ def _kernel(program: StreamProgram, outputs: list[Value], target: Target) -> Str
         sink = Sink(value, Cell(len(cells) + number, "apply", value, value.dtype), "full", ())
         group.add(sink)
         stores.append(Store(sink, Strided(value, (), ())))
-    stages = _stages(program, target)
-    wide = max([program.depth, *(product.extent for product in program.products)])
+    shape = _shape(program, target)
     lane = Axis(program.problems, "lane", False, tuple(range(len(program.lengths))))
-    schedule = Schedule((lane,), threads=(THREADS, 1), blocks=blocks_of(program), stages=stages,
-                        shared_bytes=_shared(program, stages), resident=2 if wide <= SMALL else 1)
+    schedule = Schedule((lane,), threads=(shape.threads, 1), blocks=blocks_of(program, shape),
+                        stages=shape.stages, shared_bytes=_shared(program, shape),
+                        resident=shape.resident)
     return StreamKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program),
-        flops=program.problems * program.flops, program=program, stages=stages)
+        flops=program.problems * program.flops, program=program, shape=shape)
 
 
 def _moved(program: StreamProgram) -> int:

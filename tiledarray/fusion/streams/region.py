@@ -13,6 +13,7 @@ from tiledarray.ops.op import AxisView, Elementwise, Reduction, Reshape, Source
 
 COMBINED = ("Sum", "Max", "Min")
 WIDEST = 256  # columns of what rows are multiplied with, and length of what is summed
+SPREAD = 16  # times that what is computed in here is larger than what it is made of
 HALVES = ("float16", "bfloat16")
 
 
@@ -104,8 +105,16 @@ class StreamRegion(TileRegion):
         if isinstance(entry.op, AxisView) and not self._may_be_cut(number, tuple(
                 d for d in along if d is not None)):
             return None
-        return along if self._is_free(number) else self._agreed(number, along) if (
-            isinstance(entry.op, Elementwise)) else None
+        if self._is_free(number) or self._spreads(number):
+            return along
+        return self._agreed(number, along) if isinstance(entry.op, Elementwise) else None
+
+    def _spreads(self, number: int) -> bool:
+        """Whether it is made at little cost of what is much smaller."""
+        entry = self.graph.entries[number]
+        small = prod(entry.shape) // SPREAD
+        return isinstance(entry.op, Elementwise) and entry.op.cost <= 2 and all(
+            prod(self.graph.entries[ref].shape) <= small for ref in entry.values)
 
     def _is_free(self, number: int) -> bool:
         entry = self.graph.entries[number]

@@ -46,19 +46,7 @@ TA_FN bool is_aligned(const void* from) {
 // Columns lie together, and each row is `whole` pieces of 16 bytes.
 template <int THREADS, int ROWS, int COLUMNS, class T>
 TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole) {
-  constexpr int PIECES = (COLUMNS + 15) / 16 * 2, TOGETHER = THREADS / PIECES;
-  if constexpr (COLUMNS % 16 == 0 && THREADS % PIECES == 0 && TOGETHER % 8 == 0)
-    if (whole && rows >= ROWS) {  // a thread's pieces are in one column, and in the same order
-      const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
-      T* const to = tile + place<ROWS>(row, column);
-      const T* source = from + (row * row_step + column);
-      if (TOGETHER <= ROWS || row < ROWS)
-        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
-          copy_async<16>(to + k * (TOGETHER * PANEL), source);
-          source += TOGETHER * row_step;
-        }
-      return;
-    }
+  constexpr int PIECES = (COLUMNS + 15) / 16 * 2;
   if (!whole) return copy_elements<THREADS, ROWS, COLUMNS>(tile, from, row_step, 1, rows);
   _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
     const int row = e / PIECES, column = e % PIECES * 8;
@@ -66,6 +54,38 @@ TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole)
     copy_or_zero(tile + place<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
   }
 }
+// The same, ROWS at a time in order.  A thread's pieces of a tile are in one column, and in rows
+// whose pieces are in the same order.
+template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
+  enum {
+    PIECES = (COLUMNS + 15) / 16 * 2,
+    TOGETHER = THREADS / PIECES,
+    QUICK = COLUMNS % 16 == 0 && THREADS % PIECES == 0 && TOGETHER % 8 == 0
+  };
+  const T* from;  // of the next tile, the thread's first piece
+  idx step;
+  bool whole;
+  TA_MEMBER int row() const { return QUICK ? threadIdx.x / PIECES : 0; }
+  TA_MEMBER int column() const { return QUICK ? threadIdx.x % PIECES * 8 : 0; }
+  TA_MEMBER RowsInOrder(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
+    from += row() * step + column();
+  }
+  TA_MEMBER void fetch(T* tile, int rows) {
+    if (QUICK && whole && rows >= ROWS) {
+      if (TOGETHER <= ROWS || row() < ROWS) {
+        T* const to = tile + place<ROWS>(row(), column());
+        const T* source = from;
+        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
+          copy_async<16>(to + k * (TOGETHER * PANEL), source);
+          source += TOGETHER * step;
+        }
+      }
+    } else {
+      copy_rows<THREADS, ROWS, COLUMNS>(tile, from - (row() * step + column()), step, rows, whole);
+    }
+    from += ROWS * step;
+  }
+};
 
 // ---- two numbers in a register ----
 
@@ -145,12 +165,15 @@ TA_FN void add_product(f32 (&c)[N / 8][4], const unsigned (&a)[DEPTH / 16][4], c
 // ---- four warps ----
 
 #if TA_WGMMA
-// What a tile's rows are to the instruction: pieces in that order, eight rows in 1,024 bytes, and,
-// where columns are what is not summed, `apart` bytes from one panel to the next.
-TA_FN u64 described(const void* tile, int apart) {
-  const u64 at = __cvta_generic_to_shared(const_cast<void*>(tile));
-  return (at & 0x3ffff) >> 4 | u64(apart >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62;
+// Where a tile is to the instruction: its pieces are in the order of above, eight rows are 1,024 bytes,
+// and where what is not summed are its columns, `apart` bytes lead from one panel to the next.
+// Places in it are numbers of elements that are added, divided by 8.
+TA_FN unsigned described(const void* tile, int apart) {
+  const unsigned at = unsigned(__cvta_generic_to_shared(const_cast<void*>(tile)));
+  return at >> 4 | unsigned(apart >> 4) << 16;
 }
+TA_FN u64 at(unsigned described) { return u64(1u << 30 | 1024 >> 4) << 32 | described; }
+TA_FN int number_of_four_warps() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 TA_FN void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TA_FN void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LATER> TA_FN void await_products() {
@@ -162,8 +185,13 @@ template <int N> TA_FN void settled(f32 (&c)[N][4]) {
     _Pragma("unroll") for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(c[n][v])::"memory");
 }
 // What the threads wrote into shared memory is seen by these instructions.
+template <int N> TA_FN void finish(f32 (&c)[N][4]) {
+  await_products<0>();
+  settled(c);
+}
 TA_FN void show_tiles() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
+template <int N> TA_FN void finish(f32 (&)[N][4]) {}
 TA_FN void show_tiles() {}
 #endif
 
@@ -175,6 +203,10 @@ TA_FN f32 quick_exp2(f32 x) {
   return r;
 }
 TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * 1.44269504f); }
+TA_FN f32 quick_exp2_from(f32 x, f32 most) { return quick_exp2(x - most); }
+TA_FN f32 quick_exp_from(f32 x, f32 most) {
+  return quick_exp2(m_fma(x, 1.44269504f, most * -1.44269504f));
+}
 
 TA_FN f32 sum_of_row(f32 x) {
   x += shuffled(x, 1);

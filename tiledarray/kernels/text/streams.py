@@ -14,7 +14,7 @@ from typing import Any
 from tiledarray.fusion.ir import Index, Value, storage
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.streams.ir import COLUMN, DEPTH, EXTENT, Growth, Operand, Total
-from tiledarray.fusion.streams.kernel import ROWS, THREADS, StreamKernel, padded, tile_bytes
+from tiledarray.fusion.streams.kernel import StreamKernel, padded, tile_bytes
 from tiledarray.fusion.tiles.ir import Expression, Store, Tile
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program, Slot
@@ -40,7 +40,7 @@ class StreamPrinter(TileText):
         self.place: dict[Tile, str] = {}  # where the numbers of a tile are, at the place at hand
         self.held = kernel.program.held
         self.in_pieces: dict[str, bool] = {}  # whether rows of an operand are whole pieces
-        self.ragged = kernel.program.columns % kernel.tile_columns != 0
+        self.ragged = kernel.program.columns % kernel.shape.columns != 0
 
     @property
     def growths(self) -> list[Growth]:
@@ -80,18 +80,18 @@ class StreamPrinter(TileText):
             *self._instructions(),
             "using namespace streams;",
             f"struct Args {{ {fields} }};",
-            f"enum {{ TX = {THREADS}, TY = 1, ROWS = {ROWS}, TILE = {kernel.tile_columns}, "
-            f"DEPTH = {program.depth}, STAGES = {kernel.stages} }};",
+            f"enum {{ TX = {kernel.shape.threads}, TY = 1, ROWS = {kernel.shape.rows}, TILE = {kernel.shape.columns}, "
+            f"DEPTH = {program.depth}, STAGES = {kernel.shape.stages} }};",
             f"using Half = {ctype(program.dtype)};",
             "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *body, "}", ""])
-        return Program(text, list(self.slots.values()), kernel.schedule.blocks, THREADS, 0,
+        return Program(text, list(self.slots.values()), kernel.schedule.blocks, kernel.shape.threads, 0,
                        kernel.schedule.shared_bytes, 0)
 
     def _instructions(self) -> Iterator[str]:
         """Functions around `wgmma`, whose text names each register of its result."""
         kind = ctype(self.program.dtype)
         yield "#if TA_WGMMA"
-        yield wgmma(kind, self.kernel.tile_columns, registers=False)
+        yield wgmma(kind, self.kernel.shape.columns, registers=False)
         for extent in sorted({padded(product.extent) for product in self.products}):
             yield wgmma(kind, extent, registers=True)
         yield "#endif"
@@ -199,33 +199,46 @@ class StreamPrinter(TileText):
         for k, product in enumerate(self.products):
             self._matrix(f"matrix_{k}", product.right, COLUMN, EXTENT)
         self.put("Half* const rows_tile = reinterpret_cast<Half*>(shared_memory);")
-        at = tile_bytes(ROWS, program.depth) // 2
-        size = tile_bytes(kernel.tile_columns, program.depth) // 2
+        at = tile_bytes(kernel.shape.rows, program.depth) // 2
+        size = tile_bytes(kernel.shape.columns, program.depth) // 2
         self.put(f"Half* const right_tiles = rows_tile + {at};")
-        at += kernel.stages * size
+        at += kernel.shape.stages * size
         sizes = {"right": size}
         for k, product in enumerate(self.products):
             self.put(f"Half* const matrix_{k}_tiles = rows_tile + {at};")
-            sizes[f"matrix_{k}"] = tile_bytes(kernel.tile_columns, product.extent) // 2
-            at += kernel.stages * sizes[f"matrix_{k}"]
+            sizes[f"matrix_{k}"] = tile_bytes(kernel.shape.columns, product.extent) // 2
+            at += kernel.shape.stages * sizes[f"matrix_{k}"]
         rows, columns = self.size("rows", 0), self.size("columns", 0)
         aligned = [f"is_aligned({name})" for name, pieces in self.in_pieces.items() if pieces]
         if aligned:
             self.put(f"const bool whole = {' && '.join(aligned)};")
         self.put(self._copy("ROWS", "DEPTH", "rows_tile", "left", "left", f"{rows} - first"))
-        with self.block("const auto fetch = [&](int tile)", "};"):
-            with self.block("if (tile < tiles)"):
-                self.put("const int stage = tile % STAGES;")
-                self.put(f"const int left = {columns} - tile * TILE;")
+        for name in sizes:
+            if self.in_pieces[name]:
+                self.put(f"RowsInOrder<TX, TILE, {self._width(name)}, Half> {name}_rows("
+                         f"{name}, {self.size(f'{name}_down', 0)}, whole);")
+        self.put("int ahead = 0, fetched = 0;  // tiles, and the stage of the next")
+        with self.block("const auto fetch = [&]", "};"):
+            with self.block("if (ahead < tiles)"):
+                self.put(f"const int left = {columns} - ahead * TILE;")
                 for name, elements in sizes.items():
-                    count = "DEPTH" if name == "right" else str(
-                        self.products[int(name.rpartition("_")[2])].extent)
+                    tile = f"{name}_tiles + fetched * {elements}"
+                    if self.in_pieces[name]:
+                        self.put(f"{name}_rows.fetch({tile}, left);")
+                        continue
                     down = self.size(f"{name}_down", 0)
-                    self.put(self._copy("TILE", count, f"{name}_tiles + stage * {elements}", name,
-                                        f"{name} + tile * TILE * {down}", "left"))
+                    self.put(self._copy("TILE", self._width(name), tile, name,
+                                        f"{name} + ahead * TILE * {down}", "left"))
             self.put("commit_copies();")
-        self.put('_Pragma("unroll") for (int t = 0; t < STAGES - 1; ++t) fetch(t);')
+            self.put("++ahead;")
+            self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
+        self.put('_Pragma("unroll") for (int t = 0; t < STAGES - 1; ++t) fetch();')
         self.sizes = sizes
+
+    def _width(self, name: str) -> str:
+        """Columns of an operand."""
+        return "DEPTH" if name == "right" else str(
+            self.products[int(name.rpartition("_")[2])].extent)
 
     def _copy(self, rows: str, columns: str, tile: str, name: str, begin: str, left: str) -> str:
         """A statement that begins to copy rows of an operand into a tile."""
@@ -368,80 +381,116 @@ class StreamPrinter(TileText):
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
         self._multiply()
         wait = "await_copies_before<STAGES - 2>(); show_tiles(); __syncthreads();"
+        pack = "pack_weights();" if self.products else ""
+        settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
+        self.put("int stage = 0;")
+        if self.program.mask is not None:
+            self._walk_asked(settled)
+            return
         self.put("#if TA_WGMMA")
-        self.put(f"{wait}")
+        self.put(wait)
         self.put("multiply_rows(0); await_products<0>(); settled(s);")
-        self.put("fetch(STAGES - 1);")
-        self.put("combine(0);")
-        if self.products:
-            self.put("pack_weights();")
+        self.put("fetch();")
+        self.put(f"combine(0); {pack}")
         with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
+            self.put("const int before = stage;")
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
             self.put(wait)
-            self.put("multiply_rows(tile);")
+            self.put("multiply_rows(stage);")
             if self.products:
-                self.put("add_products(tile - 1);")
+                self.put("add_products(before);")
                 self.put("await_products<1>(); settled(s);")
             else:
-                self.put("await_products<0>(); settled(s);")
+                self.put("(void)before; await_products<0>(); settled(s);")
             self.put("combine(tile);")
             if self.products:
-                settled = " ".join(f"settled(o_{product.tile.number});"
-                                   for product in self.products)
                 self.put(f"await_products<0>(); {settled}")
-                self.put("scale();")
-                self.put("pack_weights();")
+                self.put(f"scale(); {pack}")
             self.put("__syncthreads();")
-            self.put("fetch(tile + STAGES - 1);")
+            self.put("fetch();")
         if self.products:
-            self.put(f"add_products(tiles - 1); await_products<0>(); {settled}")
+            self.put(f"add_products(stage); await_products<0>(); {settled}")
         self.put("#else")
         with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
             self.put(wait)
-            self.put("fetch(tile + STAGES - 1);")
-            self.put("multiply_rows(tile);")
+            self.put("fetch();")
+            self.put("multiply_rows(stage);")
             self.put("combine(tile);")
             if self.products:
-                self.put("pack_weights();")
-                self.put("scale();")
-                self.put("add_products(tile);")
+                self.put(f"{pack} scale(); add_products(stage);")
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
         self.put("#endif")
         self.put("await_copies();")
 
+    def _walk_asked(self, settled: str) -> None:
+        """The same, but tiles that add nothing are left out."""
+        mask, (total,) = self.program.mask, self.extrema
+        self.place, self.written = {}, {}
+        other = self._value(mask.other, total.tile.dtype)
+        self.put(f"const bool leaves_out = cast<f32>({other}) == {EMPTY[total.kind]};")
+        with self.block("const auto asked = [&](int tile)", "};"):
+            self.put("bool found = !leaves_out;")
+
+            def found() -> None:
+                taken = self._value(mask.condition, mask.condition.dtype)
+                self.put(f"found |= {'' if mask.taken else '!'}{taken};")
+
+            self._elements("TILE / 8", found, column=self._of_columns())
+            self.put("return __syncthreads_or(found);")
+        with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
+            self.put("await_copies_before<STAGES - 2>(); show_tiles();")
+            self.put("const bool needed = asked(tile);")
+            self.put("fetch();")
+            with self.block("if (needed)"):
+                self.put("multiply_rows(stage);")
+                self.put("finish(s);")
+                self.put("combine(tile);")
+                if self.products:
+                    self.put("pack_weights(); scale(); add_products(stage);")
+                    self.put(settled.replace("settled", "finish"))
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+        self.put("await_copies();")
+
     def _multiply(self) -> None:
-        program, tile = self.program, self.kernel.tile_columns
-        depth = padded(program.depth)
-        right = f"right_tiles + tile % STAGES * {self.sizes['right']}"
-        with self.block("const auto multiply_rows = [&](int tile)", "};"):
+        """Products of tiles; of `wgmma`'s operands the places are known ahead."""
+        program, tile = self.program, self.kernel.shape.columns
+        depth, size = padded(program.depth), self.sizes["right"]
+        self.put("#if TA_WGMMA")
+        self.put("const unsigned left_at = described(rows_tile, 16) + "
+                 "number_of_four_warps() * (64 * PANEL / 8);")
+        self.put("const unsigned right_at = described(right_tiles, 16);")
+        for k in range(len(self.products)):
+            self.put(f"const unsigned matrix_{k}_at = "
+                     f"described(matrix_{k}_tiles, TILE * PANEL * 2);")
+        self.put("#endif")
+        with self.block("const auto multiply_rows = [&](int stage)", "};"):
             self.put("#if TA_WGMMA")
             self.put("begin_products();")
             self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
-            self.put("  add_from_tile(Half(), s, described(rows_tile + (k / PANEL * ROWS + "
-                     "threadIdx.x / 128 * 64) * PANEL + k % PANEL, 16),")
-            self.put(f"                described({right} + k / PANEL * {tile * 64} + k % PANEL, "
-                     "16), k > 0);")
+            self.put("  add_from_tile(Half(), s, at(left_at + (k / PANEL * ROWS * PANEL + k % PANEL) "
+                     f"/ 8), at(right_at + stage * {size // 8} + (k / PANEL * {tile * 64} + "
+                     "k % PANEL) / 8), k > 0);")
             self.put("commit_products();")
             self.put("#else")
-            self.put(f"rows_by_rows<ROWS, TILE, {depth}>(s, rows_tile, {right});")
+            self.put(f"rows_by_rows<ROWS, TILE, {depth}>(s, rows_tile, right_tiles + "
+                     f"stage * {size});")
             self.put("#endif")
         if not self.products:
             return
-        with self.block("const auto add_products = [&](int tile)", "};"):
+        with self.block("const auto add_products = [&](int stage)", "};"):
             self.put("#if TA_WGMMA")
             self.put("begin_products();")
-            self._add_products(
-                lambda name, extent, tiles:
-                f'_Pragma("unroll") for (int k = 0; k < TILE; k += 16) add_from_registers('
-                f"Half(), {name}, p[k / 16], described({tiles} + k * PANEL, TILE * PANEL * 2), 1);")
+            for k, product in enumerate(self.products):
+                self.put('_Pragma("unroll") for (int k = 0; k < TILE; k += 16)')
+                self.put(f"  add_from_registers(Half(), o_{product.tile.number}, p[k / 16], "
+                         f"at(matrix_{k}_at + stage * {self.sizes[f'matrix_{k}'] // 8} + "
+                         "k * PANEL / 8), 1);")
             self.put("commit_products();")
             self.put("#else")
-            self._add_products(lambda name, extent, tiles:
-                               f"add_product<TILE, {extent}>({name}, p, {tiles});")
+            for k, product in enumerate(self.products):
+                self.put(f"add_product<TILE, {padded(product.extent)}>(o_{product.tile.number}, p, "
+                         f"matrix_{k}_tiles + stage * {self.sizes[f'matrix_{k}']});")
             self.put("#endif")
-
-    def _add_products(self, text: Any) -> None:
-        for k, product in enumerate(self.products):
-            tiles = f"matrix_{k}_tiles + tile % STAGES * {self.sizes[f'matrix_{k}']}"
-            self.put(text(f"o_{product.tile.number}", padded(product.extent), tiles))
 
     # ---- what is left --------------------------------------------------------------------------
 
