@@ -20,6 +20,7 @@ from tiledarray.ops.op import Library
 STEP = 16  # what is summed by one instruction, and columns that it takes or gives at least
 PANEL = 64  # columns of a tile that lie together
 ROWS_OF_WARP = 16
+BARRIER_BYTES = 16  # of a stage
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
 
@@ -54,7 +55,9 @@ class Shape(NamedTuple):
 
 
 # In order of preference, where shared memory has room; measured on an H200 (docs/decisions.md).
-SHAPES = (Shape(64, 256, 64, 3, 2), Shape(64, 256, 64, 2, 2), Shape(256, 256, 64, 3, 1),
+SHAPES = (Shape(64, 256, 64, 4, 2), Shape(64, 256, 64, 3, 2), Shape(256, 256, 64, 4, 1),
+          Shape(256, 256, 64, 3, 1), Shape(256, 128, 64, 3, 1),
+          # Where there is no more shared memory; too few stages for `wgmma`.
           Shape(256, 256, 64, 2, 1), Shape(256, 128, 64, 2, 1))
 
 
@@ -117,7 +120,7 @@ def _shared(program: StreamProgram, shape: Shape) -> int:
     """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with."""
     tiles = tile_bytes(shape.columns, program.depth) + sum(
         tile_bytes(shape.columns, product.extent) for product in program.products)
-    return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
+    return tile_bytes(shape.rows, program.depth) + shape.stages * (tiles + BARRIER_BYTES)
 
 
 def _shape(program: StreamProgram, target: Target) -> Shape:
