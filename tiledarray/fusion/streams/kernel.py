@@ -20,7 +20,6 @@ from tiledarray.ops.op import Library
 STEP = 16  # what is summed by one instruction, and columns that it takes or gives at least
 PANEL = 64  # columns of a tile that lie together
 ROWS_OF_WARP = 16
-BARRIER_BYTES = 16  # of a stage
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
 
@@ -120,7 +119,7 @@ def _shared(program: StreamProgram, shape: Shape) -> int:
     """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with."""
     tiles = tile_bytes(shape.columns, program.depth) + sum(
         tile_bytes(shape.columns, product.extent) for product in program.products)
-    return tile_bytes(shape.rows, program.depth) + shape.stages * (tiles + BARRIER_BYTES)
+    return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
 
 
 def _shape(program: StreamProgram, target: Target) -> Shape:

@@ -71,9 +71,7 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
   TA_MEMBER RowsInOrder(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
     from += row() * step + column();
   }
-  // Returns whether all of it is asynchronous.
-  TA_MEMBER bool fetch(T* tile, int rows) {
-    const bool asynchronous = QUICK && whole && rows >= ROWS;
+  TA_MEMBER void fetch(T* tile, int rows) {
     if (QUICK && whole && rows >= ROWS) {
       if (TOGETHER <= ROWS || row() < ROWS) {
         T* const to = tile + place<ROWS>(row(), column());
@@ -87,7 +85,6 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
       copy_rows<THREADS, ROWS, COLUMNS>(tile, from - (row() * step + column()), step, rows, whole);
     }
     from += ROWS * step;
-    return asynchronous;
   }
 };
 
@@ -189,56 +186,6 @@ template <int N> TA_FN void settled(f32 (&c)[N][4]) {
     _Pragma("unroll") for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(c[n][v])::"memory");
 }
 // What the threads wrote into shared memory is seen by these instructions.
-// Tiles in turn, in STAGES places: whoever uses one waits until all threads have copied it, and whoever
-// copies the next one there until all warps have used it.  So warps need not be at the same tile.
-// The barriers lie behind the tiles: in front, they would move them from where rows of eight begin.
-template <int STAGES, int THREADS> struct Turns {
-  unsigned filled, used;  // barriers, 8 bytes each
-  TA_MEMBER Turns(void* barriers) {
-    filled = unsigned(__cvta_generic_to_shared(barriers));
-    used = filled + 8 * STAGES;
-    if (threadIdx.x < 2 * STAGES)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(filled + 8 * threadIdx.x),
-                   "r"(threadIdx.x < STAGES ? THREADS : THREADS / 32) : "memory");
-    __syncthreads();
-  }
-  static TA_FN void wait(unsigned barrier, int round) {
-    unsigned done;
-    do {
-      asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
-                   "selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(barrier), "r"(round) : "memory");
-    } while (!done);
-  }
-  TA_MEMBER void await_filled(int stage, int round) const {
-    wait(filled + 8 * stage, round);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  }
-  TA_MEMBER void await_used(int stage, int round) const { wait(used + 8 * stage, round); }
-  TA_MEMBER void fill(int stage, bool asynchronous) const {
-    if (asynchronous) {
-      asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(filled + 8 * stage)
-                   : "memory");
-    } else {
-      await_copies();
-      arrive(filled + 8 * stage);
-    }
-  }
-  TA_MEMBER void use(int stage) const {
-    if (threadIdx.x % 32 == 0) arrive(used + 8 * stage);
-  }
-  static TA_FN void arrive(unsigned barrier) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(barrier)
-                 : "memory");
-  }
-};
-// Whether something holds for one of the threads of four warps.
-TA_FN bool any_of_four_warps(bool holds) {
-  int found;
-  asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; barrier.cta.red.or.pred q, %2, 128, p; "
-               "selp.s32 %0, 1, 0, q; }" : "=r"(found) : "r"(int(holds)), "r"(1 + threadIdx.x / 128)
-               : "memory");
-  return found;
-}
 template <int N> TA_FN void finish(f32 (&c)[N][4]) {
   await_products<0>();
   settled(c);

@@ -22,6 +22,7 @@ from tiledarray.kernels.text.tile_text import TileText
 
 NARROW = 1 << 30  # elements of an array that 32-bit indices can count
 EMPTY = {"Max": "-infinity<f32>()", "Min": "infinity<f32>()", "Sum": "0"}
+EARLY = True
 COMBINE = {"Max": "m_maximum", "Min": "m_minimum"}
 OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"}
 
@@ -218,46 +219,21 @@ class StreamPrinter(TileText):
                 self.put(f"RowsInOrder<TX, TILE, {self._width(name)}, Half> {name}_rows("
                          f"{name}, {self.size(f'{name}_down', 0)}, whole);")
         self.put("int ahead = 0, fetched = 0;  // tiles, and the stage of the next")
-        self.put("#if TA_WGMMA")
-        self.put(f"const Turns<STAGES, TX> turns(rows_tile + {at});")
-        self.put("int refilled = 1;  // parity of the round before, where there is one")
-        self.put("#endif")
         with self.block("const auto fetch = [&]", "};"):
             with self.block("if (ahead < tiles)"):
                 self.put(f"const int left = {columns} - ahead * TILE;")
-                self.put("#if TA_WGMMA")
-                self.put("if (ahead >= STAGES) turns.await_used(fetched, refilled);")
-                self.put("#endif")
-                self.put("bool asynchronous = true;")
                 for name, elements in sizes.items():
                     tile = f"{name}_tiles + fetched * {elements}"
                     if self.in_pieces[name]:
-                        self.put(f"asynchronous &= {name}_rows.fetch({tile}, left);")
+                        self.put(f"{name}_rows.fetch({tile}, left);")
                         continue
                     down = self.size(f"{name}_down", 0)
                     self.put(self._copy("TILE", self._width(name), tile, name,
                                         f"{name} + ahead * TILE * {down}", "left"))
-                    self.put("asynchronous = false;")
-                self.put("#if TA_WGMMA")
-                self.put("turns.fill(fetched, asynchronous);")
-                self.put("#endif")
-                self.put("(void)asynchronous;")
-            self.put("#if !TA_WGMMA")
             self.put("commit_copies();")
-            self.put("#endif")
             self.put("++ahead;")
-            with self.block("if (++fetched == STAGES)"):
-                self.put("fetched = 0;")
-                self.put("#if TA_WGMMA")
-                self.put("refilled ^= 1;")
-                self.put("#endif")
-        self.put("#if TA_WGMMA")
-        self.put("await_copies(); show_tiles(); __syncthreads();  // the rows")
-        self.put('static_assert(STAGES > 2, "one is used, one is filled, and one waits");')
-        self.put("enum { AHEAD = STAGES - 2 };")
-        self.put("#else")
-        self.put("enum { AHEAD = STAGES - 1 };")
-        self.put("#endif")
+            self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
+        self.put(f"enum {{ AHEAD = {self._ahead()} }};")
         self.put('_Pragma("unroll") for (int t = 0; t < AHEAD; ++t) fetch();')
         self.sizes = sizes
 
@@ -406,83 +382,68 @@ class StreamPrinter(TileText):
     def _walk(self) -> None:
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
         self._multiply()
-        if self.program.mask is not None:
-            self._asked()
         self.put("int stage = 0;")
-        self.put("#if TA_WGMMA")
         if self.program.mask is None:
-            self._walk_by_fours()
-        else:
-            self._walk_asked_by_fours()
-        self.put("#else")
-        self._walk_by_warps()
-        self.put("#endif")
+            self.put("#if TA_WGMMA")
+            self._walk_overlapping()
+            self.put("#else")
+        self._walk_in_order()
+        if self.program.mask is None:
+            self.put("#endif")
+        self.put("await_copies();")
 
-    def _walk_by_warps(self) -> None:
-        """One tile after the other, all threads the same."""
+    def _walk_in_order(self) -> None:
+        """One tile after the other, but for those that add nothing to any row."""
         asked = self.program.mask is not None
+        if asked:
+            self._asked()
         with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
-            self.put("await_copies_before<STAGES - 2>();")
+            self.put("await_copies_before<AHEAD - 1>(); show_tiles();")
             self.put("const bool needed = __syncthreads_or(asked(tile));" if asked else
                      "__syncthreads();")
             self.put("fetch();")
             with self.block("if (needed)" if asked else ""):
                 self.put("multiply_rows(stage);")
-                self.put("combine(tile);")
-                if self.products:
-                    self.put("pack_weights(); scale(); add_products(stage);")
-            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
-        self.put("await_copies();")
-
-    def _walk_by_fours(self) -> None:
-        """Four warps together: the next tile's product and that of weights while rows are combined."""
-        settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
-        pack = "pack_weights();" if self.products else ""
-        self.put("int round = 0;")
-        self.put("turns.await_filled(0, 0);")
-        self.put("multiply_rows(0);")
-        self.put("fetch();")
-        self.put("finish(s);")
-        self.put(f"combine(0); {pack}")
-        with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
-            self.put("const int before = stage;")
-            self.put("if (++stage == STAGES) { stage = 0; round ^= 1; }")
-            self.put("turns.await_filled(stage, round);")
-            self.put("multiply_rows(stage);")
-            if self.products:
-                self.put("add_products(before);")
-            self.put("fetch();")
-            if self.products:
-                self.put("await_products<1>(); settled(s);")
-            else:
-                self.put("finish(s);")
-            self.put("combine(tile);")
-            if self.products:
-                self.put(f"await_products<0>(); {settled}")
-            self.put("turns.use(before);")
-            if self.products:
-                self.put(f"scale(); {pack}")
-        if self.products:
-            self.put(f"add_products(stage); await_products<0>(); {settled}")
-
-    def _walk_asked_by_fours(self) -> None:
-        """Four warps together, without the tiles that add nothing to their rows."""
-        self.put("int round = 0;")
-        with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
-            self.put("const bool needed = any_of_four_warps(asked(tile));")
-            self.put("turns.await_filled(stage, round);")
-            with self.block("if (needed)"):
-                self.put("multiply_rows(stage);")
-            self.put("fetch();")
-            with self.block("if (needed)"):
                 self.put("finish(s);")
                 self.put("combine(tile);")
                 if self.products:
                     self.put("pack_weights(); scale(); add_products(stage);")
                     self.put(" ".join(f"finish(o_{product.tile.number});"
                                       for product in self.products))
-            self.put("turns.use(stage);")
-            self.put("if (++stage == STAGES) { stage = 0; round ^= 1; }")
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+
+    def _walk_overlapping(self) -> None:
+        """The next tile's product and that of weights are under way while rows are combined."""
+        wait = "await_copies_before<AHEAD - 1>(); show_tiles(); __syncthreads();"
+        settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
+        pack = "pack_weights();" if self.products else ""
+        self.put(wait)
+        self.put("multiply_rows(0); finish(s);")
+        self.put("fetch();")
+        self.put(f"combine(0); {pack}")
+        with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
+            self.put("const int before = stage;")
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+            self.put(wait)
+            self.put("multiply_rows(stage);")
+            if self.products:
+                self.put("add_products(before);")
+            if EARLY:
+                self.put("fetch();")
+            self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
+            self.put("combine(tile);")
+            if self.products:
+                self.put(f"await_products<0>(); {settled}")
+                self.put(f"scale(); {pack}")
+            self.put("(void)before;")
+            if not EARLY:
+                self.put("__syncthreads();")
+                self.put("fetch();")
+        if self.products:
+            self.put(f"add_products(stage); await_products<0>(); {settled}")
+
+    def _ahead(self) -> str:
+        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if EARLY and self.program.mask is None else "STAGES - 1"
 
     def _asked(self) -> None:
         """Whether a thread has scores of a tile that add something."""
