@@ -18,6 +18,11 @@ from tiledarray.execution.executable import Executable
 from tiledarray.fusion import passes
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.streams import interpret as streams
+from tiledarray.fusion.streams.find import in_streams
+from tiledarray.fusion.streams.ir import StreamProgram
+from tiledarray.fusion.streams.kernel import StreamKernel
+from tiledarray.fusion.streams.kernel import body_plan as stream_plan
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import in_tiles
 from tiledarray.fusion.tiles.interpret import interpret
@@ -27,6 +32,7 @@ from tiledarray.graph.program import Trace, trace
 from tiledarray.ops.op import Leaf, Loop
 
 Function = Callable[..., Any]
+STREAMED = 16  # columns of a tile of a stream, to the interpreter
 
 
 @contextmanager
@@ -49,6 +55,13 @@ def planned_for(traced: Trace, target: Target) -> Plan:
     return passes.plan(traced.signature, frozenset(), target, params=traced.params, check=True)
 
 
+def stream_kernels(plan: Plan) -> list[StreamKernel]:
+    """The kernels of streams in a plan."""
+    found = (kernel for bodies in plan.bodies.values() for body in bodies.values()
+             for kernel in body.kernels)
+    return [kernel for kernel in found if isinstance(kernel, StreamKernel)]
+
+
 def kernels(plan: Plan) -> list[TileKernel]:
     """The kernels of tiles in a plan."""
     found = (kernel for bodies in plan.bodies.values() for body in bodies.values()
@@ -58,7 +71,7 @@ def kernels(plan: Plan) -> list[TileKernel]:
 
 def interpreted(traced: Trace, target: Target) -> list[numpy.ndarray]:
     """What a recording gives if NumPy computes it, and the interpreter what goes by tiles."""
-    looped = in_tiles(traced.signature, target).looped
+    looped = in_streams(in_tiles(traced.signature, target), target).looped
     values: list[Any] = []
     for place, (op, *entry) in enumerate(looped.entries):
         if op is None:
@@ -77,16 +90,23 @@ def interpreted(traced: Trace, target: Target) -> list[numpy.ndarray]:
 
 
 def _by_problems(body: Body, operands: list[Any], target: Target) -> Any:
-    plan = body_plan(body, target, check=True)
+    stream = isinstance(body.program, StreamProgram)
+    plan = (stream_plan if stream else body_plan)(body, target, check=True)
     (kernel,) = plan.kernels
-    assert isinstance(kernel, TileKernel)
+    assert isinstance(kernel, TileKernel | StreamKernel)
     leaves = [numpy.full(result.shape, 77, result.dtype) for result in body.results]
     leaves += [numpy.ascontiguousarray(array) for array in operands[:body.inputs]]
     arrays = {value: leaves[value.attrs] for value in plan.values
-              if isinstance(value.op, Leaf) and value is not kernel.status}
-    arrays.update((statement.target, arrays[statement.target.args[0]])
-                  for statement in kernel.program.singly() if isinstance(statement, Store))
-    interpret(kernel.program, arrays, (*operands[body.inputs:], *(0 for _ in body.lengths)))
+              if isinstance(value.op, Leaf) and value is not getattr(kernel, "status", None)}
+    params = (*operands[body.inputs:], *(0 for _ in body.lengths))
+    if isinstance(kernel, StreamKernel):
+        arrays.update((store.target, arrays[store.target.args[0]])
+                      for store in kernel.program.stores)
+        streams.interpret(kernel.program, arrays, params, STREAMED)
+    else:
+        arrays.update((statement.target, arrays[statement.target.args[0]])
+                      for statement in kernel.program.singly() if isinstance(statement, Store))
+        interpret(kernel.program, arrays, params)
     results = leaves[:len(body.results)]
     return results[0] if len(results) == 1 else tuple(results)
 

@@ -21,10 +21,10 @@ from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.share import share
 from tiledarray.fusion.stored import MustStore
-from tiledarray.fusion.target import Target
 from tiledarray.fusion.streams.find import in_streams
 from tiledarray.fusion.streams.ir import StreamProgram
 from tiledarray.fusion.streams.kernel import body_plan as stream_plan
+from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import Found, in_tiles
 from tiledarray.fusion.tiles.kernel import body_plan
 from tiledarray.fusion.time_tiles import Refused as NotTiled

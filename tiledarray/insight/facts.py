@@ -26,6 +26,7 @@ from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Axis, Call, Copy, Kernel, Step
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed
 from tiledarray.fusion.schedule.work import bytes_read
+from tiledarray.fusion.streams.kernel import StreamKernel
 from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site, location
@@ -362,7 +363,7 @@ class Reporter:
         body: Body = value.attrs
         executable = self.executable.bodies[value][body.block]
         (kernel,) = executable.plan.kernels if body.program is not None else (None,)
-        if isinstance(kernel, TileKernel):
+        if isinstance(kernel, TileKernel | StreamKernel):
             return self._problems(kernel, executable, body, report)
         report.name = f"over {count_text(body.count, 'block')}"
         report.notes["blocks"] = " x ".join(
@@ -381,17 +382,14 @@ class Reporter:
             for step in executable.plan.steps if isinstance(step, Kernel | Call))
         return report
 
-    def _problems(self, kernel: TileKernel, executable: Executable, body: Body,
+    def _problems(self, kernel: TileKernel | StreamKernel, executable: Executable, body: Body,
                   report: StepReport) -> StepReport:
         """What one kernel does for each problem of a batch."""
-        program, device = kernel.program, self.executable.device
+        device = self.executable.device
         report.kind, report.name, report.form = "kernel", program_name(kernel), kernel.form
         moving = kernel.bytes_moved / copy_bandwidth(device)
         computing = kernel.flops / arithmetic_rate(device)
-        together = f"{kernel.side} side by side" if device.kind != "cuda" else (
-            f"{kernel.teams} a block, each by {kernel.side} threads")
-        report.notes["blocks"] = (
-            f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip")
+        report.notes["blocks"] = _apart(kernel, device.kind)
         of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
                                         None for number in body.numbers])
         report.fused = of_body.fused(kernel)
@@ -623,3 +621,15 @@ def counted(names: Sequence[str]) -> str:
     """Names with repetitions counted: ``add x2, exp``."""
     return ", ".join(f"{name} x{count}" if count > 1 else name
                      for name, count in Counter(names).items())
+
+
+def _apart(kernel: TileKernel | StreamKernel, device: str) -> str:
+    """How problems or rows are shared out."""
+    if isinstance(kernel, StreamKernel):
+        shape = kernel.shape
+        return (f"{kernel.schedule.blocks:,} of {shape.rows} rows each, by tiles of "
+                f"{shape.columns} columns")
+    program = kernel.program
+    together = f"{kernel.side} side by side" if device != "cuda" else (
+        f"{kernel.teams} a block, each by {kernel.side} threads")
+    return f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip"

@@ -13,6 +13,8 @@ from typing import Any
 
 from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Store, Strided
+from tiledarray.fusion.streams.kernel import StreamKernel
+from tiledarray.fusion.streams.text import text_of as stream_text
 from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.tiles.text import text_of
 from tiledarray.ops.movement import full
@@ -31,6 +33,8 @@ def program_of(kernel: Kernel, label: Callable[[Value], str]) -> str:
     """
     if isinstance(kernel, TileKernel):
         lines = text_of(kernel.program).splitlines()
+    elif isinstance(kernel, StreamKernel):
+        lines = stream_text(kernel.program, kernel.shape).splitlines()
     else:
         lines = [line for part in kernel.parts for line in _Writer(part, label).lines()]
     return "\n".join(wrapped for line in lines for wrapped in _wrapped(line))

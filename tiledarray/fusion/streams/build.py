@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.fusion.along import PRODUCTS, SUMMED, Looped, _of_product
-from tiledarray.fusion.ir import ORIGIN, Affine, Index, Value, broadcast_index, through_view, value_args
+from tiledarray.fusion.ir import (
+    ORIGIN,
+    Affine,
+    Index,
+    Value,
+    broadcast_index,
+    through_view,
+    value_args,
+)
 from tiledarray.fusion.regions import region_index
 from tiledarray.fusion.rewrite import Builder, rewrite
 from tiledarray.fusion.streams.ir import (
@@ -51,18 +59,19 @@ from tiledarray.ops import elementwise
 from tiledarray.ops.op import AxisView, Elementwise, Leaf, Reduction, Reshape, Source, Update
 
 SINGLE = np.dtype(np.float32)
-ADD, SUBTRACT, NEGATIVE, MULTIPLY, DIVIDE, EXP, EXP2, CAST = (elementwise.BY_NAME[name] for name in (
-    "add", "subtract", "negative", "multiply", "divide", "exp", "exp2", "cast"))
-WHERE = elementwise.BY_NAME["where"]
+ADD, SUBTRACT, NEGATIVE, MULTIPLY, DIVIDE = (elementwise.BY_NAME[name] for name in (
+    "add", "subtract", "negative", "multiply", "divide"))
+EXP, EXP2, CAST, WHERE = (elementwise.BY_NAME[name] for name in ("exp", "exp2", "cast", "where"))
 # Of what is at most one and goes into a product of halves: the instruction's own accuracy will do.
 QUICK = {op: replace(op, expression=f"quick_{op.name}(x)") for op in (EXP, EXP2)}
 # The same of a difference of two numbers, of which the second is one for a row.
-QUICK_FROM = {op: replace(op, name=f"{op.name}_of_difference", ufunc=None,
-                          expression=f"quick_{op.name}_from(x, y)") for op in (EXP, EXP2)}
+QUICK_FROM = {op: replace(
+    op, name=f"{op.name}_of_difference", ufunc=None, expression=f"quick_{op.name}_from(x, y)",
+    reference=lambda xp, x, y, op=op, **_: op.ufunc(x - y)) for op in (EXP, EXP2)}
 
 
 class Factored(NamedTuple):
-    """A value as another one with factors of its row: ``(op, factor)`` pairs, the first ones first."""
+    """A value as another one with factors of its row: ``(op, factor)`` in order."""
 
     core: Value
     factors: tuple[tuple[Elementwise, Value], ...]
@@ -77,6 +86,7 @@ class StreamMaker(Maker):
         self.lengths = lengths
         self.outputs = outputs
         self._made_of_seed: set[Value] = set()
+        self._extrema: set[Tile] = set()
         self._ofs: dict[Value, str] = {}
         self._growths: dict[Value, Growth | None] = {}
 
@@ -95,18 +105,8 @@ class StreamMaker(Maker):
             raise NoTile("there is no product")
         made = self._seed(seed)
         for value in self.values:
-            if value is seed or isinstance(value.op, Leaf | Source):
-                continue
-            if isinstance(value.op, Reduction):
-                made.totals.append(self._total(value))
-            elif value.op in PRODUCTS and value.size == 1:
-                made.totals.append(self._weighted_number(value, made))
-            elif value.op in PRODUCTS:
-                made.products.append(self._weighted(value, made))
-            elif isinstance(value.op, Update):
-                made.stores.append(self._result(value))
-            elif not isinstance(value.op, Elementwise | AxisView | Reshape):
-                raise NoTile(f"{value.op.name} has no form for streams")
+            if value is not seed:
+                self._add(value, made)
         made.totals.sort(key=lambda total: total.kind == "Sum")
         if not made.totals and not made.products:
             raise NoTile("nothing is combined over the columns of the product")
@@ -122,6 +122,19 @@ class StreamMaker(Maker):
                        if not isinstance(value.op, Leaf | AxisView | Update | Source)]
         made.flops = self.flops
         return made
+
+    def _add(self, value: Value, made: StreamProgram) -> None:
+        """Have the program compute a value, if that is more than an expression."""
+        if isinstance(value.op, Reduction):
+            made.totals.append(self._total(value))
+        elif value.op in PRODUCTS and value.size == 1:
+            made.totals.append(self._weighted_number(value, made))
+        elif value.op in PRODUCTS:
+            made.products.append(self._weighted(value, made))
+        elif isinstance(value.op, Update):
+            made.stores.append(self._result(value))
+        elif not isinstance(value.op, Leaf | Source | Elementwise | AxisView | Reshape):
+            raise NoTile(f"{value.op.name} has no form for streams")
 
     # ---- products ------------------------------------------------------------------------------
 
@@ -246,6 +259,8 @@ class StreamMaker(Maker):
         if kind != "Sum" and growth is not None:
             raise NoTile("an extremum of what depends on another one")
         tile = self.tile((), SINGLE)
+        if kind != "Sum":
+            self._extrema.add(tile)
         self.known(value, tile, (), self._behind_of(factored))
         self.flops += source.size
         return Total(tile, kind, self._of_scores(factored.core), growth)
@@ -292,7 +307,7 @@ class StreamMaker(Maker):
     def _mask(self, made: StreamProgram) -> Mask | None:
         """Where scores are not used at all."""
         if len(made.extrema) != 1 or any(
-                each.growth is None for each in (*made.sums, *made.products)):
+                each.growth is None for each in made.added):
             return None
         masked = made.extrema[0].expression
         while isinstance(masked, Apply) and masked.op is None:
@@ -310,7 +325,7 @@ class StreamMaker(Maker):
     # ---- how sums change as extrema do ---------------------------------------------------------
 
     def _growth(self, value: Value) -> Growth | None:
-        """The factor by which a value changes as an extremum does; ``None`` if it depends on none."""
+        """The factor by which a value changes as an extremum does; ``None`` if it does not."""
         if value not in self._growths:
             self._growths[value] = self._new_growth(value)
         return self._growths[value]
@@ -331,8 +346,10 @@ class StreamMaker(Maker):
 
     def _change(self, value: Value) -> tuple[Tile, Expression]:
         """What is added to a value where one is added to the extremum that it depends on."""
-        if value in self._tiles and value not in self._behind:
+        if value in self._tiles:
             tile, _ = self._tiles[value]
+            if tile not in self._extrema:
+                raise NoTile("an exponent depends on what is known at the end alone")
             return tile, Read(tile, ())
         op, args = value.op, value.args
         if _is_plain_view(value) or _is_plain_cast(value):
@@ -424,7 +441,8 @@ class StreamMaker(Maker):
         if not isinstance(value.op, Elementwise):
             made = Maker._new_expression(self, value, index)
             return _in_single(made)
-        self.flops += value.op.cost * (self.columns if any(at.axis == COLUMN for at in index) else 1)
+        points = self.columns if any(at.axis == COLUMN for at in index) else 1
+        self.flops += value.op.cost * points
         args = tuple(
             self._expression(arg, broadcast_index(arg.shape, index)) if isinstance(arg, Value)
             else Scalar(arg) for arg in value.args)
@@ -437,8 +455,8 @@ class StreamMaker(Maker):
                 args[0].op is WHERE and args[0].dtype.kind == "f"):
             # What is chosen may be cast before as well: a number of the program costs nothing.
             condition, *others = args[0].args
-            loops = (args[0].loops[0], SINGLE, SINGLE)
-            return Apply(WHERE, loops, SINGLE, (condition, *map(_as_single, others)))
+            chosen = args[0].loops[0], SINGLE, SINGLE
+            return Apply(WHERE, chosen, SINGLE, (condition, *map(_as_single, others)))
         if op is CAST:
             return Apply(None, (_widened(value.dtype),), _widened(value.dtype), args)
         loops = tuple(map(_widened, value.attrs))

@@ -164,8 +164,13 @@ class StreamProgram:
         return [total for total in self.totals if total.kind == "Sum"]
 
     @property
+    def added(self) -> list[Total | Weighted]:
+        """Sums and products."""
+        return [*self.sums, *self.products]
+
+    @property
     def held(self) -> Expression | None:
-        """What takes the place of the scores once there is an extremum, if they are of no other use."""
+        """What takes the place of scores once there is an extremum, if they have no other use."""
         extrema = self.extrema
         if len(extrema) != 1:
             return None

@@ -49,8 +49,8 @@ class StreamRegion(TileRegion):
     def _fits(self, number: int, along: Along) -> bool:
         """Whether an entry has a form for streams."""
         entry = self.graph.entries[number]
-        if number in self.barred or entry.dtype.char not in "?bBhHiIlLqQefdE" and (
-                entry.dtype.name != "bfloat16"):
+        if number in self.barred or (entry.dtype.char not in "?bBhHiIlLqQefdE" and (
+                entry.dtype.name != "bfloat16")):
             return False
         own = entry.nbytes // entry.dtype.itemsize // max(1, prod(
             entry.shape[d] for d in along if d is not None))
@@ -87,7 +87,7 @@ class StreamRegion(TileRegion):
                 for ref in entry.values if self.levels.get(ref) == "out"}
 
     def _backward(self, number: int) -> Along | None:
-        """How those inside cut an entry; what is made of places alone may lack axes of the batch."""
+        """How those inside cut an entry; what is cheap to make may lack axes of the batch."""
         graph = self.graph
         entry = graph.entries[number]
         users = graph.users[number]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tiledarray.fusion.ir import ONE, Affine
-from tiledarray.fusion.streams.ir import COLUMN, DEPTH, EXTENT, Operand, StreamProgram
+from tiledarray.fusion.streams.ir import (
+    COLUMN,
+    DEPTH,
+    EXTENT,
+    Operand,
+    StreamProgram,
+    Weighted,
+)
 from tiledarray.fusion.tiles.ir import Expression, Read, Tile, parts
 from tiledarray.fusion.verify import InvalidPlan
 
@@ -62,9 +69,9 @@ def _order(program: StreamProgram) -> Iterator[str]:
         product.tile for product in program.products}
     for store in program.stores:
         yield from _asks(store.expression, made)
-    for each in (*program.sums, *program.products):
-        grows = {tile for tile in _tiles(
-            each.expression if hasattr(each, "expression") else each.weights) if tile in extrema}
+    for each in program.added:
+        expression = each.weights if isinstance(each, Weighted) else each.expression
+        grows = {tile for tile in _tiles(expression) if tile in extrema}
         stated = {each.growth.extremum} if each.growth is not None else set()
         if grows != stated:
             yield f"{each.tile} depends on {grows}, and is scaled by {stated}"

@@ -50,16 +50,107 @@ def interpret(program: Program, arrays: Mapping[Value, Any], params: Sequence[An
         _Run(program, arrays, params).run()
 
 
-class _Run:
-    def __init__(self, program: Program, arrays: Mapping[Value, Any],
-                 params: Sequence[Any]) -> None:
+class Places:
+    """Where each problem's elements are, and the values of expressions of them.
+
+    Attributes
+    ----------
+    program : Program or StreamProgram
+    arrays : mapping
+    params : sequence of scalar
+    places : tuple of array
+        The index of each problem along each batch axis.
+    """
+
+    def __init__(self, program: Any, arrays: Mapping[Value, Any], params: Sequence[Any]) -> None:
         self.program = program
         self.arrays = arrays
         self.params = params
-        count = program.problems
-        self.places = np.unravel_index(np.arange(count), program.lengths)
+        self.places = np.unravel_index(np.arange(program.problems), program.lengths)
+
+    def start(self, at: Affine) -> Any:
+        """The part of an index that does not follow the domain, for each problem."""
+        total: Any = 0
+        for number, coefficient in at.terms:
+            if number == ONE:
+                total = total + coefficient
+            elif number >= self.program.scalars:
+                total = total + coefficient * self.places[number - self.program.scalars]
+            else:
+                total = total + coefficient * self.params[number]
+        return total
+
+    def on_chip(self, read: Read, domain: Shape) -> Any:
+        """What a tile has at each point of a domain."""
+        raise NotImplementedError
+
+    def memory_index(self, index: Index, domain: Shape) -> tuple[Any, ...]:
+        """An index into an array, for each problem and point of a domain."""
+        return tuple(self.at(at, domain) for at in index)
+
+    def at(self, at: Affine, domain: Shape) -> Any:
+        """A place along a dimension, for each problem and point of a domain."""
+        rank = len(domain)
+        found = np.asarray(self.start(at)).reshape(-1, *(1,) * rank)
+        if at.axis >= 0:
+            shape = [1] * (rank + 1)
+            shape[1 + at.axis] = -1
+            found = found + at.step * np.arange(domain[at.axis]).reshape(shape)
+        return np.broadcast_to(found, (self.program.problems, *domain))
+
+    def array(self, value: Value, index: Index, domain: Shape) -> Any:
+        """Elements of an array, for each problem and point of a domain."""
+        return self.arrays[value][self.memory_index(index, domain)]
+
+    # ---- values --------------------------------------------------------------------------------
+
+    def value(self, expression: Expression, domain: Shape) -> Any:
+        """An expression for each problem and point of a domain."""
+        if isinstance(expression, Read):
+            if isinstance(expression.source, Tile):
+                return self.on_chip(expression, domain)
+            return self.array(expression.source, expression.index, domain)
+        if isinstance(expression, Scalar):
+            return self.scalar(expression)
+        if isinstance(expression, Number):
+            return expression.dtype.type(expression.number)
+        if isinstance(expression, Position):
+            start, step = (self.scalar(x) for x in (expression.start, expression.step))
+            at = self.at(expression.at, domain).astype(expression.loop)
+            found = at * np.asarray(step, expression.loop) + np.asarray(start, expression.loop)
+            return found.astype(expression.dtype)
+        assert isinstance(expression, Apply)
+        args = [self.value(arg, domain) for arg in expression.args]
+        if expression.op is None:
+            dtype = expression.dtype
+            found = np.asarray(args[0])
+            return (found.real if found.dtype.kind == "c" and dtype.kind != "c" else found).astype(
+                dtype)
+        cast = [x if isinstance(x, int | float | complex) and not isinstance(x, bool)
+                else np.asarray(x).astype(loop, copy=False)
+                for x, loop in zip(args, expression.loops, strict=False)]
+        shape = np.broadcast_shapes(*(np.shape(x) for x in cast))
+        return np.asarray(expression.op.reference(
+            np, *cast, attrs=expression.loops, shape=shape, dtype=expression.dtype)).astype(
+                expression.dtype, copy=False)
+
+    def scalar(self, scalar: Scalar) -> Any:
+        """A number of the recording."""
+        param = scalar.param
+        if isinstance(param, Param):
+            return self.params[param.index] + param.shift if param.shift else (
+                self.params[param.index])
+        return param.count if isinstance(param, Size) else param or 0
+
+
+class _Run(Places):
+    program: Program
+
+    def __init__(self, program: Program, arrays: Mapping[Value, Any],
+                 params: Sequence[Any]) -> None:
+        Places.__init__(self, program, arrays, params)
         # What nobody has written is no number.
-        self.memory = np.full((count, max(16, program.nbytes)), 0xFF, np.uint8)
+        self.memory = np.full((program.problems, max(16, program.nbytes)), 0xFF, np.uint8)
 
     def run(self) -> None:
         for statement in self.program.singly():
@@ -109,76 +200,13 @@ class _Run:
             found = found.swapaxes(1, 2)
         return found.conj() if matrix.transposed == 2 else found
 
-    def start(self, at: Affine) -> Any:
-        """The part of an index that does not follow the domain, for each problem."""
-        total: Any = 0
-        for number, coefficient in at.terms:
-            if number == ONE:
-                total = total + coefficient
-            elif number >= self.program.scalars:
-                total = total + coefficient * self.places[number - self.program.scalars]
-            else:
-                total = total + coefficient * self.params[number]
-        return total
-
-    def memory_index(self, index: Index, domain: Shape) -> tuple[Any, ...]:
-        """An index into an array, for each problem and point of a domain."""
-        return tuple(self.at(at, domain) for at in index)
-
-    def at(self, at: Affine, domain: Shape) -> Any:
-        rank = len(domain)
-        found = np.asarray(self.start(at)).reshape(-1, *(1,) * rank)
-        if at.axis >= 0:
-            shape = [1] * (rank + 1)
-            shape[1 + at.axis] = -1
-            found = found + at.step * np.arange(domain[at.axis]).reshape(shape)
-        return np.broadcast_to(found, (self.program.problems, *domain))
-
     def index(self, index: Index, domain: Shape) -> tuple[Any, ...]:
         problems = np.arange(self.program.problems).reshape(-1, *(1,) * len(domain))
         return problems, *self.memory_index(index, domain)
 
-    def array(self, value: Value, index: Index, domain: Shape) -> Any:
-        return self.arrays[value][self.memory_index(index, domain)]
-
-    # ---- values --------------------------------------------------------------------------------
-
-    def value(self, expression: Expression, domain: Shape) -> Any:
-        """An expression for each problem and point of a domain."""
-        if isinstance(expression, Read):
-            if isinstance(expression.source, Tile):
-                return self.tile(expression.source)[self.index(expression.index, domain)]
-            return self.array(expression.source, expression.index, domain)
-        if isinstance(expression, Scalar):
-            return self.scalar(expression)
-        if isinstance(expression, Number):
-            return expression.dtype.type(expression.number)
-        if isinstance(expression, Position):
-            start, step = (self.scalar(x) for x in (expression.start, expression.step))
-            at = self.at(expression.at, domain).astype(expression.loop)
-            found = at * np.asarray(step, expression.loop) + np.asarray(start, expression.loop)
-            return found.astype(expression.dtype)
-        assert isinstance(expression, Apply)
-        args = [self.value(arg, domain) for arg in expression.args]
-        if expression.op is None:
-            dtype = expression.dtype
-            found = np.asarray(args[0])
-            return (found.real if found.dtype.kind == "c" and dtype.kind != "c" else found).astype(
-                dtype)
-        cast = [x if isinstance(x, int | float | complex) and not isinstance(x, bool)
-                else np.asarray(x).astype(loop, copy=False)
-                for x, loop in zip(args, expression.loops, strict=False)]
-        shape = np.broadcast_shapes(*(np.shape(x) for x in cast))
-        return np.asarray(expression.op.reference(
-            np, *cast, attrs=expression.loops, shape=shape, dtype=expression.dtype)).astype(
-                expression.dtype, copy=False)
-
-    def scalar(self, scalar: Scalar) -> Any:
-        param = scalar.param
-        if isinstance(param, Param):
-            return self.params[param.index] + param.shift if param.shift else (
-                self.params[param.index])
-        return param.count if isinstance(param, Size) else param or 0
+    def on_chip(self, read: Read, domain: Shape) -> Any:
+        assert isinstance(read.source, Tile)
+        return self.tile(read.source)[self.index(read.index, domain)]
 
     def reduce(self, statement: Reduce) -> None:
         shape = (self.program.problems, *statement.domain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tiledarray.fusion.ir import ONE, Affine, Index, Param, Size, Terms, Value
 from tiledarray.fusion.tiles.ir import (
@@ -39,38 +40,12 @@ def text_of(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Writer:
-    def __init__(self, program: Program) -> None:
+class Expressions:
+    """Writes expressions, of which arrays have names."""
+
+    def __init__(self, program: Any) -> None:
         self.program = program
         self.arrays: dict[Value, str] = {}
-
-    def statement(self, statement: Statement) -> str:
-        """One statement as a line."""
-        if isinstance(statement, Barrier):
-            return "barrier"
-        if isinstance(statement, Load):
-            shape = statement.tile.shape
-            return (f"load {statement.tile} from {self._array(statement.source)}"
-                    f"[{self._index(statement.index)}] for {_domain(shape)}")
-        if isinstance(statement, Map):
-            return (f"map {statement.tile}[{self._index(statement.index)}] = "
-                    f"{self._value(statement.expression)} for {_domain(statement.domain)}")
-        if isinstance(statement, Reduce):
-            axes = ", ".join(_axis(axis) for axis in statement.axes)
-            return (f"reduce {statement.tile} = {statement.op.name} over {axes} of "
-                    f"{self._value(statement.expression)} for {_domain(statement.domain)}")
-        if isinstance(statement, Product):
-            return (f"product {_matrix(statement.out)} = {_matrix(statement.left)} @ "
-                    f"{_matrix(statement.right)}")
-        if isinstance(statement, Call):
-            out, reads = (", ".join(map(_matrix, side))
-                          for side in (statement.out, statement.reads))
-            numbers = f" {statement.numbers}" if statement.numbers else ""
-            beside = "".join(f", {when} ({self.statement(each)})" for when, each in (
-                ("before", statement.before), ("after", statement.after)) if each is not None)
-            return f"{statement.name}{numbers} {out} of {reads}{beside}"
-        return (f"store {self._array(statement.target.args[0])}[{self._index(statement.index)}] = "
-                f"{self._value(statement.expression)} for {_domain(statement.domain)}")
 
     def _array(self, value: Value) -> str:
         return self.arrays.setdefault(value, f"a{value.attrs}")
@@ -92,7 +67,12 @@ class _Writer:
             yield (str(coefficient) if not name else
                    name if coefficient == 1 else f"{coefficient}*{name}")
 
-    def _value(self, expression: Expression) -> str:
+    def read(self, value: Value, index: Index) -> str:
+        """An element of an array."""
+        return f"{self._array(value)}[{self._index(index)}]"
+
+    def value(self, expression: Expression) -> str:
+        """A scalar expression."""
         if isinstance(expression, Read):
             source = expression.source
             name = str(source) if isinstance(source, Tile) else self._array(source)
@@ -106,13 +86,43 @@ class _Writer:
             return f"({start} + ({self._place(expression.at)}) * {step})"
         assert isinstance(expression, Apply)
         name = expression.op.name if expression.op else str(expression.dtype)
-        return f"{name}({', '.join(map(self._value, expression.args))})"
+        return f"{name}({', '.join(map(self.value, expression.args))})"
 
     def _scalar(self, scalar: Scalar) -> str:
         param = scalar.param
         if isinstance(param, Param):
             return f"s{param.index}" + (f" + {param.shift}" if param.shift else "")
         return str(param.count) if isinstance(param, Size) else str(param or 0)
+
+
+class _Writer(Expressions):
+    def statement(self, statement: Statement) -> str:
+        """One statement as a line."""
+        if isinstance(statement, Barrier):
+            return "barrier"
+        if isinstance(statement, Load):
+            shape = statement.tile.shape
+            return (f"load {statement.tile} from {self._array(statement.source)}"
+                    f"[{self._index(statement.index)}] for {_domain(shape)}")
+        if isinstance(statement, Map):
+            return (f"map {statement.tile}[{self._index(statement.index)}] = "
+                    f"{self.value(statement.expression)} for {_domain(statement.domain)}")
+        if isinstance(statement, Reduce):
+            axes = ", ".join(_axis(axis) for axis in statement.axes)
+            return (f"reduce {statement.tile} = {statement.op.name} over {axes} of "
+                    f"{self.value(statement.expression)} for {_domain(statement.domain)}")
+        if isinstance(statement, Product):
+            return (f"product {_matrix(statement.out)} = {_matrix(statement.left)} @ "
+                    f"{_matrix(statement.right)}")
+        if isinstance(statement, Call):
+            out, reads = (", ".join(map(_matrix, side))
+                          for side in (statement.out, statement.reads))
+            numbers = f" {statement.numbers}" if statement.numbers else ""
+            beside = "".join(f", {when} ({self.statement(each)})" for when, each in (
+                ("before", statement.before), ("after", statement.after)) if each is not None)
+            return f"{statement.name}{numbers} {out} of {reads}{beside}"
+        return (f"store {self._array(statement.target.args[0])}[{self._index(statement.index)}] = "
+                f"{self.value(statement.expression)} for {_domain(statement.domain)}")
 
 
 def _axis(axis: int) -> str:

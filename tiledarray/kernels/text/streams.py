@@ -2,7 +2,7 @@
 
 A block of threads has some rows.  Thread t of a warp has rows t / 4 and t / 4 + 8 of its 16, and of
 every eight columns two: so numbers of a row are arrays of two, and a tile of scores is ``s[n][c]``.
-Where there is `wgmma`, the next tile's product is under way while a tile's elementwise work is done.
+Where there is `wgmma`, the next tile's product is under way while elementwise work is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tiledarray.kernels.text.tile_text import TileText
 
 NARROW = 1 << 30  # elements of an array that 32-bit indices can count
 EMPTY = {"Max": "-infinity<f32>()", "Min": "infinity<f32>()", "Sum": "0"}
-EARLY = True
 COMBINE = {"Max": "m_maximum", "Min": "m_minimum"}
 OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"}
 
@@ -38,7 +37,7 @@ class StreamPrinter(TileText):
         self.extrema = kernel.program.extrema
         self.sums = kernel.program.sums
         self.products = kernel.program.products
-        self.place: dict[Tile, str] = {}  # where the numbers of a tile are, at the place at hand
+        self.place: dict[Tile | Expression, str] = {}  # where numbers are, in the loop at hand
         self.held = kernel.program.held
         self.in_pieces: dict[str, bool] = {}  # whether rows of an operand are whole pieces
         self.ragged = kernel.program.columns % kernel.shape.columns != 0
@@ -46,8 +45,8 @@ class StreamPrinter(TileText):
     @property
     def growths(self) -> list[Growth]:
         """How sums and products grow, each once."""
-        return [*dict.fromkeys(each.growth for each in (*self.sums, *self.products)
-                               if each.growth is not None)]
+        return [*dict.fromkeys(
+            each.growth for each in self.kernel.program.added if each.growth is not None)]
 
     # ---- the whole -----------------------------------------------------------------------------
 
@@ -74,6 +73,7 @@ class StreamPrinter(TileText):
         fields = " ".join(
             f"alignas(8) {'idx' if slot.kind == 'size' else slot.ctype} {slot.name};"
             for slot in self.slots.values())
+        shape = kernel.shape
         text = "\n".join([
             f"using idx = {'long long' if wide else 'int'};",
             f"#define TA_RESIDENT {kernel.schedule.resident}",
@@ -81,11 +81,11 @@ class StreamPrinter(TileText):
             *self._instructions(),
             "using namespace streams;",
             f"struct Args {{ {fields} }};",
-            f"enum {{ TX = {kernel.shape.threads}, TY = 1, ROWS = {kernel.shape.rows}, TILE = {kernel.shape.columns}, "
-            f"DEPTH = {program.depth}, STAGES = {kernel.shape.stages} }};",
+            f"enum {{ TX = {shape.threads}, TY = 1, ROWS = {shape.rows}, "
+            f"TILE = {shape.columns}, DEPTH = {program.depth}, STAGES = {shape.stages} }};",
             f"using Half = {ctype(program.dtype)};",
             "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *body, "}", ""])
-        return Program(text, list(self.slots.values()), kernel.schedule.blocks, kernel.shape.threads, 0,
+        return Program(text, list(self.slots.values()), kernel.schedule.blocks, shape.threads, 0,
                        kernel.schedule.shared_bytes, 0)
 
     def _instructions(self) -> Iterator[str]:
@@ -151,8 +151,8 @@ class StreamPrinter(TileText):
         return self.place[tile]
 
     def _value(self, expression: Expression, loop: Any) -> str:
-        if expression is self.held and self.held in self.place:
-            return self.place[self.held]  # type: ignore[index]
+        if self.held is not None and expression is self.held and expression in self.place:
+            return self.place[expression]
         return TileText._value(self, expression, loop)
 
     # ---- tiles of operands ---------------------------------------------------------------------
@@ -234,6 +234,7 @@ class StreamPrinter(TileText):
             self.put("++ahead;")
             self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
+        self.put('static_assert(AHEAD > 0, "there are too few stages");')
         self.put('_Pragma("unroll") for (int t = 0; t < AHEAD; ++t) fetch();')
         self.sizes = sizes
 
@@ -362,7 +363,7 @@ class StreamPrinter(TileText):
     def _add_up(self) -> None:
         self.place = {self.program.scores: "s[n][c]"}
         if self.held is not None:
-            self.place[self.held] = "s[n][c]"  # type: ignore[index]
+            self.place[self.held] = "s[n][c]"
         for total in self.extrema:
             self.place[total.tile] = f"used_{total.tile.number}[r]"
 
@@ -422,28 +423,25 @@ class StreamPrinter(TileText):
         self.put("fetch();")
         self.put(f"combine(0); {pack}")
         with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
-            self.put("const int before = stage;")
+            if self.products:
+                self.put("const int before = stage;")
             self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
             self.put(wait)
             self.put("multiply_rows(stage);")
             if self.products:
                 self.put("add_products(before);")
-            if EARLY:
-                self.put("fetch();")
+            self.put("fetch();")
             self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
             self.put("combine(tile);")
             if self.products:
                 self.put(f"await_products<0>(); {settled}")
                 self.put(f"scale(); {pack}")
-            self.put("(void)before;")
-            if not EARLY:
-                self.put("__syncthreads();")
-                self.put("fetch();")
         if self.products:
             self.put(f"add_products(stage); await_products<0>(); {settled}")
 
     def _ahead(self) -> str:
-        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if EARLY and self.program.mask is None else "STAGES - 1"
+        """Tiles that are fetched ahead: the one before is in use where products overlap."""
+        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if self.program.mask is None else "STAGES - 1"
 
     def _asked(self) -> None:
         """Whether a thread has scores of a tile that add something."""
@@ -477,9 +475,10 @@ class StreamPrinter(TileText):
             self.put("#if TA_WGMMA")
             self.put("begin_products();")
             self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
-            self.put("  add_from_tile(Half(), s, at(left_at + (k / PANEL * ROWS * PANEL + k % PANEL) "
-                     f"/ 8), at(right_at + stage * {size // 8} + (k / PANEL * {tile * 64} + "
-                     "k % PANEL) / 8), k > 0);")
+            left = "left_at + (k / PANEL * ROWS * PANEL + k % PANEL) / 8"
+            beside = f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
+            self.put(f"  add_from_tile(Half(), s, at({left}), "
+                     f"at(right_at + stage * {size // 8} + {beside}), k > 0);")
             self.put("commit_products();")
             self.put("#else")
             self.put(f"rows_by_rows<ROWS, TILE, {depth}>(s, rows_tile, right_tiles + "

@@ -1,0 +1,106 @@
+"""Rows of products that are used up as they are made, on a real CUDA device."""
+
+import numpy
+import pytest
+
+import tiledarray as np
+from tests import stream_cases as cases
+from tests.plans import forget_plans, plan_of
+from tests.tiles import stream_kernels
+from tiledarray import config
+from tiledarray.fusion.streams import kernel as shapes
+from tiledarray.recording.stretch import local
+
+pytestmark = pytest.mark.gpu
+
+SIZES = [((), 130, 100, 64, 64), ((2, 3), 64, 257, 40, 24), ((3,), 300, 64, 128, 128),
+         ((2,), 100, 1000, 100, 130), ((), 1000, 70, 16, 256), ((2,), 65, 500, 256, 200),
+         ((1, 2), 20, 33, 3, 2)]
+
+
+@pytest.fixture(autouse=True)
+def on_device(a_device, monkeypatch):
+    local.recorder.reset()
+    forget_plans(monkeypatch)
+    monkeypatch.setattr(shapes, "BUSY_BLOCKS", 0)
+    with (np.device("cuda"), numpy.errstate(all="ignore"),
+          config.override(compile="wait", verify=True, at_once=0)):
+        yield
+    local.recorder.reset()
+
+
+def agree(program, arguments):
+    found = program(np, *map(np.array, arguments))
+    results = found if isinstance(found, tuple) else (found,)
+    np.evaluate(*results)
+    for mine, theirs in zip(results, cases.exact(program, arguments), strict=True):
+        cases.assert_close(mine.numpy(), theirs, arguments[0].dtype)
+    return results
+
+
+@pytest.mark.parametrize("dtype", [*cases.HALVES])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("program", cases.CASES)
+def test_values(program, sizes, dtype):
+    results = agree(program, cases.inputs(*sizes, dtype))
+    assert stream_kernels(plan_of(results[0]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs(seed):
+    made = cases.Made(seed)
+    agree(made, made.inputs)
+
+
+def test_what_is_not_finite():
+    q, k, v, bias = cases.inputs((), 200, 300, 16, 16, "bf16")
+    bias[:] = 0
+    bias[0], bias[1, ::2], bias[2, 5], bias[3, 7] = -numpy.inf, -numpy.inf, numpy.inf, numpy.nan
+    bias[4, :200] = -numpy.inf
+    v[0, 3], v[69, 4], q[5], k[6] = numpy.inf, numpy.nan, numpy.inf, numpy.nan
+
+    def program(np, q, k, v, bias):
+        return cases.softmax(np, cases.scaled(np, q, k) + bias) @ v
+
+    agree(program, [q, k, v, bias])
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x[::-1], lambda x: x[:, ::-1], lambda x: x.T.copy().T, lambda x: x[1:, 3:],
+    lambda x: x[:, ::2]])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_views(view, place):
+    sizes = (130, 200, 48, 48)
+    arguments = cases.inputs((), *sizes, "bf16")[:3]
+    shape = arguments[place].shape
+    arguments[place] = numpy.random.default_rng(3).normal(
+        size=(shape[0] + 1, 2 * shape[1] + 3)).astype(arguments[0].dtype)
+
+    def program(np, *given):
+        given = [*given]
+        given[place] = view(given[place])[:shape[0], :shape[1]]
+        return cases.attention(np, *given)
+
+    agree(program, arguments)
+
+
+def test_jit_and_long_rows():
+    """The same again with other arrays, and more columns than any tile has."""
+    f = np.jit(lambda q, k, v: cases.attention(np, q, k, v))
+    for seed in range(4):
+        arguments = cases.inputs((2,), 256, 5000, 64, 64, "bf16", seed)[:3]
+        (want,) = cases.exact(cases.attention, arguments)
+        cases.assert_close(f(*map(np.array, arguments)).numpy(), want, arguments[0].dtype)
+
+
+def test_memory_is_linear():
+    """Scores of 65,536 rows would take 8 GB."""
+    arguments = cases.inputs((), 65536, 65536, 64, 64, "bf16")[:3]
+    q, k, v = map(np.array, arguments)
+    np.evaluate(q, k, v)
+    found = cases.attention(np, q, k, v)
+    np.evaluate(found)
+    assert stream_kernels(plan_of(found))
+    rows = slice(0, 65536, 9001)
+    (want,) = cases.exact(cases.attention, [arguments[0][rows], *arguments[1:]])
+    cases.assert_close(found.numpy()[rows], want, arguments[0].dtype)

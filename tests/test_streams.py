@@ -1,0 +1,233 @@
+"""Rows of products that are used up as they are made: values in two tiers, plans, and texts."""
+
+from dataclasses import replace
+
+import numpy
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import stream_cases as cases
+from tests import tiles
+from tests.plans import HOST
+from tiledarray.fusion.streams import kernel as shapes
+from tiledarray.fusion.streams.verify import verify_stream
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.verify import InvalidPlan
+from tiledarray.kernels.compile import cuda
+from tiledarray.kernels.text.program import print_kernel
+
+H200 = Target("cuda", 132, contract=True, shared_bytes=227 << 10)
+A100 = Target("cuda", 108, contract=True, shared_bytes=163 << 10)
+SMALL = Target("cuda", 84, contract=True, shared_bytes=99 << 10)
+LARGE = [((4, 16), 4096, 4096, 64, 64), ((2, 16), 8192, 8192, 128, 128), ((), 262144, 128, 64, 64),
+         ((32,), 2048, 2048, 256, 256)]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """A few rows are worth a kernel."""
+    monkeypatch.setattr(shapes, "BUSY_BLOCKS", 0)
+
+
+def agree(tier, program, arguments, target=H200, folder=None):
+    plan, found = tiles.through(tier, program, *arguments, target=target, folder=folder)
+    for mine, theirs in zip(found, cases.exact(program, arguments), strict=True):
+        cases.assert_close(mine, theirs, arguments[0].dtype)
+    return plan
+
+
+@pytest.mark.parametrize("dtype", [*cases.HALVES])
+@pytest.mark.parametrize("sizes", [
+    ((), 3, 100, 16, 24), ((2, 3), 20, 33, 5, 8), ((2,), 130, 16, 64, 64)])
+@pytest.mark.parametrize("program", cases.CASES)
+def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
+    plan = agree("interpreter", program, cases.inputs(*sizes, dtype))
+    assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
+
+
+@pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
+@pytest.mark.parametrize("program", cases.CASES)
+def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    plan = agree("emulated", program, cases.inputs(*sizes, "bf16"), folder=folder)
+    assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
+@given(st.integers(0, 10**6))
+def test_random_programs(seed):
+    made = cases.Made(seed)
+    agree("interpreter", made, made.inputs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_texts_of_random_programs(seed, tmp_path_factory):
+    made = cases.Made(1000 + seed)
+    agree("emulated", made, made.inputs, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("target", [A100, SMALL])
+def test_less_shared_memory(target, tmp_path_factory):
+    arguments = cases.inputs((2,), 40, 130, 100, 130, "f2")
+    plan = agree("emulated", cases.attention, arguments, target, tmp_path_factory.getbasetemp())
+    assert len(tiles.stream_kernels(plan)) == 1
+
+
+def special(arguments):
+    """Infinite numbers, and those that are none, in some rows of each operand."""
+    q, k, v, bias = (x.copy() for x in arguments)
+    bias[:] = 0
+    bias[0] = -numpy.inf
+    bias[1, ::2] = -numpy.inf
+    bias[2, 5] = numpy.inf
+    bias[3, 7] = numpy.nan
+    bias[4, :40] = -numpy.inf
+    return [q, k, v, bias]
+
+
+def added(np, q, k, v, bias):
+    return cases.softmax(np, cases.scaled(np, q, k) + bias) @ v
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "emulated"])
+def test_what_is_not_finite(tier, tmp_path_factory):
+    arguments = special(cases.inputs((), 20, 70, 16, 16, "bf16"))
+    agree(tier, added, arguments, folder=tmp_path_factory.getbasetemp())
+    q, k, v, _ = arguments
+    v[0, 3], v[69, 4], q[5], k[6] = numpy.inf, numpy.nan, numpy.inf, numpy.nan
+    agree(tier, added, arguments, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: numpy.asfortranarray(x), lambda x: x[::-1], lambda x: x[:, ::-1],
+    lambda x: numpy.concatenate([x, x], 1)[:, ::2], lambda x: numpy.concatenate([x, x])[1::2],
+    lambda x: numpy.pad(x, 1)[1:-1, 1:-1]])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_views_of_operands(view, place, tmp_path_factory):
+    arguments = cases.inputs((), 30, 70, 16, 24, "bf16")
+
+    def program(np, *given):
+        given = [*given]
+        given[place] = np.array(given[place])
+        return cases.attention(np, *given)
+
+    arguments[place] = view(arguments[place])
+    agree("emulated", program, arguments, folder=tmp_path_factory.getbasetemp())
+
+    def inside(np, *given):
+        given = [*given]
+        x = given[place]
+        given[place] = x.T.copy().T if place == 0 else x[::-1] if place == 1 else x[:, ::-1]
+        return cases.attention(np, *given)
+
+    agree("emulated", inside, arguments, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("sizes", LARGE)
+@pytest.mark.parametrize("program", [cases.attention, cases.causal, cases.layers,
+                                     cases.with_statistics])
+def test_texts_compile_without_spills(program, sizes):
+    """For both kinds of tensor cores; the largest with a bias are the only ones to spill."""
+    batch, rows, columns, depth, extent = sizes
+    if program is cases.causal and rows != columns:
+        pytest.skip("a causal mask is of a square")
+    half = cases.HALVES["bf16"]
+    shapes_of = ((*batch, rows, depth), (*batch, columns, depth), (*batch, columns, extent),
+                 (rows, columns))
+    arguments = [numpy.broadcast_to(numpy.zeros((), half), shape) for shape in shapes_of]
+    for arch, target in (("sm_90a", H200), ("sm_80", A100)):
+        traced = tiles.traced_of(program, *arguments[:4 if program is cases.causal else 3])
+        (kernel,) = tiles.stream_kernels(tiles.planned_for(traced, target))
+        text = print_kernel(kernel, device=True).text.replace("NAME", "stream")
+        report = cuda.compile_source(text, "stream", arch).reports["stream"]
+        assert report.clean, (arch, report)
+
+
+def test_one_kernel_and_its_bytes():
+    """Attention reads its operands and writes its result: nothing has rows times columns."""
+    traced = tiles.traced_of(cases.attention, *cases.inputs((2, 2), 512, 512, 64, 64, "bf16")[:3])
+    plan = tiles.planned_for(traced, H200)
+    (kernel,) = tiles.stream_kernels(plan)
+    assert len(plan.steps) == 1
+    assert kernel.bytes_moved == 4 * (2 * 2 * 512 * 64 * 2)
+    assert kernel.program.mask is None
+
+
+def test_a_mask_leaves_out_tiles():
+    traced = tiles.traced_of(cases.causal, *cases.inputs((2,), 256, 256, 64, 64, "bf16"))
+    (kernel,) = tiles.stream_kernels(tiles.planned_for(traced, H200))
+    assert kernel.program.mask is not None and kernel.program.mask.taken
+    assert "__syncthreads_or" in print_kernel(kernel, device=True).text
+
+
+def normed(np, q, k, v, *_):
+    """Scores relative to their mean: that is known at the end alone."""
+    scores = cases.scaled(np, q, k)
+    return np.exp(scores - scores.mean(-1, keepdims=True)) @ v
+
+
+def twice(np, q, k, v, *_):
+    return cases.softmax(np, cases.softmax(np, cases.scaled(np, q, k))) @ v
+
+
+def squared(np, q, k, v, *_):
+    """The square of an exponential grows by the square of its factor."""
+    scores = cases.scaled(np, q, k)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return (e * e) @ v
+
+
+def kept(np, q, k, v, *_):
+    weights = cases.softmax(np, cases.scaled(np, q, k))
+    return weights, weights @ v
+
+
+def backwards(np, q, k, v, *_):
+    return cases.softmax(np, cases.scaled(np, q, k)[..., ::-1]) @ v
+
+
+@pytest.mark.parametrize("program", [normed, twice, squared, kept, backwards])
+def test_what_has_no_stream_is_done_otherwise(program):
+    arguments = cases.inputs((2,), 40, 50, 16, 16, "bf16")[:3]
+    traced = tiles.traced_of(program, *arguments)
+    plan = tiles.planned_for(traced, H200)
+    assert not tiles.stream_kernels(plan)
+    assert any(text.startswith("no stream of a product's rows: ") for text in plan.refusals)
+
+
+def test_few_rows_are_left_to_the_library(monkeypatch):
+    monkeypatch.undo()
+    traced = tiles.traced_of(cases.attention, *cases.inputs((), 200, 4096, 64, 64, "bf16")[:3])
+    plan = tiles.planned_for(traced, H200)
+    assert not tiles.stream_kernels(plan)
+    assert any("too few" in text for text in plan.refusals)
+
+
+def test_single_precision_and_the_host_are_left_alone():
+    single = [x.astype("f4") for x in cases.inputs((8,), 512, 512, 64, 64, "bf16")[:3]]
+    assert not tiles.stream_kernels(tiles.planned_for(
+        tiles.traced_of(cases.attention, *single), H200))
+    half = cases.inputs((8,), 512, 512, 64, 64, "bf16")[:3]
+    assert not tiles.stream_kernels(tiles.planned_for(
+        tiles.traced_of(cases.attention, *half), HOST))
+
+
+def test_the_verifier_refuses_what_is_wrong():
+    traced = tiles.traced_of(cases.attention, *cases.inputs((2,), 40, 50, 16, 16, "bf16")[:3])
+    (kernel,) = tiles.stream_kernels(tiles.planned_for(traced, H200))
+    program = kernel.program
+    (product,) = program.products
+    program.products[0] = replace(product, growth=None)
+    with pytest.raises(InvalidPlan, match="is scaled by"):
+        verify_stream(program)
+    program.products[0] = product
+    most, total = program.totals
+    program.totals[:] = [replace(most, expression=total.expression), total]
+    with pytest.raises(InvalidPlan, match="before it is known"):
+        verify_stream(program)
+    program.totals[:] = [most, total]
+    verify_stream(program)
+    program.right = replace(program.right, value=program.left.value)
+    with pytest.raises(InvalidPlan):
+        verify_stream(program)
