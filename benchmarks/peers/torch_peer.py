@@ -31,6 +31,9 @@ class Torch(Peer):
         return self.library.__version__
 
     def put(self, array: np.ndarray) -> Any:
+        if array.dtype.name == "bfloat16":  # NumPy's arrays of it are not known to PyTorch
+            words = self.library.from_numpy(np.array(array).view(np.int16))
+            return words.view(self.library.bfloat16).to(self.device)
         return self.library.from_numpy(np.array(array)).to(self.device)
 
     def build(self, workload: Workload) -> Callable[..., Any]:
@@ -60,7 +63,13 @@ class Torch(Peer):
             self.library.cuda.synchronize()
 
     def get(self, outputs: tuple[Any, ...]) -> Arrays:
-        return tuple(output.cpu().numpy() for output in outputs)
+        return tuple(self._as_numpy(output.cpu()) for output in outputs)
+
+    def _as_numpy(self, output: Any) -> np.ndarray:
+        if output.dtype == self.library.bfloat16:
+            output = output.float()
+        found: np.ndarray = output.numpy()
+        return found
 
     def release(self) -> None:
         if self.device == "cuda":

@@ -2,6 +2,7 @@
 
 from benchmarks.workloads import (
     adjoints,
+    attention,
     black_scholes,
     conjugate_gradient,
     density,
@@ -36,6 +37,9 @@ WORKLOADS = {
         distances.ASSIGNMENT,
         distances.SOFT_ASSIGNMENT,
         distances.FORCES,
+        attention.ATTENTION,
+        attention.CAUSAL,
+        attention.LAYERS,
         problems.FACTOR,
         problems.FILTER,
         problems.RIDGES,
