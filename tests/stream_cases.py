@@ -56,7 +56,7 @@ def with_statistics(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
 
 
 def unscaled(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
-    e = np.exp(scaled(np, q, k))
+    e = np.exp(scaled(np, q, k) * numpy.asarray(0.25, q.dtype))  # halves end at 65,504
     return e / e.sum(-1, keepdims=True) @ v
 
 

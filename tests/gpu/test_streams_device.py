@@ -43,7 +43,8 @@ def agree(program, arguments):
 @pytest.mark.parametrize("program", cases.CASES)
 def test_values(program, sizes, dtype):
     results = agree(program, cases.inputs(*sizes, dtype))
-    assert stream_kernels(plan_of(results[0]))
+    twice = program is cases.two_products and sizes[-1] > 128  # more than registers hold
+    assert bool(stream_kernels(plan_of(results[0]))) != twice
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -43,7 +43,9 @@ _LOCAL = re.compile(r"(\d+) bytes lmem")
 # multiprocessor than there are registers for.
 _MORE_REGISTERS = (["--ptxas-options=--register-usage-level=10"], ["-DTA_BLOCKS_RESIDENT=1"])
 # Before those, where the source itself asks for more blocks than these.
-_FEWER_BLOCKS = ["-DTA_BLOCKS_RESIDENT=4"]
+FEWER_BLOCKS = 4
+_FEWER_BLOCKS = [f"-DTA_BLOCKS_RESIDENT={FEWER_BLOCKS}"]
+_RESIDENT = re.compile(r"#define TA_RESIDENT (\d+)")
 _TRAILER = b"\ntiledarray-report:"
 
 
@@ -272,11 +274,21 @@ def _toolkit_headers() -> str | None:
 
 
 def _best(source: str, name: str, headers: Mapping[str, str], options: list[str]) -> bytes:
-    """Build, again with more registers where a kernel spills; the first with the least spilled."""
+    """Build, again with more registers where a kernel spills; the first with the least spilled.
+
+    Some instructions want more registers than a number of blocks leaves: that is no build then.
+    """
     best, least = b"", -1
-    fewer = [_FEWER_BLOCKS] if "#define TA_RESIDENT" in source else []
+    asked = _RESIDENT.search(source)
+    fewer = [_FEWER_BLOCKS] if asked and int(asked[1]) > FEWER_BLOCKS else []
     for more in ([], *fewer, *_MORE_REGISTERS):
-        built = _build(source, name, headers, [*options, *more])
+        try:
+            built = _build(source, name, headers, [*options, *more])
+        except errors.CompilerError as failure:
+            if asked and "Insufficient registers" in (failure.log or "") and (
+                    best or more is not _MORE_REGISTERS[-1]):
+                continue
+            raise
         local = sum(report.local_bytes for report in _unpack(built)[1].values())
         if least < 0 or local < least:
             best, least = built, local

@@ -523,11 +523,46 @@ class StreamPrinter(TileText):
             if extent == 1:
                 with self._each_row():
                     self._put(store, "lane % 4 == 0 && valid[r]")
+            elif self._goes_in_pairs(store):
+                self._put_pairs(store)
             else:
                 at = f"const int i_{EXTENT} = n * 8 + lane % 4 * 2 + c % 2;"
                 inside = "valid[r]" if extent % 16 == 0 else f"valid[r] && i_{EXTENT} < {extent}"
                 self._elements(str(padded(extent) // 8), lambda store=store, inside=inside:
                                self._put(store, inside), column=at)
+
+    @staticmethod
+    def _goes_in_pairs(store: Store) -> bool:
+        """Whether two neighbours of a row are one word in memory."""
+        array = store.target.args[0]
+        *others, last = zip(store.index, dense_strides(array.shape), strict=True)
+        return (store.target.dtype.itemsize == 2 and store.target.dtype.kind in "fV"
+                and store.domain[1] % 2 == 0 and last[0].axis == EXTENT and last[0].step == 1
+                and not last[0].terms and all(at.axis < 0 and stride % 2 == 0
+                                              for at, stride in others))
+
+    def _put_pairs(self, store: Store) -> None:
+        """Two elements of a thread by one instruction."""
+        extent, kind = store.domain[1], ctype(store.target.dtype)
+        self.put(f'_Pragma("unroll") for (int n = 0; n < {padded(extent) // 8}; ++n)')
+        with self.block('  _Pragma("unroll") for (int r = 0; r < 2; ++r)'):
+            last = len(self.program.lengths) - 1
+            self.put(f"const i64 b_{last} = rows_of[r]; (void)b_{last};")
+            self.put("f32 both[2];")
+            with self.block('_Pragma("unroll") for (int v = 0; v < 2; ++v)'):
+                self.put("const int c = 2 * r + v;")
+                at = "n * 8 + lane % 4 * 2 + v"
+                self.put(f"const int i_{EXTENT} = "
+                         f"{at if extent % 16 == 0 else f'min_idx({at}, {extent} - 1)'}; "
+                         f"(void)i_{EXTENT};")
+                self.written = {}
+                value = self._value(store.expression, store.target.dtype)
+                self.put(f"both[v] = cast<f32>({value});")
+            self.put(f"const int i_{EXTENT} = n * 8 + lane % 4 * 2;")
+            inside = "valid[r]" if extent % 16 == 0 else f"valid[r] && i_{EXTENT} < {extent}"
+            place = self._in_memory(store.target, store.index, stores=True)
+            self.put(f"if ({inside}) put(reinterpret_cast<unsigned&>({place}), "
+                     f"packed({kind}(), both[0], both[1]));")
 
     def _without_extremum(self, growth: Growth | None, name: str) -> None:
         """Where all columns are as far from it as can be, NumPy's differences are no numbers."""
