@@ -75,6 +75,12 @@ def from_below(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
     return (e * v[..., 0][..., None, :]).sum(-1) / e.sum(-1)
 
 
+def by_weights(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """As layers of a net are written: the columns of both matrices lie along memory."""
+    first, second = np.swapaxes(k, -1, -2).copy(), np.swapaxes(v, -1, -2).copy()
+    return np.maximum(q @ first, 0) @ np.swapaxes(second, -1, -2)
+
+
 def by_einsum(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
     letters = "ab"[:q.ndim - 2]
     scores = np.einsum(f"{letters}id,{letters}jd->{letters}ij", q, k)
@@ -93,7 +99,7 @@ def two_products(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
 
 
 CASES = [attention, causal, padded, capped, divided_first, with_statistics, unscaled, layers,
-         extremes, from_below, by_einsum, with_a_vector, two_products]
+         extremes, from_below, by_einsum, with_a_vector, two_products, by_weights]
 
 
 def inputs(batch: tuple[int, ...], rows: int, columns: int, depth: int, extent: int, dtype: str,
@@ -125,6 +131,10 @@ class Made:
             q = q[..., ::-1, :]
         if chance.random() < 0.2:
             k, v = k[..., ::-1, :], v[..., ::-1, :]
+        if chance.random() < 0.3:
+            k = np.swapaxes(np.swapaxes(k, -1, -2).copy(), -1, -2)
+        if chance.random() < 0.3:
+            v = np.swapaxes(np.swapaxes(v, -1, -2).copy(), -1, -2)
         scores = q @ np.swapaxes(k, -1, -2)
         for _ in range(chance.randint(0, 4)):
             scores = self.changed(np, scores, bias, chance)

@@ -54,6 +54,25 @@ def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
+@pytest.mark.parametrize("depth, extent", [(20, 12), (24, 40), (7, 9)])
+@pytest.mark.parametrize("columns", [96, 100, 7])
+def test_what_lies_behind_rows(columns, depth, extent, tmp_path_factory):
+    """Places in shared memory that no column of an operand fills are zero."""
+    folder = tmp_path_factory.getbasetemp()
+    wide = cases.inputs((), 40, columns, 32, 48, "bf16")[:3]
+
+    def program(np, q, k, v):
+        return cases.attention(np, q[:, :depth], k[:, :depth], v[:, :extent])
+
+    agree("emulated", program, wide, folder=folder)
+
+    def turned(np, q, k, v):
+        return cases.attention(np, q[:, :depth], k[:depth].T, v[:extent].T)
+
+    q, k, v = wide
+    agree("emulated", turned, [q, k.T.copy(), v.T.copy()], folder=folder)
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
 @given(st.integers(0, 10**6))
 def test_random_programs(seed):

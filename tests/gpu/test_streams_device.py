@@ -85,6 +85,23 @@ def test_views(view, place):
     agree(program, arguments)
 
 
+@pytest.mark.parametrize("depth, extent", [(20, 12), (24, 40), (7, 9)])
+@pytest.mark.parametrize("columns", [96, 100, 300])
+def test_what_lies_behind_rows(columns, depth, extent):
+    """Places in shared memory that no column of an operand fills are zero."""
+    q, k, v = cases.inputs((), 40, columns, 32, 48, "bf16")[:3]
+
+    def program(np, q, k, v):
+        return cases.attention(np, q[:, :depth], k[:, :depth], v[:, :extent])
+
+    agree(program, [q, k, v])
+
+    def turned(np, q, k, v):
+        return cases.attention(np, q[:, :depth], k[:depth].T, v[:extent].T)
+
+    agree(turned, [q, k.T.copy(), v.T.copy()])
+
+
 def test_jit_and_long_rows():
     """The same again with other arrays, and more columns than any tile has."""
     f = np.jit(lambda q, k, v: cases.attention(np, q, k, v))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from tiledarray.fusion.ir import Index, Terms, Value
+from tiledarray.fusion.ir import Index, Terms, Value, dense_strides
 from tiledarray.fusion.tiles.ir import (
     Call,
     DType,
@@ -24,6 +24,7 @@ from tiledarray.fusion.tiles.ir import (
 )
 
 COLUMN, EXTENT, DEPTH = range(3)  # axes of what is computed for a row
+PIECE = 8  # elements that are copied together
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,25 @@ class Operand:
 
     value: Value
     index: Index
+
+    def step(self, axis: int) -> int:
+        """Elements from one place along an axis to the next."""
+        return sum(at.step * stride for at, stride in zip(
+            self.index, dense_strides(self.value.shape), strict=True) if at.axis == axis)
+
+    def others(self) -> set[int]:
+        """Elements between matrices, and to where the first one begins; without scalars' shares."""
+        return {coefficient * stride for at, stride in zip(
+            self.index, dense_strides(self.value.shape), strict=True)
+            for _, coefficient in at.terms}
+
+    def in_pieces(self, down: int, along: int, length: int) -> bool:
+        """Whether all lines along an axis, ``length`` elements, are pieces of 8, but for the start.
+
+        ``down`` is the axis from one of them to the next.
+        """
+        return self.step(along) == 1 and length % PIECE == 0 and not any(
+            step % PIECE for step in (self.step(down), *self.others()))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -178,6 +198,20 @@ class StreamProgram:
         later = [*(total.expression for total in self.sums),
                  *(product.weights for product in self.products)]
         return None if any(self.asks(expression, held) for expression in later) else held
+
+    def across(self, operand: Operand) -> int:
+        """The other axis of an operand that has the product's columns."""
+        return DEPTH if operand is self.right else EXTENT
+
+    def count(self, operand: Operand) -> int:
+        """Its length."""
+        return self.depth if operand is self.right else next(
+            product.extent for product in self.products if product.right is operand)
+
+    def is_turned(self, operand: Operand) -> bool:
+        """Whether an operand's columns lie along memory, so that its tiles have them as columns."""
+        return operand.in_pieces(self.across(operand), COLUMN, self.columns) and (
+            operand.step(self.across(operand)) != 1)
 
     def split_terms(self, terms: Terms) -> tuple[dict[int, int], Terms]:
         """Part a linear form in its coefficients by batch axis, and the rest."""

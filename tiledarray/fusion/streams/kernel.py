@@ -10,7 +10,7 @@ from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.ir import Cell, Group, Sink, Value
 from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.streams.build import build
-from tiledarray.fusion.streams.ir import StreamProgram
+from tiledarray.fusion.streams.ir import Operand, StreamProgram
 from tiledarray.fusion.streams.verify import verify_stream
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoTile
@@ -99,6 +99,13 @@ def tile_bytes(rows: int, columns: int) -> int:
     return rows * -(-columns // PANEL) * PANEL * 2
 
 
+def operand_bytes(program: StreamProgram, operand: Operand, shape: Shape) -> int:
+    """Of a tile of an operand that has the product's columns."""
+    count = program.count(operand)
+    return tile_bytes(padded(count), shape.columns) if program.is_turned(operand) else (
+        tile_bytes(shape.columns, count))
+
+
 def programmed(body: Body, target: Target) -> Body:
     """Return a loop's body with the program of one row.
 
@@ -117,8 +124,8 @@ def programmed(body: Body, target: Target) -> Body:
 
 def _shared(program: StreamProgram, shape: Shape) -> int:
     """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with."""
-    tiles = tile_bytes(shape.columns, program.depth) + sum(
-        tile_bytes(shape.columns, product.extent) for product in program.products)
+    operands = program.right, *(product.right for product in program.products)
+    tiles = sum(operand_bytes(program, operand, shape) for operand in operands)
     return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
 
 

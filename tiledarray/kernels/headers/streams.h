@@ -88,6 +88,48 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
   }
 };
 
+// The same of a matrix whose columns lie in memory as the tile's do, COLUMNS at a time in order: a
+// tile has COUNT rows of it, and below them zeros.
+template <int THREADS, int COUNT, int COLUMNS, class T> struct ColumnsInOrder {
+  enum {
+    ROWS = (COUNT + 15) / 16 * 16,
+    PIECES = COLUMNS / 8,
+    TOGETHER = THREADS / PIECES,
+    QUICK = COUNT == ROWS && TOGETHER % 8 == 0 && (TOGETHER > ROWS || ROWS % TOGETHER == 0)
+  };
+  const T* from;  // of the next tile
+  idx step;
+  bool whole;
+  TA_MEMBER ColumnsInOrder(const T* begin, idx step, bool whole)
+      : from(begin), step(step), whole(whole) {}
+  TA_MEMBER void fetch(T* tile, int columns) {
+    if (QUICK && whole && columns >= COLUMNS) {
+      const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
+      if (TOGETHER <= ROWS || row < ROWS) {
+        T* const to = tile + place<ROWS>(row, column);
+        const T* source = from + (row * step + column);
+        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
+          copy_async<16>(to + k * (TOGETHER * PANEL), source);
+          source += TOGETHER * step;
+        }
+      }
+    } else if (whole) {
+      _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
+        const int row = e / PIECES, column = e % PIECES * 8;
+        const bool there = row < COUNT && column < columns;
+        copy_or_zero(tile + place<ROWS>(row, column), from + (there ? row * step + column : 0), there);
+      }
+    } else {
+      _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * COLUMNS; e += THREADS) {
+        const int row = e / COLUMNS, column = e % COLUMNS;
+        const bool there = row < COUNT && column < columns;
+        tile[place<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
+      }
+    }
+    from += COLUMNS;
+  }
+};
+
 // ---- two numbers in a register ----
 
 TA_FN unsigned packed(bf16, f32 low, f32 high) {
@@ -133,9 +175,10 @@ TA_FN void multiply(f16, f32 (&c)[4], const unsigned (&a)[4], unsigned b0, unsig
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// c = a b.T, of the warp's 16 rows of a tile with A rows and all N of another one.
-template <int A, int N, int DEPTH, class T>
-TA_FN void rows_by_rows(f32 (&c)[N / 8][4], const T* a, const T* b) {
+// c = a b.T, of the warp's 16 rows of a tile with A rows and all N of another one; or, where that is
+// TURNED, c = a b with its N columns.
+template <int A, int N, int DEPTH, bool TURNED, class T>
+TA_FN void multiply_tiles(f32 (&c)[N / 8][4], const T* a, const T* b) {
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
   _Pragma("unroll") for (int n = 0; n < N / 8; ++n)
     _Pragma("unroll") for (int v = 0; v < 4; ++v) c[n][v] = 0;
@@ -144,20 +187,23 @@ TA_FN void rows_by_rows(f32 (&c)[N / 8][4], const T* a, const T* b) {
     four_matrices(left, a + place<A>(row + lane % 16, k + lane / 16 * 8));
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
-      four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      if (TURNED) four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+      else four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
       multiply(T(), c[n / 8], left, right[0], right[1]);
       multiply(T(), c[n / 8 + 1], left, right[2], right[3]);
     }
   }
 }
-// c += a b, where the warp has 16 rows of a as results, and b is a tile.
-template <int DEPTH, int N, class T>
+// c += a b, where the warp has 16 rows of a as results, and b is a tile; or b.T, where that is TURNED.
+template <int DEPTH, int N, bool TURNED, class T>
 TA_FN void add_product(f32 (&c)[N / 8][4], const unsigned (&a)[DEPTH / 16][4], const T* b) {
   const int lane = threadIdx.x % 32;
   _Pragma("unroll") for (int k = 0; k < DEPTH; k += 16)
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
-      four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+      if (TURNED)
+        four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      else four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
       multiply(T(), c[n / 8], a[k / 16], right[0], right[1]);
       multiply(T(), c[n / 8 + 1], a[k / 16], right[2], right[3]);
     }

@@ -7,14 +7,14 @@ Where there is `wgmma`, the next tile's product is under way while elementwise w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tiledarray.fusion.ir import Index, Value, storage
 from tiledarray.fusion.schedule.nest import dense_strides
-from tiledarray.fusion.streams.ir import COLUMN, DEPTH, EXTENT, Growth, Operand, Total
-from tiledarray.fusion.streams.kernel import StreamKernel, padded, tile_bytes
+from tiledarray.fusion.streams.ir import COLUMN, DEPTH, EXTENT, PIECE, Growth, Operand, Total
+from tiledarray.fusion.streams.kernel import StreamKernel, operand_bytes, padded, tile_bytes
 from tiledarray.fusion.tiles.ir import Expression, Store, Tile
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program, Slot
@@ -39,7 +39,11 @@ class StreamPrinter(TileText):
         self.products = kernel.program.products
         self.place: dict[Tile | Expression, str] = {}  # where numbers are, in the loop at hand
         self.held = kernel.program.held
-        self.in_pieces: dict[str, bool] = {}  # whether rows of an operand are whole pieces
+        program = kernel.program
+        self.operands = {"right": program.right, **{
+            f"matrix_{k}": product.right for k, product in enumerate(program.products)}}
+        self.elements = {name: operand_bytes(program, operand, kernel.shape) // 2
+                         for name, operand in self.operands.items()}  # of a tile
         self.ragged = kernel.program.columns % kernel.shape.columns != 0
 
     @property
@@ -92,9 +96,12 @@ class StreamPrinter(TileText):
         """Functions around `wgmma`, whose text names each register of its result."""
         kind = ctype(self.program.dtype)
         yield "#if TA_WGMMA"
-        yield wgmma(kind, self.kernel.shape.columns, registers=False)
-        for extent in sorted({padded(product.extent) for product in self.products}):
-            yield wgmma(kind, extent, registers=True)
+        turned = self.program.is_turned
+        yield wgmma(kind, self.kernel.shape.columns, registers=False,
+                    turned=turned(self.program.right))
+        for extent, other in sorted({(padded(product.extent), turned(product.right))
+                                     for product in self.products}):
+            yield wgmma(kind, extent, registers=True, turned=other)
         yield "#endif"
 
     def _begin(self) -> None:
@@ -157,100 +164,105 @@ class StreamPrinter(TileText):
 
     # ---- tiles of operands ---------------------------------------------------------------------
 
-    def _matrix(self, name: str, operand: Operand, rows: int, columns: int) -> None:
-        """Where an operand begins, and its steps along what are rows and columns of its tiles."""
-        strides = dense_strides(operand.value.shape)
-        steps = {rows: 0, columns: 0}
+    def _begins(self, name: str, operand: Operand) -> None:
+        """Where in memory an operand begins, for the batch and the rows at hand."""
         offset: dict[int, int] = {}
         terms: list[str] = []
-        strided: list[int] = []  # from one problem of the batch to the next
         last = len(self.program.lengths) - 1
-        for at, stride in zip(operand.index, strides, strict=True):
+        for at, stride in zip(operand.index, dense_strides(operand.value.shape), strict=True):
             places, rest = self.program.split_terms(at.terms)
             for number, coefficient in rest:
                 offset[number] = offset.get(number, 0) + coefficient * stride
             for axis, coefficient in places.items():
-                by = coefficient * stride
-                if axis == last:
-                    steps[rows] += by
-                else:
-                    strided.append(by)
-                    terms.append(f"b_{axis} * {self.size(f'{name}_{axis}', by)}")
-            if at.axis >= 0:
-                steps[at.axis] += at.step * stride
+                by = self.size(f"{name}_{axis}", coefficient * stride)
+                terms.append(f"i64(first) * {by}" if axis == last else f"b_{axis} * {by}")
         kind = ctype(operand.value.dtype)
         start = self.arg(Slot("pointer", name, f"const {kind}*", value=storage(operand.value),
                               offset=tuple(sorted(item for item in offset.items() if item[1]))))
-        down = self.size(f"{name}_down", steps[rows])
-        if rows < 0:
-            terms.append(f"i64(first) * {down}")
         self.put(f"const Half* const {name} = {' + '.join([start, *terms])};")
-        pieces = steps[columns] == 1 and not any(
-            step % 8 for step in (steps[rows], *offset.values())) and not any(
-            by % 8 for by in strided)
-        if not pieces:
-            self.size(f"{name}_along", steps[columns])
-        self.in_pieces[name] = pieces
 
     def _tiles(self) -> None:
         """Where tiles lie in shared memory, and how they get there."""
-        program, kernel = self.program, self.kernel
-        self._matrix("left", program.left, -1, DEPTH)
-        self._matrix("right", program.right, COLUMN, DEPTH)
-        for k, product in enumerate(self.products):
-            self._matrix(f"matrix_{k}", product.right, COLUMN, EXTENT)
+        program, shape = self.program, self.kernel.shape
+        self._begins("left", program.left)
+        for name, operand in self.operands.items():
+            self._begins(name, operand)
         self.put("Half* const rows_tile = reinterpret_cast<Half*>(shared_memory);")
-        at = tile_bytes(kernel.shape.rows, program.depth) // 2
-        size = tile_bytes(kernel.shape.columns, program.depth) // 2
-        self.put(f"Half* const right_tiles = rows_tile + {at};")
-        at += kernel.shape.stages * size
-        sizes = {"right": size}
-        for k, product in enumerate(self.products):
-            self.put(f"Half* const matrix_{k}_tiles = rows_tile + {at};")
-            sizes[f"matrix_{k}"] = tile_bytes(kernel.shape.columns, product.extent) // 2
-            at += kernel.shape.stages * sizes[f"matrix_{k}"]
-        rows, columns = self.size("rows", 0), self.size("columns", 0)
-        aligned = [f"is_aligned({name})" for name, pieces in self.in_pieces.items() if pieces]
-        if aligned:
-            self.put(f"const bool whole = {' && '.join(aligned)};")
-        self.put(self._copy("ROWS", "DEPTH", "rows_tile", "left", "left", f"{rows} - first"))
-        for name in sizes:
-            if self.in_pieces[name]:
-                self.put(f"RowsInOrder<TX, TILE, {self._width(name)}, Half> {name}_rows("
-                         f"{name}, {self.size(f'{name}_down', 0)}, whole);")
+        at = tile_bytes(shape.rows, program.depth) // 2
+        for name in self.operands:
+            self.put(f"Half* const {name}_tiles = rows_tile + {at};")
+            at += shape.stages * self.elements[name]
+        pieces = [f"is_aligned({name})" for name in ("left", *self.operands) if self._pieces(name)]
+        if pieces:
+            self.put(f"const bool whole = {' && '.join(pieces)};")
+        self._copy_rows()
+        for name, operand in self.operands.items():
+            if self._pieces(name):
+                count, down = program.count(operand), self._apart(name, COLUMN)
+                if program.is_turned(operand):
+                    kind = f"ColumnsInOrder<TX, {count}, TILE, Half>"
+                    down = self._apart(name, program.across(operand))
+                else:
+                    kind = f"RowsInOrder<TX, TILE, {count}, Half>"
+                self.put(f"{kind} {name}_rows({name}, {down}, whole);")
         self.put("int ahead = 0, fetched = 0;  // tiles, and the stage of the next")
         with self.block("const auto fetch = [&]", "};"):
             with self.block("if (ahead < tiles)"):
-                self.put(f"const int left = {columns} - ahead * TILE;")
-                for name, elements in sizes.items():
-                    tile = f"{name}_tiles + fetched * {elements}"
-                    if self.in_pieces[name]:
-                        self.put(f"{name}_rows.fetch({tile}, left);")
-                        continue
-                    down = self.size(f"{name}_down", 0)
-                    self.put(self._copy("TILE", self._width(name), tile, name,
-                                        f"{name} + ahead * TILE * {down}", "left"))
+                self.put(f"const int left = {self.size('columns', 0)} - ahead * TILE;")
+                for name in self.operands:
+                    self._fetch(name)
             self.put("commit_copies();")
             self.put("++ahead;")
             self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
         self.put('static_assert(AHEAD > 0, "there are too few stages");')
         self.put('_Pragma("unroll") for (int t = 0; t < AHEAD; ++t) fetch();')
-        self.sizes = sizes
 
-    def _width(self, name: str) -> str:
-        """Columns of an operand."""
-        return "DEPTH" if name == "right" else str(
-            self.products[int(name.rpartition("_")[2])].extent)
+    def _apart(self, name: str, axis: int) -> str:
+        """Elements between places of an operand along an axis."""
+        return self.size(f"{name}_step_{axis}", self.operands[name].step(axis))
 
-    def _copy(self, rows: str, columns: str, tile: str, name: str, begin: str, left: str) -> str:
-        """A statement that begins to copy rows of an operand into a tile."""
-        down = self.size(f"{name}_down", 0)
-        if self.in_pieces[name]:
-            return f"copy_rows<TX, {rows}, {columns}>({tile}, {begin}, {down}, {left}, whole);"
-        along = self.size(f"{name}_along", 0)
-        return (f"copy_elements<TX, {rows}, {columns}>({tile}, {begin}, {down}, {along}, "
-                f"{left});")
+    def _pieces(self, name: str) -> bool:
+        """Whether an operand comes by pieces of 16 bytes."""
+        program = self.program
+        if name == "left":
+            left = program.left
+            return bool(left.step(DEPTH) == 1 and program.depth % PIECE == 0
+                        and not any(step % PIECE for step in left.others()))
+        operand = self.operands[name]
+        found: bool = program.is_turned(operand) or operand.in_pieces(
+            COLUMN, program.across(operand), program.count(operand))
+        return found
+
+    def _copy_rows(self) -> None:
+        """Begin to copy the rows of a block."""
+        left, rows = self.program.left, self.size("rows", 0)
+        down = self.size("left_down", sum(
+            coefficient * stride for at, stride in zip(
+                left.index, dense_strides(left.value.shape), strict=True)
+            for number, coefficient in at.terms if number == self._last_place()))
+        if self._pieces("left"):
+            self.put(f"copy_rows<TX, ROWS, DEPTH>(rows_tile, left, {down}, {rows} - first, whole);")
+            return
+        along = self.size("left_along", left.step(DEPTH))
+        self.put(f"copy_elements<TX, ROWS, DEPTH>(rows_tile, left, {down}, {along}, "
+                 f"{rows} - first);")
+
+    def _last_place(self) -> int:
+        """The parameter that is a row's place."""
+        found: int = self.program.scalars + len(self.program.lengths) - 1
+        return found
+
+    def _fetch(self, name: str) -> None:
+        """Begin to copy the next tile of an operand."""
+        tile = f"{name}_tiles + fetched * {self.elements[name]}"
+        if self._pieces(name):
+            self.put(f"{name}_rows.fetch({tile}, left);")
+            return
+        operand, down = self.operands[name], self._apart(name, COLUMN)
+        along = self._apart(name, self.program.across(operand))
+        self.put(f"copy_elements<TX, TILE, {self.program.count(operand)}>({tile}, "
+                 f"{name} + ahead * TILE * {down}, {down}, {along}, left);")
 
     # ---- numbers -------------------------------------------------------------------------------
 
@@ -460,46 +472,64 @@ class StreamPrinter(TileText):
             self.put("return found;")
 
     def _multiply(self) -> None:
-        """Products of tiles; of `wgmma`'s operands the places are known ahead."""
+        """Products of tiles; of `wgmma`'s operands the places are known ahead.
+
+        What is summed goes along the panels of a tile, or down its rows where that is turned.
+        """
         program, tile = self.program, self.kernel.shape.columns
-        depth, size = padded(program.depth), self.sizes["right"]
+        depth, size = padded(program.depth), self.elements["right"]
+        turned = program.is_turned(program.right)
         self.put("#if TA_WGMMA")
         self.put("const unsigned left_at = described(rows_tile, 16) + "
                  "number_of_four_warps() * (64 * PANEL / 8);")
-        self.put("const unsigned right_at = described(right_tiles, 16);")
-        for k in range(len(self.products)):
-            self.put(f"const unsigned matrix_{k}_at = "
-                     f"described(matrix_{k}_tiles, TILE * PANEL * 2);")
+        for name, operand in self.operands.items():
+            across = self._rows_of_panels(operand)
+            # Panels are side by side along what is not summed.
+            beside = (name == "right") == program.is_turned(operand)
+            apart = f"{across} * PANEL * 2" if beside else "16"
+            self.put(f"const unsigned {name}_at = described({name}_tiles, {apart});")
         self.put("#endif")
         with self.block("const auto multiply_rows = [&](int stage)", "};"):
             self.put("#if TA_WGMMA")
             self.put("begin_products();")
             self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
             left = "left_at + (k / PANEL * ROWS * PANEL + k % PANEL) / 8"
-            beside = f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
+            beside = "k * PANEL / 8" if turned else f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
             self.put(f"  add_from_tile(Half(), s, at({left}), "
                      f"at(right_at + stage * {size // 8} + {beside}), k > 0);")
             self.put("commit_products();")
             self.put("#else")
-            self.put(f"rows_by_rows<ROWS, TILE, {depth}>(s, rows_tile, right_tiles + "
-                     f"stage * {size});")
+            self.put(f"multiply_tiles<ROWS, TILE, {depth}, {str(turned).lower()}>"
+                     f"(s, rows_tile, right_tiles + stage * {size});")
             self.put("#endif")
         if not self.products:
             return
         with self.block("const auto add_products = [&](int stage)", "};"):
             self.put("#if TA_WGMMA")
             self.put("begin_products();")
-            for k, product in enumerate(self.products):
-                self.put('_Pragma("unroll") for (int k = 0; k < TILE; k += 16)')
-                self.put(f"  add_from_registers(Half(), o_{product.tile.number}, p[k / 16], "
-                         f"at(matrix_{k}_at + stage * {self.sizes[f'matrix_{k}'] // 8} + "
-                         "k * PANEL / 8), 1);")
+            self._add_products(lambda name, total, extent, turned: (
+                '_Pragma("unroll") for (int k = 0; k < TILE; k += 16) '
+                f"add_from_registers{'_turned' * turned}(Half(), {total}, p[k / 16], "
+                f"at({name}_at + stage * {self.elements[name] // 8} + "
+                + (f"(k / PANEL * {extent} * PANEL + k % PANEL) / 8" if turned
+                   else "k * PANEL / 8") + "), 1);"))
             self.put("commit_products();")
             self.put("#else")
-            for k, product in enumerate(self.products):
-                self.put(f"add_product<TILE, {padded(product.extent)}>(o_{product.tile.number}, p, "
-                         f"matrix_{k}_tiles + stage * {self.sizes[f'matrix_{k}']});")
+            self._add_products(lambda name, total, extent, turned: (
+                f"add_product<TILE, {extent}, {str(turned).lower()}>({total}, p, {name}_tiles + "
+                f"stage * {self.elements[name]});"))
             self.put("#endif")
+
+    def _add_products(self, text: Callable[[str, str, int, bool], str]) -> None:
+        for k, product in enumerate(self.products):
+            self.put(text(f"matrix_{k}", f"o_{product.tile.number}", padded(product.extent),
+                          self.program.is_turned(product.right)))
+
+    def _rows_of_panels(self, operand: Operand) -> int:
+        """Rows of an operand's tiles."""
+        program = self.program
+        return padded(program.count(operand)) if program.is_turned(operand) else (
+            self.kernel.shape.columns)
 
     # ---- what is left --------------------------------------------------------------------------
 
@@ -582,23 +612,25 @@ class StreamPrinter(TileText):
             self.put(f"put({place}, cast<{ctype(store.target.dtype)}>({value}));")
 
 
-def wgmma(kind: str, columns: int, *, registers: bool) -> str:
+def wgmma(kind: str, columns: int, *, registers: bool, turned: bool) -> str:
     """Return a function that adds a product of 64 rows and that many columns to registers.
 
     Its left operand is in shared memory, and the right one's rows are columns of the result; or
-    it is in registers, and the right one's columns are.
+    it is in registers, and the right one's columns are.  It is the other way round where that is
+    turned.
     """
     count = columns // 2
     results = ", ".join(f"%{k}" for k in range(count))
     outs = ", ".join(f'"+f"(c[{k // 4}][{k % 4}])' for k in range(count))
     if registers:
-        name, left = "add_from_registers", "const unsigned (&a)[4]"
+        name, left = f"add_from_registers{'_turned' * turned}", "const unsigned (&a)[4]"
         given = f"{{{', '.join(f'%{count + k}' for k in range(4))}}}, %{count + 4}"
-        last, tail = count + 5, "p, 1, 1, 1"
+        last, tail = count + 5, f"p, 1, 1, {int(not turned)}"
         inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])'
     else:
         name, left = "add_from_tile", "u64 a"
-        given, last, tail, inputs = f"%{count}, %{count + 1}", count + 2, "p, 1, 1, 0, 0", '"l"(a)'
+        given, last, inputs = f"%{count}, %{count + 1}", count + 2, '"l"(a)'
+        tail = f"p, 1, 1, 0, {int(turned)}"
     return "\n".join([
         "namespace streams {",
         f"TA_FN void {name}({kind}, f32 (&c)[{columns // 8}][4], {left}, u64 b, int add) {{",
