@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from tests import stream_cases as cases
 from tests import tiles
 from tests.plans import HOST
+from tiledarray.devices import device
+from tiledarray.execution.executable import Executable
 from tiledarray.fusion.streams import kernel as shapes
 from tiledarray.fusion.streams.verify import verify_stream
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.verify import InvalidPlan
+from tiledarray.insight.facts import Reporter
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 
@@ -250,3 +253,26 @@ def test_the_verifier_refuses_what_is_wrong():
     program.right = replace(program.right, value=program.left.value)
     with pytest.raises(InvalidPlan):
         verify_stream(program)
+
+
+def report_of(program, arguments):
+    """What `explain` would say of a plan for a GPU."""
+    plan = tiles.planned_for(tiles.traced_of(program, *arguments), H200)
+    executable = Executable(plan, device.resolve("cpu"))
+    for each in (executable, *executable._of_loops()):
+        for kernel in each.plan.kernels:
+            each.programs[kernel] = print_kernel(kernel, device=True)
+    return Reporter(executable, []).run()
+
+
+def test_explain_says_what_is_done_with_a_tile():
+    (step,) = report_of(cases.causal, cases.inputs((2,), 200, 300, 16, 24, "bf16")).steps
+    assert step.form == "stream" and "softmax" not in step.name
+    assert step.notes["blocks"] == "4 of 128 rows each, by tiles of 64 columns"
+    assert step.program.splitlines()[:3] == [
+        "for each of 2 products, 128 of 200 rows at a time:",
+        "  for each 64 of 300 columns, 3 tiles in turn:",
+        "    leave out where nowhere greater_equal((s1 + (b1) * s2), (s1 + (i0) * s2)), if s3 is "
+        "infinite"]
+    assert "    t3 = t3 * exp(negative(t2[])) + sum exp_of_difference(" in step.program
+    assert step.source.startswith("using idx = int;")

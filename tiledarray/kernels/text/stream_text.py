@@ -1,0 +1,294 @@
+"""What a stream's text does with operands: where they are, how they get on chip, their products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tiledarray.fusion.ir import Index, Value, storage
+from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.streams.ir import COLUMN, DEPTH, PIECE, Operand
+from tiledarray.fusion.streams.kernel import StreamKernel, operand_bytes, padded, tile_bytes
+from tiledarray.fusion.tiles.ir import Expression, Tile
+from tiledarray.kernels.text.expression import ctype
+from tiledarray.kernels.text.layout import Slot
+from tiledarray.kernels.text.tile_text import TileText
+
+
+class StreamText(TileText):
+    """Writes where numbers and operands of a stream are, and products of tiles.
+
+    Attributes
+    ----------
+    operands : dict
+        By name, what has the product's columns: the right operand of the first product, and those
+        that rows are multiplied with.
+    elements : dict
+        Of a tile of each.
+    place : dict
+        Where numbers are, in the loop at hand.
+    """
+
+    kernel: StreamKernel  # type: ignore[assignment]
+
+    def __init__(self, kernel: StreamKernel) -> None:
+        TileText.__init__(self, kernel, device=True)  # type: ignore[arg-type]
+        program = kernel.program
+        self.program: Any = program
+        self.products = program.products
+        self.held = program.held
+        self.place: dict[Tile | Expression, str] = {}
+        self.operands = {"right": program.right, **{
+            f"matrix_{k}": product.right for k, product in enumerate(program.products)}}
+        self.elements = {name: operand_bytes(program, operand, kernel.shape) // 2
+                         for name, operand in self.operands.items()}
+
+    # ---- places --------------------------------------------------------------------------------
+
+    def _in_memory(self, value: Value, index: Index, *, stores: bool = False) -> str:
+        text = TileText._in_memory(self, value, index, stores=stores)
+        name, _, at = text.partition("[")
+        key = next(key for key, known in self.pointers.items() if known == name)
+        by_row = any(axis == len(self.program.lengths) - 1 for axis, _ in key[2])
+        return f"{name}[r][{at}" if by_row else text
+
+    def _on_chip(self, tile: Tile, index: Index) -> str:
+        return self.place[tile]
+
+    def _value(self, expression: Expression, loop: Any) -> str:
+        if self.held is not None and expression is self.held and expression in self.place:
+            return self.place[expression]
+        return TileText._value(self, expression, loop)
+
+    def _pointers(self, keys: Iterable[Any]) -> None:
+        """Where in memory arrays begin: of those that follow the rows, for both of a thread."""
+        axes = len(self.program.lengths) - 1
+        for key in keys:
+            name = self.pointers[key]
+            value, _, places, stores = key
+            kind = f"{ctype(value.dtype)}*" if stores else f"Constant<{ctype(value.dtype)}>"
+            if any(axis == axes for axis, _ in places):
+                both = ", ".join(self._origin(key, name, f"rows_of[{r}]") for r in range(2))
+                self.put(f"{kind} const {name}[2] = {{{both}}};")
+            else:
+                self.put(f"{kind} const {name} = {self._origin(key, name, '')};")
+
+    def _origin(self, key: Any, name: str, row: str) -> str:
+        value, offset, places, stores = key
+        kind = f"{'' if stores else 'const '}{ctype(value.dtype)}*"
+        base = self.arg(Slot("pointer", name, kind, value=value, offset=offset))
+        last = len(self.program.lengths) - 1
+        terms = [f"{row if axis == last else f'b_{axis}'} * {self.size(f'{name}_{axis}', stride)}"
+                 for axis, stride in places]
+        return " + ".join([base, *terms])
+
+    # ---- tiles of operands ---------------------------------------------------------------------
+
+    def _begins(self, name: str, operand: Operand) -> None:
+        """Where in memory an operand begins, for the batch and the rows at hand."""
+        offset: dict[int, int] = {}
+        terms: list[str] = []
+        last = len(self.program.lengths) - 1
+        for at, stride in zip(operand.index, dense_strides(operand.value.shape), strict=True):
+            places, rest = self.program.split_terms(at.terms)
+            for number, coefficient in rest:
+                offset[number] = offset.get(number, 0) + coefficient * stride
+            for axis, coefficient in places.items():
+                by = self.size(f"{name}_{axis}", coefficient * stride)
+                terms.append(f"i64(first) * {by}" if axis == last else f"b_{axis} * {by}")
+        kind = ctype(operand.value.dtype)
+        start = self.arg(Slot("pointer", name, f"const {kind}*", value=storage(operand.value),
+                              offset=tuple(sorted(item for item in offset.items() if item[1]))))
+        self.put(f"const Half* const {name} = {' + '.join([start, *terms])};")
+
+    def _tiles(self) -> None:
+        """Where tiles lie in shared memory, and how they get there."""
+        program, shape = self.program, self.kernel.shape
+        self._begins("left", program.left)
+        for name, operand in self.operands.items():
+            self._begins(name, operand)
+        self.put("Half* const rows_tile = reinterpret_cast<Half*>(shared_memory);")
+        at = tile_bytes(shape.rows, program.depth) // 2
+        for name in self.operands:
+            self.put(f"Half* const {name}_tiles = rows_tile + {at};")
+            at += shape.stages * self.elements[name]
+        pieces = [f"is_aligned({name})" for name in ("left", *self.operands) if self._pieces(name)]
+        if pieces:
+            self.put(f"const bool whole = {' && '.join(pieces)};")
+        self._copy_rows()
+        for name, operand in self.operands.items():
+            if self._pieces(name):
+                count, down = program.count(operand), self._apart(name, COLUMN)
+                if program.is_turned(operand):
+                    kind = f"ColumnsInOrder<TX, {count}, TILE, Half>"
+                    down = self._apart(name, program.across(operand))
+                else:
+                    kind = f"RowsInOrder<TX, TILE, {count}, Half>"
+                self.put(f"{kind} {name}_rows({name}, {down}, whole);")
+        self.put("int ahead = 0, fetched = 0;  // tiles, and the stage of the next")
+        with self.block("const auto fetch = [&]", "};"):
+            with self.block("if (ahead < tiles)"):
+                self.put(f"const int left = {self.size('columns', 0)} - ahead * TILE;")
+                for name in self.operands:
+                    self._fetch(name)
+            self.put("commit_copies();")
+            self.put("++ahead;")
+            self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
+        self.put(f"enum {{ AHEAD = {self._ahead()} }};")
+        self.put('static_assert(AHEAD > 0, "there are too few stages");')
+        self.put('_Pragma("unroll") for (int t = 0; t < AHEAD; ++t) fetch();')
+
+    def _ahead(self) -> str:
+        """Tiles that are fetched ahead: the one before is in use where products overlap."""
+        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if self.program.mask is None else "STAGES - 1"
+
+    def _apart(self, name: str, axis: int) -> str:
+        """Elements between places of an operand along an axis."""
+        return self.size(f"{name}_step_{axis}", self.operands[name].step(axis))
+
+    def _pieces(self, name: str) -> bool:
+        """Whether an operand comes by pieces of 16 bytes."""
+        program = self.program
+        if name == "left":
+            left = program.left
+            return bool(left.step(DEPTH) == 1 and program.depth % PIECE == 0
+                        and not any(step % PIECE for step in left.others()))
+        operand = self.operands[name]
+        found: bool = program.is_turned(operand) or operand.in_pieces(
+            COLUMN, program.across(operand), program.count(operand))
+        return found
+
+    def _copy_rows(self) -> None:
+        """Begin to copy the rows of a block."""
+        left, rows = self.program.left, self.size("rows", 0)
+        down = self.size("left_down", sum(
+            coefficient * stride for at, stride in zip(
+                left.index, dense_strides(left.value.shape), strict=True)
+            for number, coefficient in at.terms if number == self._last_place()))
+        if self._pieces("left"):
+            self.put(f"copy_rows<TX, ROWS, DEPTH>(rows_tile, left, {down}, {rows} - first, whole);")
+            return
+        along = self.size("left_along", left.step(DEPTH))
+        self.put(f"copy_elements<TX, ROWS, DEPTH>(rows_tile, left, {down}, {along}, "
+                 f"{rows} - first);")
+
+    def _last_place(self) -> int:
+        """The parameter that is a row's place."""
+        found: int = self.program.scalars + len(self.program.lengths) - 1
+        return found
+
+    def _fetch(self, name: str) -> None:
+        """Begin to copy the next tile of an operand."""
+        tile = f"{name}_tiles + fetched * {self.elements[name]}"
+        if self._pieces(name):
+            self.put(f"{name}_rows.fetch({tile}, left);")
+            return
+        operand, down = self.operands[name], self._apart(name, COLUMN)
+        along = self._apart(name, self.program.across(operand))
+        self.put(f"copy_elements<TX, TILE, {self.program.count(operand)}>({tile}, "
+                 f"{name} + ahead * TILE * {down}, {down}, {along}, left);")
+
+    # ---- products ----------------------------------------------------------------------------
+
+    def _instructions(self) -> Iterator[str]:
+        """Functions around `wgmma`, whose text names each register of its result."""
+        kind = ctype(self.program.dtype)
+        yield "#if TA_WGMMA"
+        turned = self.program.is_turned
+        yield wgmma(kind, self.kernel.shape.columns, registers=False,
+                    turned=turned(self.program.right))
+        for extent, other in sorted({(padded(product.extent), turned(product.right))
+                                     for product in self.products}):
+            yield wgmma(kind, extent, registers=True, turned=other)
+        yield "#endif"
+
+    def _multiply(self) -> None:
+        """Products of tiles; of `wgmma`'s operands the places are known ahead.
+
+        What is summed goes along the panels of a tile, or down its rows where that is turned.
+        """
+        program, tile = self.program, self.kernel.shape.columns
+        depth, size = padded(program.depth), self.elements["right"]
+        turned = program.is_turned(program.right)
+        self.put("#if TA_WGMMA")
+        self.put("const unsigned left_at = described(rows_tile, 16) + "
+                 "number_of_four_warps() * (64 * PANEL / 8);")
+        for name, operand in self.operands.items():
+            across = self._rows_of_panels(operand)
+            # Panels are side by side along what is not summed.
+            beside = (name == "right") == program.is_turned(operand)
+            apart = f"{across} * PANEL * 2" if beside else "16"
+            self.put(f"const unsigned {name}_at = described({name}_tiles, {apart});")
+        self.put("#endif")
+        with self.block("const auto multiply_rows = [&](int stage)", "};"):
+            self.put("#if TA_WGMMA")
+            self.put("begin_products();")
+            self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
+            left = "left_at + (k / PANEL * ROWS * PANEL + k % PANEL) / 8"
+            beside = "k * PANEL / 8" if turned else f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
+            self.put(f"  add_from_tile(Half(), s, at({left}), "
+                     f"at(right_at + stage * {size // 8} + {beside}), k > 0);")
+            self.put("commit_products();")
+            self.put("#else")
+            self.put(f"multiply_tiles<ROWS, TILE, {depth}, {str(turned).lower()}>"
+                     f"(s, rows_tile, right_tiles + stage * {size});")
+            self.put("#endif")
+        if not self.products:
+            return
+        with self.block("const auto add_products = [&](int stage)", "};"):
+            self.put("#if TA_WGMMA")
+            self.put("begin_products();")
+            self._add_products(lambda name, total, extent, turned: (
+                '_Pragma("unroll") for (int k = 0; k < TILE; k += 16) '
+                f"add_from_registers{'_turned' * turned}(Half(), {total}, p[k / 16], "
+                f"at({name}_at + stage * {self.elements[name] // 8} + "
+                + (f"(k / PANEL * {extent} * PANEL + k % PANEL) / 8" if turned
+                   else "k * PANEL / 8") + "), 1);"))
+            self.put("commit_products();")
+            self.put("#else")
+            self._add_products(lambda name, total, extent, turned: (
+                f"add_product<TILE, {extent}, {str(turned).lower()}>({total}, p, {name}_tiles + "
+                f"stage * {self.elements[name]});"))
+            self.put("#endif")
+
+    def _add_products(self, text: Callable[[str, str, int, bool], str]) -> None:
+        for k, product in enumerate(self.products):
+            self.put(text(f"matrix_{k}", f"o_{product.tile.number}", padded(product.extent),
+                          self.program.is_turned(product.right)))
+
+    def _rows_of_panels(self, operand: Operand) -> int:
+        """Rows of an operand's tiles."""
+        program = self.program
+        return padded(program.count(operand)) if program.is_turned(operand) else (
+            self.kernel.shape.columns)
+
+
+def wgmma(kind: str, columns: int, *, registers: bool, turned: bool) -> str:
+    """Return a function that adds a product of 64 rows and that many columns to registers.
+
+    Its left operand is in shared memory, and the right one's rows are columns of the result; or
+    it is in registers, and the right one's columns are.  It is the other way round where that is
+    turned.
+    """
+    count = columns // 2
+    results = ", ".join(f"%{k}" for k in range(count))
+    outs = ", ".join(f'"+f"(c[{k // 4}][{k % 4}])' for k in range(count))
+    if registers:
+        name, left = f"add_from_registers{'_turned' * turned}", "const unsigned (&a)[4]"
+        given = f"{{{', '.join(f'%{count + k}' for k in range(4))}}}, %{count + 4}"
+        last, tail = count + 5, f"p, 1, 1, {int(not turned)}"
+        inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])'
+    else:
+        name, left = "add_from_tile", "u64 a"
+        given, last, inputs = f"%{count}, %{count + 1}", count + 2, '"l"(a)'
+        tail = f"p, 1, 1, 0, {int(turned)}"
+    return "\n".join([
+        "namespace streams {",
+        f"TA_FN void {name}({kind}, f32 (&c)[{columns // 8}][4], {left}, u64 b, int add) {{",
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{last}, 0; "',
+        f'    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "',
+        f'    "{{{results}}}, {given}, {tail}; }}"',
+        f'    : {outs} : {inputs}, "l"(b), "r"(add));',
+        "}",
+        "}  // namespace streams",
+    ])
