@@ -31,7 +31,7 @@ from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
-from tiledarray.insight.programs import program_of
+from tiledarray.insight.programs import program_of, shared_out
 from tiledarray.ops.op import Leaf, Loop, Repeat, Update
 
 INSTALLED = frozenset(("site-packages", "dist-packages"))
@@ -389,7 +389,7 @@ class Reporter:
         report.kind, report.name, report.form = "kernel", program_name(kernel), kernel.form
         moving = kernel.bytes_moved / copy_bandwidth(device)
         computing = kernel.flops / arithmetic_rate(device)
-        report.notes["blocks"] = _apart(kernel, device.kind)
+        report.notes["blocks"] = shared_out(kernel, device.kind)
         of_body = Reporter(executable, [self.sites[number] if 0 <= number < len(self.sites) else
                                         None for number in body.numbers])
         report.fused = of_body.fused(kernel)
@@ -621,15 +621,3 @@ def counted(names: Sequence[str]) -> str:
     """Names with repetitions counted: ``add x2, exp``."""
     return ", ".join(f"{name} x{count}" if count > 1 else name
                      for name, count in Counter(names).items())
-
-
-def _apart(kernel: TileKernel | StreamKernel, device: str) -> str:
-    """How problems or rows are shared out."""
-    if isinstance(kernel, StreamKernel):
-        shape = kernel.shape
-        return (f"{kernel.schedule.blocks:,} of {shape.rows} rows each, by tiles of "
-                f"{shape.columns} columns")
-    program = kernel.program
-    together = f"{kernel.side} side by side" if device != "cuda" else (
-        f"{kernel.teams} a block, each by {kernel.side} threads")
-    return f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip"

@@ -40,6 +40,18 @@ def program_of(kernel: Kernel, label: Callable[[Value], str]) -> str:
     return "\n".join(wrapped for line in lines for wrapped in _wrapped(line))
 
 
+def shared_out(kernel: TileKernel | StreamKernel, device: str) -> str:
+    """Say how problems or rows are shared out."""
+    if isinstance(kernel, StreamKernel):
+        shape = kernel.shape
+        return (f"{kernel.schedule.blocks:,} of {shape.rows} rows each, by tiles of "
+                f"{shape.columns} columns")
+    program = kernel.program
+    together = f"{kernel.side} side by side" if device != "cuda" else (
+        f"{kernel.teams} a block, each by {kernel.side} threads")
+    return f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip"
+
+
 def _wrapped(line: str) -> list[str]:
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(line, WIDTH, subsequent_indent=indent + "    ", drop_whitespace=True,
