@@ -98,8 +98,32 @@ def two_products(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
     return weights @ v, weights @ (v[..., ::-1])
 
 
+def by_logarithm(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """Weights relative to the logarithm of their sum, which gradients make of them."""
+    scores = scaled(np, q, k)
+    most = scores.max(-1, keepdims=True)
+    total = most + np.log(np.exp(scores - most).sum(-1, keepdims=True))
+    return np.exp(scores - total) @ v, total[..., 0]
+
+
+def assigned(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    scores = scaled(np, q, k)
+    rows, columns = q.shape[-2], k.shape[-2]
+    scores[..., np.triu(np.ones((rows, columns), bool), 1)] = -numpy.inf
+    return softmax(np, scores) @ v
+
+
+def from_keys(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """The other way round: a column of scores for each query."""
+    scores = k @ np.swapaxes(q, -1, -2) * numpy.asarray(0.25, q.dtype)
+    e = np.exp(scores - scores.max(-2, keepdims=True))
+    weights = e / e.sum(-2, keepdims=True)
+    return np.swapaxes(weights, -1, -2) @ v, np.swapaxes(v, -1, -2) @ weights
+
+
 CASES = [attention, causal, padded, capped, divided_first, with_statistics, unscaled, layers,
-         extremes, from_below, by_einsum, with_a_vector, two_products, by_weights]
+         extremes, from_below, by_einsum, with_a_vector, two_products, by_weights,
+         by_logarithm, assigned, from_keys]
 
 
 def inputs(batch: tuple[int, ...], rows: int, columns: int, depth: int, extent: int, dtype: str,
@@ -135,7 +159,8 @@ class Made:
             k = np.swapaxes(np.swapaxes(k, -1, -2).copy(), -1, -2)
         if chance.random() < 0.3:
             v = np.swapaxes(np.swapaxes(v, -1, -2).copy(), -1, -2)
-        scores = q @ np.swapaxes(k, -1, -2)
+        scores = (q @ np.swapaxes(k, -1, -2) if chance.random() < 0.8 else
+                  np.swapaxes(k @ np.swapaxes(q, -1, -2), -1, -2))
         for _ in range(chance.randint(0, 4)):
             scores = self.changed(np, scores, bias, chance)
         found = chance.choice(ENDS)(np, scores, v)
@@ -180,11 +205,18 @@ def _cooled(np: Any, scores: Any, v: Any) -> Any:
     return np.log(e.sum(-1)) + most[..., 0], e @ v
 
 
+def _by_logarithm(np: Any, scores: Any, v: Any) -> Any:
+    most = scores.max(-1, keepdims=True)
+    total = most + np.log(np.exp(scores - most).sum(-1, keepdims=True))
+    return np.exp(scores - total) @ v
+
+
 def _weighted(np: Any, scores: Any, v: Any) -> Any:
     return softmax(np, scores) @ v
 
 
-ENDS = [_hidden, _numbers, _without_extremum, _cooled, _weighted, _weighted]
+ENDS = [_hidden, _numbers, _without_extremum, _cooled, _by_logarithm, _weighted,
+        _weighted]
 
 
 def widened(x: Any) -> Any:

@@ -1,5 +1,7 @@
 """Indices: results, errors and writes equal NumPy's."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,6 +122,26 @@ def test_a_mask_with_a_scalar_is_a_where():
     a = from_host(X)
     a[a > 5] = 1
     assert a.node.op.name == "where"
+
+
+@pytest.mark.parametrize("key", [
+    lambda m: (..., m[0, 0]), lambda m: (..., m[0]), lambda m: (m[:, :, 0], slice(None)),
+    lambda m: (slice(None), m[0]), lambda m: (slice(None), m[0, :, 0], ...),
+    lambda m: (..., m[0, :, 0], slice(None)), lambda m: (m, ...), lambda m: (..., m[:, :, 0])])
+def test_a_mask_of_some_axes_with_a_scalar_is_a_where(key):
+    """It is not looked at, which would compute what is pending."""
+    mask = X % 3 == 0
+    expected = X.copy()
+    a = from_host(X) * 1
+    try:
+        expected[key(mask)] = -1
+    except IndexError as error:
+        with pytest.raises(IndexError, match=re.escape(str(error))):
+            a[key(mask)] = -1
+        return
+    a[key(from_host(mask) & True)] = -1
+    assert a.node.op.name == "where" and a.node.pending
+    np.testing.assert_array_equal(a.numpy(), expected)
 
 
 @pytest.mark.parametrize("value", [1e300, -1, 3.7, True])

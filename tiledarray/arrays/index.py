@@ -252,6 +252,30 @@ def is_mask(item: Any) -> bool:
     return dtype is not None and dtype.kind == "b"
 
 
+def lone_mask(key: tuple[Any, ...], ndim: int) -> tuple[Any, int] | None:
+    """Return the mask that an index is made of, and the axis it begins at.
+
+    ``None`` if there is more in the index than all of other axes.
+
+    Raises
+    ------
+    IndexError
+        It has more axes than the array.
+    """
+    masks = [place for place, item in enumerate(key) if is_mask(item)]
+    others = [item for item in key if not is_mask(item)]
+    if len(masks) != 1 or any(item is not Ellipsis and (
+            type(item) is not slice or item != slice(None)) for item in others):
+        return None
+    (place,) = masks
+    mask, ahead, after = key[place], key[:place], key[place + 1:]
+    if ahead.count(Ellipsis) + after.count(Ellipsis) > 1 or (others and not mask.ndim):
+        return None
+    if mask.ndim + sum(item is not Ellipsis for item in others) > ndim:
+        raise too_many(ndim, mask.ndim + sum(item is not Ellipsis for item in others))
+    return mask, ndim - mask.ndim - len(after) if Ellipsis in ahead else place
+
+
 def _dimensions(item: Any) -> int:
     """Return how many axes an item of an index uses up."""
     if item is None:

@@ -234,20 +234,19 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
 
 
 def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
-    """Write one value where a mask over the leading axes holds, as a `where`."""
-    if len(key) != 1 or not index.is_mask(key[0]):
-        return False
+    """Write one value where a mask over neighbouring axes holds, as a `where`."""
     if type(value) not in SCALARS and np.ndim(value) != 0:
         return False
-    node, mask = self.node, key[0]
-    if mask.ndim > self.ndim:
-        raise index.too_many(self.ndim, mask.ndim)
-    index.check_mask(mask.shape, node.shape, 0)
+    found = index.lone_mask(key, self.ndim)
+    if found is None:
+        return False
+    node, (mask, axis) = self.node, found
+    index.check_mask(mask.shape, node.shape, axis)
     new = fitting(value, (), node.dtype, node.device, checked=False)
     if 0 in mask.shape:
         return True
     condition = as_node(mask, node.device)
-    condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - mask.ndim))
+    condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - axis - mask.ndim))
     self.assign(record.elementwise(where_op, condition, new, node))
     return True
 

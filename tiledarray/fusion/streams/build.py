@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ class Factored(NamedTuple):
     """A value as another one with factors of its row: ``(op, factor)`` in order."""
 
     core: Value
-    factors: tuple[tuple[Elementwise, Value], ...]
+    factors: tuple[tuple[Elementwise, Callable[[], Expression]], ...]
 
 
 class StreamMaker(Maker):
@@ -139,11 +140,11 @@ class StreamMaker(Maker):
     # ---- products ------------------------------------------------------------------------------
 
     def _seed(self, seed: Value) -> StreamProgram:
-        columns = seed.shape[-1]
+        columns, axis = max((n, axis) for axis, n in enumerate(seed.shape))
         if seed.size != columns or columns == 1:
             raise NoTile("a row of the product is not one row")
         self.columns = columns
-        index = (ORIGIN,) * (len(seed.shape) - 1) + (Affine(COLUMN),)
+        index = tuple(Affine(COLUMN) if k == axis else ORIGIN for k in range(len(seed.shape)))
         left, right = (self._operand(seed, k, index) for k in range(2))
         if any(at.axis == COLUMN for at in left.index):
             left, right = right, left
@@ -157,7 +158,7 @@ class StreamMaker(Maker):
             raise NoTile("each row has another matrix")
         tile = self.tile((columns,), SINGLE)
         self.scores = tile
-        self.known(seed, tile, (len(seed.shape) - 1,))
+        self.known(seed, tile, (axis,))
         self._made_of_seed = {seed}
         for value in self.values:
             if not self._made_of_seed.isdisjoint(value_args(value)):
@@ -267,23 +268,52 @@ class StreamMaker(Maker):
 
     def _factored(self, value: Value) -> Factored:
         """Take what is the same for all columns out of a value that will be added up."""
-        factors: list[tuple[Elementwise, Value]] = []
+        factors: list[tuple[Elementwise, Callable[[], Expression]]] = []
         while True:
             if _is_plain_view(value) or _is_plain_cast(value):
                 value = value.args[0]
                 continue
+            if value.op in QUICK:
+                found = self._relative(value)
+                if found is not None:
+                    value, factor = found
+                    factors.append((MULTIPLY, factor))
+                break
             if value.op not in (MULTIPLY, DIVIDE):
                 break
             left, right = value.args
             if isinstance(right, Value) and self._level(right) == "row":
-                factors.append((value.op, right))
+                factors.append((value.op, partial(self._of_row, right)))
                 value = left
             elif value.op is MULTIPLY and isinstance(left, Value) and self._level(left) == "row":
-                factors.append((value.op, left))
+                factors.append((value.op, partial(self._of_row, left)))
                 value = right
             else:
                 break
         return Factored(value, tuple(reversed(factors)))
+
+    def _relative(self, value: Value) -> tuple[Value, Callable[[], Expression]] | None:
+        """Write ``exp(x - z)``, of what is known at the end, as ``exp(x - max(x))`` and a factor.
+
+        That exponential must be there already, as it is where z is the logarithm of its sum.
+        """
+        exponent = value.args[0]
+        if not isinstance(exponent, Value) or exponent.op is not SUBTRACT:
+            return None
+        x, z = exponent.args
+        if not (isinstance(z, Value) and self._level(z) == "row" and self._depends(z)) or (
+                _bare(z) in self._tiles and self._tiles[_bare(z)][0] in self._extrema):
+            return None
+        for other in self.values:
+            if other.op is value.op and isinstance(other.args[0], Value) and (
+                    other.args[0].op is SUBTRACT and other.args[0].args[0] is x):
+                most = other.args[0].args[1]
+                if isinstance(most, Value) and _bare(most) in self._tiles and (
+                        self._tiles[_bare(most)][0] in self._extrema):
+                    return other, lambda op=value.op, most=most: Apply(
+                        op, (SINGLE,), SINGLE, (Apply(SUBTRACT, (SINGLE, SINGLE), SINGLE, (
+                            self._of_row(most), self._of_row(z))),))
+        return None
 
     def _behind_of(self, factored: Factored) -> Callable[[Read], Expression] | None:
         """What makes a value of what is added up, if there are factors."""
@@ -293,7 +323,7 @@ class StreamMaker(Maker):
         def made(read: Read) -> Expression:
             found: Expression = read
             for op, factor in factored.factors:
-                found = self._applied(op, (found, self._of_row(factor)))
+                found = self._applied(op, (found, factor()))
             return found
 
         return made
@@ -501,6 +531,12 @@ def _as_single(expression: Expression) -> Expression:
     if expression.dtype is None or expression.dtype == SINGLE:
         return expression
     return Apply(None, (SINGLE,), SINGLE, (expression,))
+
+
+def _bare(value: Value) -> Value:
+    while _is_plain_view(value) or _is_plain_cast(value):
+        value = value.args[0]
+    return value
 
 
 def _is_plain_view(value: Value) -> bool:

@@ -46,12 +46,32 @@ def in_streams(found: Found, target: Target) -> Found:
 def _found(graph: Graph, seed: int, looped: object, target: Target) -> tuple[StreamRegion, Made]:
     """What is computed for the sake of a product, with the loop that does it.
 
+    Its columns may be its rows in memory, too.
+
+    Raises
+    ------
+    NoTile
+    """
+    last = len(graph.entries[seed].shape) - 1
+    try:
+        return _along(graph, seed, last, looped, target)
+    except NoTile as refusal:
+        try:
+            return _along(graph, seed, last - 1, looped, target)
+        except NoTile:
+            raise refusal from None
+
+
+def _along(graph: Graph, seed: int, columns: int, looped: object,
+           target: Target) -> tuple[StreamRegion, Made]:
+    """The same where that axis are the columns.
+
     Raises
     ------
     NoTile
     """
     shape = graph.entries[seed].shape
-    axes = tuple(axis for axis, n in enumerate(shape[:-1]) if n > 1)
+    axes = tuple(axis for axis, n in enumerate(shape) if n > 1 and axis != columns)
     region = StreamRegion(graph, seed, axes, target)
     if any(region.levels.get(number) not in ("row", "out") for number in region.results):
         raise NoTile("what has the product's columns is asked for")

@@ -44,7 +44,7 @@ class StreamRegion(TileRegion):
     @property
     def columns(self) -> int:
         """Of the product."""
-        return self.graph.entries[self.seed].shape[-1]
+        return prod(self.graph.entries[self.seed].shape) // prod(self.lengths())
 
     def _fits(self, number: int, along: Along) -> bool:
         """Whether an entry has a form for streams."""
