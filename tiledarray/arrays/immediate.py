@@ -30,6 +30,7 @@ _WRITE = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_a
 _MULTIPLY = frozenset(("outer", "kron", "meshgrid", "linalg.outer"))
 # Products whose result may be much larger than their operands.
 _SUM_PRODUCTS = frozenset(("dot", "inner", "einsum"))
+_ALIKE = frozenset(("select", "choose"))
 # What several threads do, where it is recorded.
 _SHARED = {
     op.name: op.parts.nanoseconds
@@ -125,6 +126,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.COPIES
     if name in _MULTIPLY:
         kind = core.OUTER
+    if name in _ALIKE:
+        kind |= core.ALIKE
     if name in _SUM_PRODUCTS:
         kind |= core.PRODUCT
     if name in _RECORD and how == "native":

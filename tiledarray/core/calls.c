@@ -79,6 +79,9 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
         if (is_bare(x, 3)) {
             arguments->arrays |= PyList_CheckExact(x);
             value = Py_NewRef(x);
+        } else if (function->kind & ALIKE && most <= NPY_MAX_INTP / (limit + 1)) {
+            npy_intp room = most * PySequence_Fast_GET_SIZE(x);
+            value = plain_sequence(arguments, x, arguments->total + room, 3);
         } else
             value = plain_sequence(arguments, x, Py_MAX(most, at_most(WRITE_FACTOR)), 3);
     }

@@ -38,6 +38,7 @@ from typing import Any
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_at_once import AtOnce, handle_array_ufunc, zeros_like
 from tiledarray.core.twin_calls import (
+    ALIKE,
     ANY_SIZE,
     BOUND,
     COPIES,
@@ -106,7 +107,7 @@ __all__ = [
     "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "COPIES", "PRODUCT", "SHARED", "COSTLY", "ANY_SIZE", "OF_SHAPE",
+    "BOUND", "RECORDS", "COPIES", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
     "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "zeros_like",
 ]
 

@@ -52,6 +52,7 @@ COPIES = 1024  # what NumPy returns views for is a copy that nobody writes to
 PRODUCT = 2048  # sums over an axis, so the result may be larger than the arguments
 SHARED = 4096  # of the library's, but several threads do it where it is recorded
 COSTLY = 8192  # of these, what takes long for an element
+ALIKE = 16384  # lists are of alternatives: each array is as large as the result
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 
@@ -104,7 +105,9 @@ def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
         if is_bare(x, 3):
             arguments.arrays = arguments.arrays or type(x) is list
         else:
-            value = plain_sequence(arguments, x, max(bound, at_most(WRITE_FACTOR)), 3)
+            room = (arguments.total + bound * len(x) if kind & ALIKE
+                    else max(bound, at_most(WRITE_FACTOR)))
+            value = plain_sequence(arguments, x, room, 3)
             if value is None:
                 return False
     arguments.values.append(value)
