@@ -41,11 +41,12 @@ def text_of(program: Program) -> str:
 
 
 class Expressions:
-    """Writes expressions, of which arrays have names."""
+    """Writes expressions, in which arrays have names, and some values."""
 
     def __init__(self, program: Any) -> None:
         self.program = program
         self.arrays: dict[Value, str] = {}
+        self.names: dict[Expression, str] = {}  # of values that have one
 
     def _array(self, value: Value) -> str:
         return self.arrays.setdefault(value, f"a{value.attrs}")
@@ -73,6 +74,8 @@ class Expressions:
 
     def value(self, expression: Expression) -> str:
         """A scalar expression."""
+        if expression in self.names:
+            return self.names[expression]
         if isinstance(expression, Read):
             source = expression.source
             name = str(source) if isinstance(source, Tile) else self._array(source)
