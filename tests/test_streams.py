@@ -206,17 +206,35 @@ def kept(np, q, k, v, *_):
     return weights, weights @ v
 
 
+def beyond_halves(np, q, k, v, *_):
+    """Powers that a float32 holds, and of which weights are made that a float16 holds."""
+    scores = (cases.scaled(np, q, k)).astype("f4") * numpy.float32(40)
+    e = np.exp(scores - scores.min(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True)).astype(v.dtype) @ v
+
+
 def backwards(np, q, k, v, *_):
     return cases.softmax(np, cases.scaled(np, q, k)[..., ::-1]) @ v
 
 
-@pytest.mark.parametrize("program", [normed, twice, squared, kept, backwards])
+@pytest.mark.parametrize("program", [normed, twice, squared, kept, backwards, beyond_halves])
 def test_what_has_no_stream_is_done_otherwise(program):
-    arguments = cases.inputs((2,), 40, 50, 16, 16, "bf16")[:3]
-    traced = tiles.traced_of(program, *arguments)
-    plan = tiles.planned_for(traced, H200)
+    arguments = cases.inputs((2,), 40, 50, 16, 16, "f2")[:3]
+    plan = agree("interpreter", program, arguments)
     assert not tiles.stream_kernels(plan)
     assert any(text.startswith("no stream of a product's rows: ") for text in plan.refusals)
+
+
+def test_powers_of_float32_are_brought_to_size_first():
+    """Relative to the largest, they are at most one; bfloat16 holds all that float32 does."""
+    def relative(np, q, k, v, *_):
+        scores = (cases.scaled(np, q, k)).astype("f4") * numpy.float32(40)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        return (e / e.sum(-1, keepdims=True)).astype(v.dtype) @ v
+
+    for program, dtype in ((relative, "f2"), (relative, "bf16"), (beyond_halves, "bf16")):
+        plan = agree("interpreter", program, cases.inputs((2,), 40, 50, 16, 16, dtype)[:3])
+        assert tiles.stream_kernels(plan), plan.refusals
 
 
 def test_few_rows_are_left_to_the_library(monkeypatch):

@@ -87,7 +87,7 @@ class StreamMaker(Maker):
         self.lengths = lengths
         self.outputs = outputs
         self._made_of_seed: set[Value] = set()
-        self._extrema: set[Tile] = set()
+        self._extrema: dict[Tile, tuple[str, Value]] = {}  # which, and of what
         self._ofs: dict[Value, str] = {}
         self._growths: dict[Value, Growth | None] = {}
 
@@ -225,6 +225,9 @@ class StreamMaker(Maker):
         """The second product: its left operand are weights."""
         weights, right = self._weights(value, made)
         factored = self._factored(weights)
+        if factored.factors and made.dtype == np.float16 and not (
+                _is_half(factored.core.dtype) or self._is_at_most_one(factored.core)):
+            raise NoTile("weights that are brought to size at the end may be beyond float16")
         tile = self.tile((value.size,), SINGLE)
         extents = tuple(axis for axis, n in enumerate(value.shape) if n > 1)
         self.known(value, tile, extents, self._behind_of(factored))
@@ -261,7 +264,7 @@ class StreamMaker(Maker):
             raise NoTile("an extremum of what depends on another one")
         tile = self.tile((), SINGLE)
         if kind != "Sum":
-            self._extrema.add(tile)
+            self._extrema[tile] = kind, source
         self.known(value, tile, (), self._behind_of(factored))
         self.flops += source.size
         return Total(tile, kind, self._of_scores(factored.core), growth)
@@ -302,18 +305,26 @@ class StreamMaker(Maker):
             return None
         x, z = exponent.args
         if not (isinstance(z, Value) and self._level(z) == "row" and self._depends(z)) or (
-                _bare(z) in self._tiles and self._tiles[_bare(z)][0] in self._extrema):
+                self._is_at_most_one(value)):
             return None
         for other in self.values:
-            if other.op is value.op and isinstance(other.args[0], Value) and (
-                    other.args[0].op is SUBTRACT and other.args[0].args[0] is x):
+            if other.op is value.op and self._is_at_most_one(other) and (
+                    other.args[0].args[0] is x):
                 most = other.args[0].args[1]
-                if isinstance(most, Value) and _bare(most) in self._tiles and (
-                        self._tiles[_bare(most)][0] in self._extrema):
-                    return other, lambda op=value.op, most=most: Apply(
-                        op, (SINGLE,), SINGLE, (Apply(SUBTRACT, (SINGLE, SINGLE), SINGLE, (
-                            self._of_row(most), self._of_row(z))),))
+                return other, lambda op=value.op, most=most: Apply(
+                    op, (SINGLE,), SINGLE, (Apply(SUBTRACT, (SINGLE, SINGLE), SINGLE, (
+                        self._of_row(most), self._of_row(z))),))
         return None
+
+    def _is_at_most_one(self, value: Value) -> bool:
+        """Whether a value is an exponential relative to the largest exponent of its row."""
+        exponent = value.args[0]
+        if value.op not in QUICK or not isinstance(exponent, Value) or (
+                exponent.op is not SUBTRACT):
+            return False
+        x, most = exponent.args
+        tile, _ = self._tiles.get(_bare(most), (None, ())) if isinstance(most, Value) else (None, ())
+        return tile is not None and self._extrema.get(tile) == ("Max", x)
 
     def _behind_of(self, factored: Factored) -> Callable[[Read], Expression] | None:
         """What makes a value of what is added up, if there are factors."""
