@@ -323,8 +323,8 @@ class StreamMaker(Maker):
                 exponent.op is not SUBTRACT):
             return False
         x, most = exponent.args
-        tile, _ = self._tiles.get(_bare(most), (None, ())) if isinstance(most, Value) else (None, ())
-        return tile is not None and self._extrema.get(tile) == ("Max", x)
+        known = self._tiles.get(_bare(most)) if isinstance(most, Value) else None
+        return known is not None and self._extrema.get(known[0]) == ("Max", x)
 
     def _behind_of(self, factored: Factored) -> Callable[[Read], Expression] | None:
         """What makes a value of what is added up, if there are factors."""
