@@ -19,7 +19,7 @@ namespace streams {
 constexpr int PANEL = 64;
 
 // Where an element of a tile with ROWS rows is.
-template <int ROWS> TA_FN constexpr int place(int row, int column) {
+template <int ROWS> TA_FN constexpr int place_of(int row, int column) {
   return column / PANEL * (ROWS * PANEL) + row * PANEL + ((column / 8 % 8 ^ row % 8) * 8) + column % 8;
 }
 
@@ -31,7 +31,7 @@ TA_FN void copy_elements(T* tile, const T* from, idx row_step, idx column_step, 
   _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * WIDTH; e += THREADS) {
     const int row = down ? e % ROWS : e / WIDTH, column = down ? e / ROWS : e % WIDTH;
     const bool there = row < rows && column < COLUMNS;
-    tile[place<ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
+    tile[place_of<ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
   }
 }
 TA_FN void copy_or_zero(void* to, const void* from, bool there) {
@@ -51,7 +51,7 @@ TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole)
   _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
     const int row = e / PIECES, column = e % PIECES * 8;
     const bool there = row < rows && column < COLUMNS;
-    copy_or_zero(tile + place<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
+    copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
   }
 }
 // The same, ROWS at a time in order.  A thread's pieces of a tile are in one column, and in rows
@@ -74,7 +74,7 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
   TA_MEMBER void fetch(T* tile, int rows) {
     if (QUICK && whole && rows >= ROWS) {
       if (TOGETHER <= ROWS || row() < ROWS) {
-        T* const to = tile + place<ROWS>(row(), column());
+        T* const to = tile + place_of<ROWS>(row(), column());
         const T* source = from;
         _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
           copy_async<16>(to + k * (TOGETHER * PANEL), source);
@@ -106,7 +106,7 @@ template <int THREADS, int COUNT, int COLUMNS, class T> struct ColumnsInOrder {
     if (QUICK && whole && columns >= COLUMNS) {
       const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
       if (TOGETHER <= ROWS || row < ROWS) {
-        T* const to = tile + place<ROWS>(row, column);
+        T* const to = tile + place_of<ROWS>(row, column);
         const T* source = from + (row * step + column);
         _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
           copy_async<16>(to + k * (TOGETHER * PANEL), source);
@@ -117,13 +117,13 @@ template <int THREADS, int COUNT, int COLUMNS, class T> struct ColumnsInOrder {
       _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
         const int row = e / PIECES, column = e % PIECES * 8;
         const bool there = row < COUNT && column < columns;
-        copy_or_zero(tile + place<ROWS>(row, column), from + (there ? row * step + column : 0), there);
+        copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * step + column : 0), there);
       }
     } else {
       _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * COLUMNS; e += THREADS) {
         const int row = e / COLUMNS, column = e % COLUMNS;
         const bool there = row < COUNT && column < columns;
-        tile[place<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
+        tile[place_of<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
       }
     }
     from += COLUMNS;
@@ -184,11 +184,11 @@ TA_FN void multiply_tiles(f32 (&c)[N / 8][4], const T* a, const T* b) {
     _Pragma("unroll") for (int v = 0; v < 4; ++v) c[n][v] = 0;
   _Pragma("unroll") for (int k = 0; k < DEPTH; k += 16) {
     unsigned left[4];
-    four_matrices(left, a + place<A>(row + lane % 16, k + lane / 16 * 8));
+    four_matrices(left, a + place_of<A>(row + lane % 16, k + lane / 16 * 8));
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
-      if (TURNED) four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
-      else four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      if (TURNED) four_transposed(right, b + place_of<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+      else four_matrices(right, b + place_of<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
       multiply(T(), c[n / 8], left, right[0], right[1]);
       multiply(T(), c[n / 8 + 1], left, right[2], right[3]);
     }
@@ -202,8 +202,8 @@ TA_FN void add_product(f32 (&c)[N / 8][4], const unsigned (&a)[DEPTH / 16][4], c
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
       if (TURNED)
-        four_matrices(right, b + place<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
-      else four_transposed(right, b + place<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+        four_matrices(right, b + place_of<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      else four_transposed(right, b + place_of<DEPTH>(k + lane % 16, n + lane / 16 * 8));
       multiply(T(), c[n / 8], a[k / 16], right[0], right[1]);
       multiply(T(), c[n / 8 + 1], a[k / 16], right[2], right[3]);
     }
@@ -219,7 +219,7 @@ TA_FN unsigned described(const void* tile, int apart) {
   const unsigned at = unsigned(__cvta_generic_to_shared(const_cast<void*>(tile)));
   return at >> 4 | unsigned(apart >> 4) << 16;
 }
-TA_FN u64 at(unsigned described) { return u64(1u << 30 | 1024 >> 4) << 32 | described; }
+TA_FN u64 operand_at(unsigned described) { return u64(1u << 30 | 1024 >> 4) << 32 | described; }
 TA_FN int number_of_four_warps() { return __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); }
 TA_FN void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TA_FN void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

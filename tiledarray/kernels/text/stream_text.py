@@ -226,8 +226,8 @@ class StreamText(TileText):
             self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
             left = "left_at + (k / PANEL * ROWS * PANEL + k % PANEL) / 8"
             beside = "k * PANEL / 8" if turned else f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
-            self.put(f"  add_from_tile(Half(), s, at({left}), "
-                     f"at(right_at + stage * {size // 8} + {beside}), k > 0);")
+            self.put(f"  add_from_tile(Half(), s, operand_at({left}), "
+                     f"operand_at(right_at + stage * {size // 8} + {beside}), k > 0);")
             self.put("commit_products();")
             self.put("#else")
             self.put(f"multiply_tiles<ROWS, TILE, {depth}, {str(turned).lower()}>"
@@ -241,7 +241,7 @@ class StreamText(TileText):
             self._add_products(lambda name, total, extent, turned: (
                 '_Pragma("unroll") for (int k = 0; k < TILE; k += 16) '
                 f"add_from_registers{'_turned' * turned}(Half(), {total}, p[k / 16], "
-                f"at({name}_at + stage * {self.elements[name] // 8} + "
+                f"operand_at({name}_at + stage * {self.elements[name] // 8} + "
                 + (f"(k / PANEL * {extent} * PANEL + k % PANEL) / 8" if turned
                    else "k * PANEL / 8") + "), 1);"))
             self.put("commit_products();")
