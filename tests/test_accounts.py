@@ -34,8 +34,8 @@ def as_users_run():
 def explained(program, *, file="program.py", usual=lambda accounts: True, **names):
     """Run a program under a session; its accounts add up to the time that it took.
 
-    A moment in which the machine did something else is some call's, and may not be told apart: then,
-    or where that call has more than is ``usual``, the program is run again.
+    A moment in which the machine did something else is some call's, and may not be told apart:
+    then, or where that call has more than is ``usual``, the program is run again.
     """
     return told_apart((_explained(program, file, names) for _ in range(5)), usual)
 
