@@ -71,7 +71,8 @@ def kernels(plan: Plan) -> list[TileKernel]:
 
 def interpreted(traced: Trace, target: Target) -> list[numpy.ndarray]:
     """What a recording gives if NumPy computes it, and the interpreter what goes by tiles."""
-    looped = in_streams(in_tiles(traced.signature, target), target).looped
+    found = in_tiles(traced.signature, target)
+    looped = (in_streams(found, target) if target.kind == "cuda" else found).looped
     values: list[Any] = []
     for place, (op, *entry) in enumerate(looped.entries):
         if op is None:

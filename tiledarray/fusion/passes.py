@@ -21,11 +21,9 @@ from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.share import share
 from tiledarray.fusion.stored import MustStore
-from tiledarray.fusion.streams.find import in_streams
-from tiledarray.fusion.streams.ir import StreamProgram
-from tiledarray.fusion.streams.kernel import body_plan as stream_plan
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import Found, in_tiles
+from tiledarray.fusion.tiles.ir import Program
 from tiledarray.fusion.tiles.kernel import body_plan
 from tiledarray.fusion.time_tiles import Refused as NotTiled
 from tiledarray.fusion.time_tiles import found as in_time_tiles
@@ -69,9 +67,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
     # shares equal values.  What is overwritten must be known before arrays are cut along their
     # parts: a part may begin uninitialised.  Gathers come last, when it is known who reads them.
-    tiled = Found(looped_of(signature), [])
-    if loops:
-        tiled = in_streams(in_tiles(signature, target), target)
+    tiled = _on_chip(signature, target) if loops else Found(looped_of(signature), [])
     looped = in_blocks(tiled.looped, target, most=MOST_LOOPS if loops else 0)
     builder, outputs = rewrite(looped, target)
     outputs = [_as_stored(builder, value) for value in outputs]
@@ -114,6 +110,16 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     return result
 
 
+def _on_chip(signature: tuple[Any, ...], target: Target) -> Found:
+    """Have what is worth it computed problem by problem, or row by row of a product, on chip."""
+    tiled = in_tiles(signature, target)
+    if target.kind != "cuda":
+        return tiled
+    from tiledarray.fusion.streams.find import in_streams  # of no use on the host
+
+    return in_streams(tiled, target)
+
+
 def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[Any, Plan]:
     """Plan what a loop does with blocks of each of its sizes, or in its steps."""
     if isinstance(body, Steps):
@@ -132,10 +138,12 @@ def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[An
         made[tiles] = plan(tiles.step.signature, frozenset(), target,
                            params=tiles.step.filled(repeat(0.0)), check=check)
         return made
-    if isinstance(body.program, StreamProgram):
-        return {body.block: stream_plan(body, target, check=check)}
-    if body.program is not None:
+    if isinstance(body.program, Program):
         return {body.block: body_plan(body, target, check=check)}
+    if body.program is not None:
+        from tiledarray.fusion.streams.kernel import body_plan as stream_plan
+
+        return {body.block: stream_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)
             for sizes, signature in body.signatures.items()}
 

@@ -23,8 +23,6 @@ def in_streams(found: Found, target: Target) -> Found:
     target : Target
     """
     looped, refusals = found.looped, [*found.refusals]
-    if target.kind != "cuda":
-        return found
     in_vain: set[int] = set()
     for _ in range(MOST):
         seeds = [place for place, entry in enumerate(looped.entries)
