@@ -310,3 +310,55 @@ def test_the_program_in_the_docs():
     (step,) = report_of(attention, arguments).steps
     text = (Path(__file__).parents[1] / "docs" / "examples.md").read_text()
     assert step.program.rstrip("\n") in text, step.program
+
+
+def weights_without_the_mask(np, q, k, v, *_):
+    """The mask is in the maximum alone: what is left out there counts all the same."""
+    scores = cases.scaled(np, q, k)
+    place = np.arange(scores.shape[-1])
+    most = np.where(place < 3, scores, -numpy.inf).astype(q.dtype).max(-1, keepdims=True)
+    e = np.exp(scores - most)
+    return e @ v / e.sum(-1, keepdims=True)
+
+
+def falling_weights(np, q, k, v, *_):
+    """What is infinitely far away has the largest weight."""
+    scores = cases.scaled(np, q, k)
+    place = np.arange(scores.shape[-1])
+    scores = np.where(place < 3, scores, -numpy.inf).astype(q.dtype)
+    e = np.exp(scores.max(-1, keepdims=True) - scores)
+    return 1 / e.sum(-1)
+
+
+def entropy(np, q, k, v, *_):
+    """Zero times infinity is no number, wherever it stands."""
+    scores = cases.scaled(np, q, k)
+    place = np.arange(scores.shape[-1])
+    scores = np.where(place < 3, scores, -numpy.inf).astype(q.dtype)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return (e * scores).sum(-1)
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "emulated"])
+@pytest.mark.parametrize("program", [weights_without_the_mask, falling_weights, entropy])
+def test_tiles_that_count_are_not_left_out(program, tier, tmp_path_factory):
+    arguments = cases.inputs((), 20, 150, 16, 16, "bf16")[:3]
+    agree(tier, program, arguments, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("far", [-1e9, -3e30])
+def test_large_finite_masks(far, tmp_path_factory):
+    """Columns that do not count come first, and some rows have no others."""
+    q, k, v = cases.inputs((), 20, 150, 16, 16, "bf16")[:3]
+    bias = numpy.zeros((20, 150), q.dtype)
+    bias[:, :100] = far
+    bias[15:] = far
+
+    def program(np, q, k, v, bias):
+        return cases.softmax(np, cases.scaled(np, q, k) + bias) @ v
+
+    _, (found,) = tiles.through("emulated", program, q, k, v, bias, target=H200,
+                                folder=tmp_path_factory.getbasetemp())
+    (want,) = cases.exact(program, [q, k, v, bias])
+    cases.assert_close(found[:15], want[:15], q.dtype)
+    assert (abs(found[15:].astype(float)) <= abs(v.astype(float)).max()).all()

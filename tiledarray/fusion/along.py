@@ -149,7 +149,7 @@ def _relation(entry: Entry, k: int, shapes: Sequence[tuple[int, ...] | None]) ->
     elif isinstance(op, Reshape):
         found = _kept_in_place(shape, entry.shape)
     elif op in PRODUCTS:
-        found = _of_product(entry, k, shapes)
+        found = of_product(entry, k, shapes)
     elif op in _ALONG_AN_AXIS:
         axis = _axis_of(entry)
         found = [WHOLE] * len(shape) if axis is None or len(shape) != len(entry.shape) else [
@@ -213,7 +213,8 @@ def _kept_in_place(shape: tuple[int, ...], to: tuple[int, ...]) -> list[int]:
     return found
 
 
-def _of_product(entry: Entry, k: int, shapes: Sequence[Any]) -> list[int]:
+def of_product(entry: Entry, k: int, shapes: Sequence[Any]) -> list[int]:
+    """What becomes of the dimensions of a product's operand, those of one element included."""
     op, rank = entry.op, len(entry.shape)
     if op is BY_NAME["einsum"]:
         return _of_einsum(dict(entry.attrs)["subscripts"], k) or [WHOLE] * len(shapes[k])

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray.fusion.along import PRODUCTS, SUMMED, Looped, _of_product
+from tiledarray.fusion.along import PRODUCTS, SUMMED, Looped, of_product
 from tiledarray.fusion.ir import (
     ORIGIN,
     Affine,
@@ -346,7 +346,7 @@ class StreamMaker(Maker):
         return Apply(op, (SINGLE, SINGLE), SINGLE, args)
 
     def _mask(self, made: StreamProgram) -> Mask | None:
-        """Where scores are not used at all."""
+        """Where scores are not used at all: not for the largest, and with no weight."""
         if len(made.extrema) != 1 or any(
                 each.growth is None for each in made.added):
             return None
@@ -357,6 +357,11 @@ class StreamMaker(Maker):
             return None
         condition, *others = masked.args
         if made.asks(condition):
+            return None
+        (most,) = made.extrema
+        asked = [each.weights if isinstance(each, Weighted) else each.expression
+                 for each in made.added]
+        if most.kind != "Max" or not all(_vanishes(each, most) for each in asked):
             return None
         for taken, other in ((True, others[1]), (False, others[0])):
             if not any(isinstance(part, Read | Position) for part in parts(other)):
@@ -512,8 +517,32 @@ class StreamMaker(Maker):
         return Apply(op, loops, _widened(value.dtype), args)
 
 
+def _vanishes(expression: Expression, most: Total) -> bool:
+    """Whether nothing is left where that of which there is a maximum is negatively infinite.
+
+    So it is of an exponential of its difference to the maximum, times numbers that scores have no
+    part in.
+    """
+    if not isinstance(expression, Apply):
+        return False
+    op, args = expression.op, expression.args
+    if op is None:
+        return _vanishes(args[0], most)
+    if op is MULTIPLY:
+        return any(_vanishes(one, most) and not any(
+            isinstance(part, Read) and isinstance(part.source, Tile) for part in parts(other))
+            for one, other in (args, args[::-1]))
+    if op in (EXP, EXP2, *QUICK.values()) and isinstance(args[0], Apply) and (
+            args[0].op is SUBTRACT):
+        args = args[0].args
+    elif op not in QUICK_FROM.values():
+        return False
+    x, least = args
+    return x is most.expression and isinstance(least, Read) and least.source is most.tile
+
+
 def _relation(product: Value, k: int) -> list[int]:
-    relation = _of_product(product, k, [arg.shape for arg in product.args])  # type: ignore[arg-type]
+    relation = of_product(product, k, [arg.shape for arg in product.args])  # type: ignore[arg-type]
     if any(to == -1 for to in relation):
         raise NoTile("a product has no form for streams")
     return relation

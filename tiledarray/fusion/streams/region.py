@@ -8,7 +8,6 @@ from typing import Any
 
 from tiledarray.fusion.along import PRODUCTS, Along, Entry, operand_along
 from tiledarray.fusion.tiles.region import TileRegion
-from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView, Elementwise, Reduction, Reshape, Source
 
 COMBINED = ("Sum", "Max", "Min")
@@ -115,11 +114,3 @@ class StreamRegion(TileRegion):
         small = prod(entry.shape) // SPREAD
         return isinstance(entry.op, Elementwise) and entry.op.cost <= 2 and all(
             prod(self.graph.entries[ref].shape) <= small for ref in entry.values)
-
-    def _is_free(self, number: int) -> bool:
-        entry = self.graph.entries[number]
-        if isinstance(entry.op, Source):
-            return entry.op is not movement.empty
-        if isinstance(entry.op, Elementwise):
-            return entry.op.cost <= 2 and all(map(self._is_free, entry.values))
-        return isinstance(entry.op, AxisView) and self._is_free(entry.values[0])

@@ -231,11 +231,11 @@ template <int N> TA_FN void settled(f32 (&c)[N][4]) {
   _Pragma("unroll") for (int n = 0; n < N; ++n)
     _Pragma("unroll") for (int v = 0; v < 4; ++v) asm volatile("" : "+f"(c[n][v])::"memory");
 }
-// What the threads wrote into shared memory is seen by these instructions.
 template <int N> TA_FN void finish(f32 (&c)[N][4]) {
   await_products<0>();
   settled(c);
 }
+// What the threads wrote into shared memory is seen by these instructions.
 TA_FN void show_tiles() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #else
 template <int N> TA_FN void finish(f32 (&)[N][4]) {}
@@ -251,9 +251,8 @@ TA_FN f32 quick_exp2(f32 x) {
 }
 TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * 1.44269504f); }
 TA_FN f32 quick_exp2_from(f32 x, f32 most) { return quick_exp2(x - most); }
-TA_FN f32 quick_exp_from(f32 x, f32 most) {
-  return quick_exp2(m_fma(x, 1.44269504f, most * -1.44269504f));
-}
+// The difference first: of large numbers (masks of -1e9) it is exact, and a rounded product is not.
+TA_FN f32 quick_exp_from(f32 x, f32 most) { return quick_exp(x - most); }
 
 TA_FN f32 sum_of_row(f32 x) {
   x += shuffled(x, 1);
