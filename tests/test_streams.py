@@ -362,3 +362,31 @@ def test_large_finite_masks(far, tmp_path_factory):
     (want,) = cases.exact(program, [q, k, v, bias])
     cases.assert_close(found[:15], want[:15], q.dtype)
     assert (abs(found[15:].astype(float)) <= abs(v.astype(float)).max()).all()
+
+
+def distances_of_others(np, q, k, v, bias):
+    """The largest of some is infinite before the weights of others are made relative to it."""
+    scores = cases.scaled(np, q, k)
+    place = np.arange(scores.shape[-1])
+    most = np.where(place < 3, scores, numpy.inf).astype(q.dtype).max(-1, keepdims=True)
+    return np.exp(scores - most) @ v
+
+
+def least_of_none(np, q, k, v, bias):
+    scores = cases.scaled(np, q, k)
+    place = np.arange(scores.shape[-1])
+    most = np.where(place < 0, scores, -numpy.inf).astype(q.dtype).max(-1, keepdims=True)
+    return np.exp(scores - most).sum(-1)
+
+
+def infinite_bias(np, q, k, v, bias):
+    scores = cases.scaled(np, q, k) + bias
+    return np.exp(scores - scores.max(-1, keepdims=True)) @ v
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "emulated"])
+@pytest.mark.parametrize("program", [distances_of_others, least_of_none, infinite_bias])
+def test_infinite_extrema(program, tier, tmp_path_factory):
+    arguments = cases.inputs((), 20, 150, 16, 16, "bf16")
+    arguments[3][3, 5] = arguments[3][4, 140] = numpy.inf
+    agree(tier, program, arguments, folder=tmp_path_factory.getbasetemp())

@@ -383,12 +383,33 @@ class StreamMaker(Maker):
         if _is_plain_view(value) or _is_plain_cast(value) or op is NEGATIVE:
             return self._growth(args[0])
         if op in (EXP, EXP2):
+            if not self._is_relative(args[0]):
+                raise NoTile("an exponent is relative to an extremum of something else")
             tile, change = self._change(args[0])
             return Growth(tile, Apply(QUICK[op], (SINGLE,), SINGLE, (change,)))
         dependent = [arg for arg in args if isinstance(arg, Value) and self._depends(arg)]
         if len(dependent) == 1 and (op is MULTIPLY or (op is DIVIDE and dependent[0] is args[0])):
             return self._growth(dependent[0])
         raise NoTile(f"{op.name} of what depends on an extremum is not proportional to a factor")
+
+    def _is_relative(self, value: Value) -> bool:
+        """Whether a value is the distance to an extremum, scaled perhaps, of what has that.
+
+        Of something else the distance may be infinite where the extremum is, and no factor says so.
+        """
+        while value.op in (NEGATIVE, MULTIPLY, DIVIDE) or _is_plain_view(value) or (
+                _is_plain_cast(value)):
+            dependent = [arg for arg in value_args(value) if self._depends(arg)]
+            if len(dependent) != 1:
+                return False
+            (value,) = dependent
+        if value.op is not SUBTRACT or not all(isinstance(arg, Value) for arg in value.args):
+            return False
+        for x, most in (value.args, value.args[::-1]):
+            known = self._tiles.get(_bare(most))
+            if known is not None and known[0] in self._extrema:
+                return self._extrema[known[0]][1] is x
+        return False
 
     def _change(self, value: Value) -> tuple[Tile, Expression]:
         """What is added to a value where one is added to the extremum that it depends on."""

@@ -76,7 +76,8 @@ class _Run(Places):
                 self.all_of(total.expression, domain), axis=1, keepdims=True)
             before, empty = self.totals[total.tile], EMPTY[total.kind]
             now = COMBINE[total.kind](before, found)
-            added[total.tile] = np.where(before == empty, np.float32(0), now - before)
+            added[total.tile] = np.where((before == empty) | (before == now), np.float32(0),
+                                         now - before)
             self.totals[total.tile] = now
         grown = {growth: self.grown(growth, added) for growth in dict.fromkeys(
             each.growth for each in program.added)}

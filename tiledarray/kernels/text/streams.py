@@ -193,7 +193,8 @@ class StreamPrinter(StreamText):
             with self._each_row():
                 self.put(f"const f32 now = {OF_ROW[total.kind]}(now_{name}[r]);")
                 self.put(f"used_{name}[r] = now == {empty} ? 0.f : now;")
-                self.put(f"added_{name}[r] = m_{name}[r] == {empty} ? 0.f : now - m_{name}[r];")
+                self.put(f"added_{name}[r] = m_{name}[r] == {empty} || m_{name}[r] == now "
+                         f"? 0.f : now - m_{name}[r];")
                 self.put(f"m_{name}[r] = now;")
 
     def _find_growths(self) -> None:
