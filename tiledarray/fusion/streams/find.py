@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiledarray.fusion.along import Graph
+from tiledarray.fusion.along import Graph, Looped
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.streams.kernel import programmed
 from tiledarray.fusion.streams.region import StreamRegion, is_seed
@@ -41,7 +41,7 @@ def in_streams(found: Found, target: Target) -> Found:
     return Found(looped, refusals)
 
 
-def _found(graph: Graph, seed: int, looped: object, target: Target) -> tuple[StreamRegion, Made]:
+def _found(graph: Graph, seed: int, looped: Looped, target: Target) -> tuple[StreamRegion, Made]:
     """What is computed for the sake of a product, with the loop that does it.
 
     Its columns may be its rows in memory, too.
@@ -60,7 +60,7 @@ def _found(graph: Graph, seed: int, looped: object, target: Target) -> tuple[Str
             raise refusal from None
 
 
-def _along(graph: Graph, seed: int, columns: int, looped: object,
+def _along(graph: Graph, seed: int, columns: int, looped: Looped,
            target: Target) -> tuple[StreamRegion, Made]:
     """The same where that axis are the columns.
 
@@ -75,5 +75,5 @@ def _along(graph: Graph, seed: int, columns: int, looped: object,
         raise NoTile("what has the product's columns is asked for")
     if not region.results:
         raise NoTile("nothing is made of it")
-    made = made_of(region, looped, (1,) * len(axes))  # type: ignore[arg-type]
+    made = made_of(region, looped, (1,) * len(axes))
     return region, Made(programmed(made.body, target), made.refs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -118,8 +118,7 @@ def programmed(body: Body, target: Target) -> Body:
     program, _, _ = build(signature, body.lengths, scalars, target)
     if blocks_of(program, _shape(program, target)) < BUSY_BLOCKS * target.workers:
         raise NoTile(f"{program.problems} rows are too few for a kernel of their own")
-    return Body(body.lengths, body.block, body.inputs, body.results, body.signatures,
-                body.numbers, program)
+    return replace(body, program=program)
 
 
 def _shared(program: StreamProgram, shape: Shape) -> int:

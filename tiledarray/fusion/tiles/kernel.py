@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -85,8 +85,7 @@ def programmed(body: Body, target: Target) -> Body:
     program, _, _ = build(signature, body.lengths, scalars, target, primitive)
     _arrange(program, target)
     _sides(program, target)
-    return Body(body.lengths, body.block, body.inputs, body.results, body.signatures,
-                body.numbers, program)
+    return replace(body, program=program)
 
 
 def _arrange(program: Program, target: Target) -> None:
