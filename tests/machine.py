@@ -37,7 +37,7 @@ from tiledarray.core import paced
 from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.execution import evaluate
+from tiledarray.execution import doing_without, known
 from tiledarray.execution.op_by_op import chain
 from tiledarray.execution.op_by_op import run as op_by_op
 from tiledarray.recording import pace
@@ -194,7 +194,7 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
             stack.enter_context(chosen_by(by_chance(1), accelerator()))
         if tier.paced:
             stack.enter_context(paced_by_chance(1))
-        stack.enter_context(mock.patch.object(evaluate, "SMALL_SECONDS", 0.0))
+        stack.enter_context(mock.patch.object(known, "SMALL_SECONDS", 0.0))
         stack.enter_context(poisoned())
         if tier.block:
             stack.enter_context(mock.patch.multiple(
@@ -212,7 +212,7 @@ class Game:
 
     def __init__(self) -> None:
         local.recorder.reset()
-        evaluate._warned.clear()
+        doing_without._told.clear()
         config.cut = 400
         self.ours = namespace(tiledarray)
         self.theirs = namespace(numpy)

@@ -16,7 +16,7 @@ import pytest
 import tiledarray as ta
 from tiledarray.core import forget_programs
 from tiledarray.devices.pool import host_pool
-from tiledarray.execution import evaluate, spans
+from tiledarray.execution import known, spans
 from tiledarray.execution.background import background
 from tiledarray.execution.taken import Taken
 from tiledarray.fusion import passes
@@ -194,5 +194,5 @@ def _describe_kernel(number: int, kernel: Kernel) -> list[str]:
 
 def forget_plans(monkeypatch: Any) -> None:
     """Let nothing be known that was planned before: neither to Python nor to the core."""
-    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(known, "executables", OrderedDict())
     forget_programs()

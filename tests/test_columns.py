@@ -12,7 +12,7 @@ import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, moved, nbytes, plan_of, planned
 from tests.test_staging import by_device_plan, softmax
 from tiledarray.core import forget_programs
-from tiledarray.execution import evaluate
+from tiledarray.execution import known
 from tiledarray.fusion.target import Target
 from tiledarray.kernels.text.program import print_kernel
 
@@ -135,7 +135,7 @@ def carried_along_on_the_host():
     """Plan for the host as for a device that waits for memory; what was planned is forgotten."""
     with pytest.MonkeyPatch.context() as patch, np.config.override(compile="wait"):
         patch.setattr(Target, "bound_by_memory", True)
-        patch.setattr(evaluate, "_executables", type(evaluate._executables)())
+        patch.setattr(known, "executables", type(known.executables)())
         forget_programs()
         yield
 

@@ -16,7 +16,7 @@ import tiledarray as np
 from tests.plans import filled
 from tests.programs import difference, run, write_program
 from tiledarray import config
-from tiledarray.execution import evaluate
+from tiledarray.execution import known
 from tiledarray.recording import stretch
 
 THREADS = 6
@@ -115,7 +115,7 @@ def test_recorders_are_apart():
     pending = in_threads(lambda k: len(stretch.live_pending()), 2)
     assert pending == [0, 0]
     assert y.origin().node.pending
-    assert not evaluate.lock._is_owned()
+    assert not known.lock._is_owned()
 
 
 # ---- forks -------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_a_forked_child_goes_on(compile, busy):
 BUILDING = """
 import os, threading, time
 from pathlib import Path
-from tiledarray.execution import evaluate
+from tiledarray.execution import known
 from tiledarray.kernels.compile import cache
 
 building, forking = threading.Event(), threading.Event()
@@ -190,7 +190,7 @@ def build():
     return b"built"
 
 def work():
-    with evaluate.lock:
+    with known.lock:
         cache.get_or_build(cache.key("a"), ".txt", build)
 
 thread = threading.Thread(target=work)
@@ -212,7 +212,7 @@ HELD = """
 import os, threading
 import tiledarray as np
 from tiledarray import config
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable, known
 from tiledarray.kernels.compile import cache, host, process
 from tiledarray.devices import device
 from tiledarray.devices.pool import host_pool
@@ -220,7 +220,7 @@ from tiledarray.devices.pool import host_pool
 x = np.arange(1000.0)
 twice = np.jit(lambda x: x * 2)
 for lock in (config._lock, device._lock, host_pool.lock, cache._lock, host._lock, process._lock,
-             executable._compiled._lock, evaluate.lock):
+             executable._compiled._lock, known.lock):
     taken = threading.Event()
 
     def hold():
@@ -246,7 +246,7 @@ print("fine")
 QUEUED = """
 import os, threading
 import tiledarray as np
-from tiledarray.execution import evaluate
+from tiledarray.execution import plans
 from tiledarray.execution.executable import Executable
 from tiledarray.graph.program import trace
 
@@ -259,7 +259,7 @@ def slowly(executable):
 
 Executable.compile = slowly
 node = (np.arange(1000.0) * 2).node
-made = evaluate.executable_for(trace([node]), node.device)
+made = plans.executable_for(trace([node]), node.device)
 made.compile_in_background()
 begun.wait()
 child = os.fork()

@@ -22,7 +22,7 @@ from tiledarray.errors import (
     TiledArrayWarning,
     UnknownSetting,
 )
-from tiledarray.execution import evaluate
+from tiledarray.execution import doing_without, known, running
 from tiledarray.execution import executable as execution
 from tiledarray.kernels.compile import host
 from tiledarray.recording.stretch import local
@@ -33,8 +33,8 @@ TIERS = ["wait", "never"]
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     local.recorder.reset()
-    monkeypatch.setattr(evaluate, "_warned", set())
-    monkeypatch.setattr(evaluate, "_executables", type(evaluate._executables)())
+    monkeypatch.setattr(doing_without, "_told", set())
+    monkeypatch.setattr(known, "executables", type(known.executables)())
     forget_programs()
     with config.override(device="cpu"):
         yield
@@ -119,7 +119,7 @@ def refuse(sources, **_):
 def test_a_failing_compiler_is_told_once_and_done_without(monkeypatch, tier):
     monkeypatch.setattr(host, "compile_many", refuse)
     monkeypatch.setattr(execution, "_compiled", {})
-    monkeypatch.setattr(evaluate, "COMPILE_SECONDS", -1.0)
+    monkeypatch.setattr(running, "COMPILE_SECONDS", -1.0)
     x = data(20, 30)
     expected = numpy.exp(x.numpy()).sum(axis=1)
     with config.override(compile=tier):

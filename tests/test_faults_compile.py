@@ -11,7 +11,7 @@ import tiledarray as ta
 from tests.faults import EMPTY, VERSION, begin, begun, ended, gone, wait_until
 from tiledarray import config
 from tiledarray.errors import CompilerError
-from tiledarray.execution import background, evaluate
+from tiledarray.execution import background, plans
 from tiledarray.graph.program import trace
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.compile.elf import incomplete
@@ -58,7 +58,7 @@ def test_contraction_is_settled_when_the_plan_is_made(planned, compiled):
     with config.override(contract=planned, device="cpu", compile="wait"):
         x, y, z = (ta.array([value] * 100) for value in (1 + 2.0**-30, 1 - 2.0**-30, -1.0))
         node = (x * y + z).node
-        made = evaluate.executable_for(trace([node]), node.device)
+        made = plans.executable_for(trace([node]), node.device)
         with config.override(contract=compiled):
             made.compile()  # as the background does, later
         value = float((x * y + z).numpy()[0])
@@ -208,7 +208,7 @@ def test_a_passing_failure_stands_longer_each_time(monkeypatch):
 
 
 AGAIN = """
-    from tiledarray.execution import background, evaluate  # which takes a while
+    from tiledarray.execution import background, running  # which takes a while
     background.FIRST_REST = 0.2
     config.compile = "{compile}"
     with warnings.catch_warnings(record=True) as told:

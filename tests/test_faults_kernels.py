@@ -22,7 +22,7 @@ from tests.faults import EMPTY, VERSION, begin, ended, wait_until
 from tiledarray import config
 from tiledarray.core import forget_programs
 from tiledarray.errors import CompilerError, TiledArrayWarning
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable, known
 from tiledarray.execution.background import passing
 from tiledarray.execution.loaded import Loaded
 from tiledarray.kernels.compile import cache, cuda, host
@@ -84,8 +84,8 @@ def test_thousands_of_kernels_leave_the_mappings_flat(variants):
 
 
 def test_a_plan_that_is_forgotten_lets_its_kernels_go(monkeypatch, shared):
-    monkeypatch.setattr(evaluate, "PLANS_REMEMBERED", 2)
-    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(known, "PLANS_REMEMBERED", 2)
+    monkeypatch.setattr(known, "executables", OrderedDict())
     forget_programs()
     monkeypatch.setattr(executable, "_compiled", Loaded(recent=1))
     with config.override(compile="wait", device="cpu", cache_dir=shared):
@@ -139,7 +139,7 @@ def test_no_file_may_be_as_large_as_a_kernel(folder):
 def test_no_file_can_be_opened(folder):
     child = begin("""
         import resource
-        from tiledarray.execution import background, evaluate  # later it could not be read
+        from tiledarray.execution import background, running  # later it could not be read
         from tiledarray.kernels.compile import cache
         background.FIRST_REST = 0.2
         warnings.simplefilter("ignore")
@@ -163,6 +163,31 @@ def test_no_file_can_be_opened(folder):
         assert numpy.isclose(float(z.sum()), total)
         assert cache.folder() == config.cache_dir
         assert list(config.cache_dir.glob("*/*.so"))
+    """, folder)
+    assert ended(child) == (0, "", "")
+
+
+def test_the_planner_cannot_be_read(folder):
+    child = begin("""
+        import resource, sys
+        from tiledarray.execution import evaluate
+        config.compile, config.first_seconds = "wait", 0
+        x = np.array(numpy.arange(5000.0))
+        files = []
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, most[1]))
+        with warnings.catch_warnings(record=True) as told:
+            try:
+                while True:
+                    files.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                totals = [float((np.sqrt(x) + 1).sum()) for _ in range(2)]
+        assert len(told) == 1 and "could not be loaded" in str(told[0].message)
+        for file in files:
+            os.close(file)
+        y = np.evaluate(np.sqrt(x) + 1)
+        assert numpy.isclose(float(y.sum()), totals[0]) and totals[0] == totals[1]
+        assert y.node.buffer.plan.ready
     """, folder)
     assert ended(child) == (0, "", "")
 

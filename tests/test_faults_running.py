@@ -19,7 +19,7 @@ from tiledarray.config import override
 from tiledarray.core import forget_programs
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
-from tiledarray.execution import evaluate
+from tiledarray.execution import evaluate, plans
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -159,12 +159,12 @@ def test_plans_that_could_lose_what_they_overwrite_are_known():
     plan = planned(x, after)
     leaves = [base for value, base in plan.memory.items() if base is not value]
     assert leaves, "the update is done in place"
-    for values in map(evaluate.written, plan.steps):
+    for values in map(plans.written, plan.steps):
         for value in values:
             plan.entry.setdefault(value, [0])
-    assert not evaluate._loses_on_failure(plan)
+    assert not plans._loses_on_failure(plan)
     plan.entry.clear()  # as if the planner had made all of it for itself
-    assert evaluate._loses_on_failure(plan)
+    assert plans._loses_on_failure(plan)
 
 
 def test_an_update_of_one_thread_is_not_seen_by_what_another_has_pending():

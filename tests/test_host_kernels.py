@@ -15,7 +15,7 @@ import tiledarray as np
 from tests.plans import fresh_recorder, planned
 from tiledarray import config
 from tiledarray.core import forget_programs
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable, known
 from tiledarray.fusion import limits
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import host
@@ -36,7 +36,7 @@ clean = fresh_recorder(compile="wait")
 def streaming(monkeypatch):
     """Everything that a map stores is streamed; nothing has been planned before."""
     monkeypatch.setattr(limits, "HOST", replace(limits.HOST, streamed_bytes=0, streamed_lanes=1))
-    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(known, "executables", OrderedDict())
     forget_programs()
     monkeypatch.setattr(config, "at_once", 0)
 

@@ -5,7 +5,7 @@ import pytest
 import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, planned
 from tiledarray import config
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable, plans
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.recording.stretch import local
@@ -101,7 +101,7 @@ def test_the_setting_decides():
     for setting, planner, compiler in [("auto", True, False), (True, True, True),
                                        (False, False, False)]:
         with config.override(contract=setting):
-            assert evaluate.target_of(Device).contract is planner
+            assert plans.target_of(Device).contract is planner
             assert ("--fmad=true" in cuda._options("", "sm_90", config.contract is True)) \
                 is compiler
 

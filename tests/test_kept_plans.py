@@ -18,7 +18,7 @@ from tests.plans import counted
 from tiledarray import config, jit
 from tiledarray.core import forget_programs
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.execution import evaluate, kept
+from tiledarray.execution import kept, known, plans
 from tiledarray.insight.explain import explain
 from tiledarray.insight.session import Session
 from tiledarray.kernels.compile import cache
@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 def forget(monkeypatch):
     """What makes this process one that has planned nothing yet."""
     def anew():
-        monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+        monkeypatch.setattr(known, "executables", OrderedDict())
         forget_programs()
 
     anew()
@@ -62,7 +62,7 @@ SCRIPT = """
 import json
 import numpy
 import tiledarray as np
-from tiledarray.execution import evaluate, executable, spans
+from tiledarray.execution import executable, known, spans
 
 x = np.array(1 + numpy.random.default_rng(0).random((40, 300)))
 y = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
@@ -72,7 +72,7 @@ u[0] = 1.0
 for _ in range(10):
     u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
 results += [float(u.max()), float((u @ u.T).sum()), float(np.sort(y, axis=1)[:, 7].mean())]
-kernels = sorted(text for made in evaluate._executables.values()
+kernels = sorted(text for made in known.executables.values()
                  if isinstance(made, executable.Executable) for text, _ in made.sources())
 print(json.dumps([results, kernels, spans.counters]))
 """
@@ -390,7 +390,7 @@ def test_other_threads_are_another_plan_and_rounding_is_the_compilers(folder, fo
 def test_names_tell_apart_what_differs():
     def name(**changes):
         given = {"key": (1, None, ~0, float), "donatable": frozenset(), "assumed": (),
-                 "target": evaluate.target_of(np.array(1.0).node.device)}
+                 "target": plans.target_of(np.array(1.0).node.device)}
         return kept.name(**given | changes)
 
     keys = [(1, None, ~0, float), (1, None, ~0, int), (1, ~0, None, float), (1, None, (None, 3)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.plans import filled
 from tiledarray import config
-from tiledarray.execution import evaluate, library_calls
+from tiledarray.execution import known, library_calls
 
 PLACES = numpy.array([3, 1, 3, -1])
 
@@ -32,7 +32,7 @@ def written_into(monkeypatch):
         return lambda *given: (found.append(value.op.name), call(*given))[1]
 
     monkeypatch.setattr(library_calls, "_in_place", noted)
-    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(known, "executables", OrderedDict())
     return found
 
 

@@ -178,6 +178,21 @@ def test_planner_compilers_and_gradients_are_imported_when_they_are_asked_for() 
     assert not too_early
 
 
+def test_what_goes_op_by_op_brings_no_planner() -> None:
+    late = run("""
+import sys, numpy, tiledarray as np
+np.config.device, np.config.compile, np.config.first_seconds = "cpu", "background", 0.02
+x = np.array(numpy.arange(40_000.0).reshape(200, 200))
+x[1:-1] += 0.5 * (x[2:] + x[:-2])
+found = float(np.sqrt(np.where(x > 3, x @ x.T, x.sum(0) + np.sort(x, 1))).mean())
+assert found > 0
+print(*(name for name in sys.modules if name.startswith("tiledarray.")))""")
+    planning = ("fusion", "kernels.compile", "kernels.text", "execution.plans", "execution.running")
+    assert "tiledarray.execution.evaluate" in late.split()
+    assert not [name for name in late.split()
+                if name.removeprefix("tiledarray.").startswith(planning)]
+
+
 def test_names_imported_late_are_there() -> None:
     late = run("import tiledarray as np; print(*dir(np))\nfrom tiledarray import grad\n"
                "print(np.TiledArray.grad is np.TiledArray.__dict__['grad'], 'grad' in vars(np))")

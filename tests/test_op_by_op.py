@@ -11,7 +11,7 @@ from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import NodeFailed
-from tiledarray.execution import evaluate
+from tiledarray.execution import evaluate, running
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.op_by_op import chain, parts
 from tiledarray.execution.op_by_op import run as steps
@@ -276,7 +276,7 @@ def test_the_compiler_starts_when_the_answer_is_there(monkeypatch):
     monkeypatch.setattr(evaluate, "_run_parts",
                         lambda *args: (run(*args), events.append("answer")))
     monkeypatch.setattr(Executable, "compile_in_background", lambda self: events.append("compile"))
-    monkeypatch.setattr(evaluate, "compiler_problem", lambda device: None)
+    monkeypatch.setattr(running, "compiler_problem", lambda device: None)
     with config.override(compile="background"):
         x = np.array(data(10 * MANY))
         (np.tanh(x * 1.2345) - np.arctan(x) ** 3).numpy()   # that no other test has a kernel of

@@ -26,7 +26,7 @@ from tests.plans import (
 )
 from tiledarray import config
 from tiledarray.core import forget_programs
-from tiledarray.execution import evaluate, executable
+from tiledarray.execution import executable, known
 from tiledarray.recording.stretch import local
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def clean():
 @pytest.fixture
 def fresh(monkeypatch):
     """A process that has planned and compiled nothing yet (the disk still remembers)."""
-    monkeypatch.setattr(evaluate, "_executables", OrderedDict())
+    monkeypatch.setattr(known, "executables", OrderedDict())
     forget_programs()
     monkeypatch.setattr(executable, "_compiled", {})
 

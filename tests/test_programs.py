@@ -12,7 +12,7 @@ import tiledarray
 from tests.plans import DEVICE, HOST, planned
 from tests.programs import Program, difference, run, shortened, write_program
 from tiledarray import config
-from tiledarray.execution import evaluate
+from tiledarray.execution import known
 from tiledarray.execution.op_by_op import chain
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.kernels.text.program import print_kernel
@@ -80,7 +80,7 @@ def test_compiled(first):
 
 @pytest.mark.parametrize("first", chunks(20))
 def test_while_kernels_compile(first, monkeypatch):
-    monkeypatch.setattr(evaluate, "SMALL_SECONDS", 0.0)  # nothing is too small to compile
+    monkeypatch.setattr(known, "SMALL_SECONDS", 0.0)  # nothing is too small to compile
     for _ in range(2):  # the second time, some kernels are there
         check_chunk(1000 + first, longest=25, compile="background")
 

@@ -5,7 +5,7 @@ import pytest
 
 import tiledarray as ta
 from tiledarray import config
-from tiledarray.execution import evaluate, replay
+from tiledarray.execution import replay, running
 from tiledarray.execution.executable import Executable
 
 pytestmark = pytest.mark.compiler
@@ -23,7 +23,7 @@ def replayed(monkeypatch):
     """Every plan of more than one launch is replayed from its first run on; whether, in a list."""
     runs = []
     monkeypatch.setattr(replay, "_most_bytes", lambda device: 1 << 28)
-    monkeypatch.setattr(evaluate, "_tell_core", lambda *plan: None)  # the core runs it otherwise
+    monkeypatch.setattr(running, "tell_core", lambda *plan: None)  # the core runs it otherwise
     run = Executable.run
 
     def prepared(self, leaves, params, *rest):

@@ -10,7 +10,7 @@ import pytest
 import tiledarray as np
 from tests.plans import DEVICE, filled, planned
 from tiledarray.devices import device
-from tiledarray.execution import evaluate
+from tiledarray.execution import known
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion import passes
 from tiledarray.fusion.schedule.stage import COPY_BYTES, LINE_BYTES
@@ -45,7 +45,7 @@ def by_device_plan(array):
     executable.compile()
     leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
               if isinstance(value.op, Leaf)}
-    with evaluate.lock:
+    with known.lock:
         (buffer,) = executable.run(leaves, traced.params)
     return plan, numpy.array(buffer.array)
 

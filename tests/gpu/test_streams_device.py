@@ -43,7 +43,8 @@ def agree(program, arguments):
 @pytest.mark.parametrize("program", cases.CASES)
 def test_values(program, sizes, dtype):
     results = agree(program, cases.inputs(*sizes, dtype))
-    twice = program is cases.two_products and sizes[-1] > 128  # more than registers hold
+    # Two sums of so many columns are more than registers hold.
+    twice = program in (cases.two_products, cases.from_keys) and sizes[-1] > 128
     assert bool(stream_kernels(plan_of(results[0]))) != twice
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from tiledarray import config
 from tiledarray.errors import OutOfMemory
 
 _Given = TypeVar("_Given")
@@ -93,7 +94,7 @@ class _Helpers:
         """Have the tasks done; false where there is no thread and none can be started."""
         missing = min(len(tasks), available_cpus()) - self._count
         for _ in range(missing):
-            if not in_background(partial(self._help, self._work)):
+            if not in_background(functools.partial(self._help, self._work)):
                 break
             self._count += 1
         if not self._count:
@@ -135,7 +136,7 @@ def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:
         outcomes.append(_raised(work, argument))
         ended.put(None)
 
-    if not _helpers.give([partial(task, argument) for argument in others]):
+    if not _helpers.give([functools.partial(task, argument) for argument in others]):
         for argument in others:
             task(argument)
     raised = _raised(work, first)
@@ -299,6 +300,16 @@ def available_cpus() -> int:
         return min(count, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):
         return count
+
+
+@functools.cache
+def _available_once() -> int:
+    return available_cpus()
+
+
+def host_threads() -> int:
+    """Threads that share the work on the host."""
+    return config.threads or _available_once()
 
 
 def check(status: int) -> None:

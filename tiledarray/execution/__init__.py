@@ -1,8 +1,9 @@
 """From pending nodes to values.
 
-What makes and runs plans (`evaluate`, `direct`, `room`) brings the planner and the compilers along,
-which took a third of the time of importing this library.  A program of small arrays needs none of
-that; so whoever may need it asks this package for it, which imports it then.
+What makes and runs plans brings the planner and the compilers along, which took a third of the time
+of importing this library, and what goes op by op needs most of the rest.  A program of small arrays
+needs none of that, and one that is over soon no planner; so whoever may need a part asks this
+package for it, which imports it then.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tiledarray.execution import direct as direct
+    from tiledarray.execution import doing_without as doing_without
     from tiledarray.execution import evaluate as evaluate
+    from tiledarray.execution import known as known
+    from tiledarray.execution import plans as plans
     from tiledarray.execution import room as room
+    from tiledarray.execution import running as running
 
-_ON_FIRST_USE = frozenset(("direct", "evaluate", "room"))
+_OP_BY_OP = ("evaluate", "room", "known", "doing_without")
+_PLANNED = frozenset(("direct", "plans", "running"))
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in _ON_FIRST_USE:  # all together: later there may be no file to be had
-        found = {each: importlib.import_module(f"{__name__}.{each}") for each in _ON_FIRST_USE}
-        return found[name]
+    if name in _OP_BY_OP:  # all together: later there may be no file to be had
+        return [importlib.import_module(f"{__name__}.{each}") for each in _OP_BY_OP][
+            _OP_BY_OP.index(name)]
+    if name in _PLANNED:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer, address_of, memory_of
+from tiledarray.devices.threads import host_threads
 from tiledarray.execution.shared_calls import Shared, shared_out
 from tiledarray.fusion.ir import (
     ONE,
@@ -25,7 +25,6 @@ from tiledarray.fusion.ir import (
     storage,
     through_view,
 )
-from tiledarray.kernels.compile.host import available_cpus_remembered
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import AxisView, Item, Library
 
@@ -125,7 +124,7 @@ def _computing_in_parts(shared: Shared, value: Value, device: Device) -> Callabl
 
 
 def _shared(value: Value) -> Shared | None:
-    threads = config.threads or available_cpus_remembered()
+    threads = host_threads()
     return shared_out(value.op, value.attrs, value.args, threads)
 
 

@@ -58,7 +58,7 @@ class _Plan:
         self._targets = list(dict.fromkeys(
             x for x in results if x is not None and x.buffer is None and x not in inputs.values()))
         again = trace(self._targets)
-        self.executable, self._params = execution.evaluate.bound_to(again, output.device)
+        self.executable, self._params = execution.plans.bound_to(again, output.device)
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}
@@ -71,7 +71,7 @@ class _Plan:
         """Return the value and the gradients; ``None`` for those that it does not depend on."""
         nodes = graph.nodes
         leaves = [nodes[at].buffer if isinstance(at, int) else at for at in self._leaves]
-        with execution.evaluate.lock:
+        with execution.known.lock:
             if self._run is None:
                 self._run = execution.direct.runner(self.executable, self._params)
             buffers = self._run(leaves)
@@ -276,7 +276,7 @@ class Turn:
             try:
                 plan.executable.compile()
             except (CompilerError, OSError) as error:
-                execution.evaluate.do_without(error)
+                execution.doing_without.do_without(error)
                 known.missed()
                 return None
         known.whole = True

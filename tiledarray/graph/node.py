@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import sys
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiledarray.core import CONSTANT, MOVES, SMOOTH, UPDATES, Form, Kind, Node
 from tiledarray.ops.op import AxisView, Op, Source, Update
@@ -34,7 +34,10 @@ from tiledarray.ops.op import AxisView, Op, Source, Update
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Form", "Kind", "Node", "Scalar", "Site", "form_of", "kind_of", "location"]
+__all__ = ["Form", "Kind", "Node", "Scalar", "Site", "form_of", "kind_of", "location",
+           "told_where"]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 type_of_scalar = (bool, int, float, complex)
 Scalar = bool | int | float | complex
@@ -129,3 +132,11 @@ def location(site: Site | None) -> tuple[str, int] | None:
         if start <= offset < end and number is not None:
             line = number
     return code.co_filename, line
+
+
+def told_where(error: _Error, node: Node) -> _Error:
+    """The error, with a note of the line that recorded the node."""
+    place = location(node.site)
+    if place is not None:
+        error.add_note(f"while computing {node.op.name}, recorded at {place[0]}:{place[1]}")
+    return error

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from tiledarray import config
 from tiledarray.arrays.handle import Handle
 from tiledarray.errors import TiledArrayError
-from tiledarray.execution import evaluate, placement
+from tiledarray.execution import evaluate, known, placement, plans
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.ir import Value
 from tiledarray.graph.dtypes import UnsupportedDtypeError
@@ -202,7 +202,7 @@ def _of_pending(
     names.clear()  # a reference more would keep an update from being planned in place
     device = evaluate.place_of(traced, list(targets), device)
     try:
-        executable, params = evaluate.bound_to(traced, device)
+        executable, params = plans.bound_to(traced, device)
     except UnsupportedDtypeError as error:
         return Explanation(title, None, [f"  {error}: computed op by op"])
     executable = executable.whole()
@@ -234,7 +234,7 @@ def _measured(executable: Executable, traced: Trace | None, params: Sequence[Any
             for value in executable.plan.values if isinstance(value.op, Leaf)
         }
     try:
-        with evaluate.lock:
+        with known.lock:
             times = measure(executable, leaves, params)
     except (TiledArrayError, ArithmeticError, ValueError) as error:
         return [f"  not measured: {str(error).splitlines()[0]}"], {}

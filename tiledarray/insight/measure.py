@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
+from tiledarray.devices.threads import host_threads
 from tiledarray.execution import executable as execution
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion import limits
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Allocate, Call, Kernel, Step
-from tiledarray.kernels.compile import host
 from tiledarray.ops.op import Leaf
 
 HOST_COPY_BYTES = 1 << 25
@@ -51,11 +50,6 @@ def arithmetic_rate(device: Device) -> float:
     if device.kind == "cuda":
         return float(device.properties.multiprocessors * limits.GPU.flops_per_second)
     return host_threads() * limits.HOST.flops_per_second
-
-
-def host_threads() -> int:
-    """Threads that host kernels use."""
-    return config.threads or host.available_cpus_remembered()
 
 
 def _best(action: Any, device: Device) -> float:

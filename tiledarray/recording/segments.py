@@ -207,7 +207,7 @@ def evaluate(targets: Sequence[Node], small: bool = False) -> None:
     if not keeps and not _segments:
         execution.evaluate.evaluate(targets, small)
         return
-    with execution.evaluate.lock:
+    with execution.known.lock:
         _kept.evaluations += 1
         _end_run()  # what is computed from a run comes after it
         _restore([segment for segment in map(_segments.get, _leaves_below(targets))
@@ -348,7 +348,7 @@ def note_small(form: Form, nbytes: int, compute: Compute) -> None:
     _small.nbytes += nbytes
     _small.compute = compute
     if _small.nbytes >= max(LEAST_RUN, _limit() // 16):
-        with execution.evaluate.lock:
+        with execution.known.lock:
             _kept.evaluations += 1
             _end_run()
             _small.since = _mark(form)
@@ -381,7 +381,7 @@ def value_again(node: Node) -> Any:
     """Return the value of a pending node that was let go, computed again; ``None`` of others."""
     segment = _segments.get(node)
     if segment is not None:
-        with execution.evaluate.lock:
+        with execution.known.lock:
             _kept.evaluations += 1
             if not _kept.has(segment) and not _small.paused:
                 _end_run()

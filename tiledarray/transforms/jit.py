@@ -249,10 +249,10 @@ class _Trace:
     def _plan(self, placeholders: list[Node]) -> None:
         traced_nodes = trace(self.targets)
         try:
-            with execution.evaluate.lock:
+            with execution.known.lock:
                 device = execution.evaluate.place_of(
                     traced_nodes, self.targets, self.targets[0].device, again=True)
-                executable, params = execution.evaluate.bound_to(traced_nodes, device)
+                executable, params = execution.plans.bound_to(traced_nodes, device)
                 executable.kept = True
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
@@ -334,7 +334,7 @@ class _Trace:
         for place, buffer in enumerate(leaves):
             if type(buffer) is tuple or buffer.device is not device:
                 leaves[place] = placement.on_one_side(buffer, device)
-        with execution.evaluate.lock, device.active() if device.kind == "cuda" else _NOTHING:
+        with execution.known.lock, device.active() if device.kind == "cuda" else _NOTHING:
             outputs = self.run(leaves)
         for buffer in outputs:
             buffer.plan = executable
@@ -480,7 +480,7 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
                         return function(*args, **kwargs)
                     return each(arrays, inputs)
         device = arrays[0].device if arrays else current()
-        if execution.evaluate.compiler_problem(device) is not None:
+        if execution.running.compiler_problem(device) is not None:
             return function(*args, **kwargs)
         if remembered.change_in_numbers(key):
             given = iter(arrays)
@@ -508,7 +508,7 @@ def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tra
     except HasHistory:
         return None
     except (CompilerError, OSError) as error:
-        execution.evaluate.do_without(error)
+        execution.doing_without.do_without(error)
         return None
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiledarray.devices.device import Device
 from tiledarray.execution.looping import begun
-from tiledarray.fusion.along import Looped
-from tiledarray.fusion.bodies import Body
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import Trace, below, instantiated
 from tiledarray.ops.movement import strided_view
 from tiledarray.ops.op import Item, Loop
+
+if TYPE_CHECKING:
+    from tiledarray.fusion.along import Looped
+    from tiledarray.fusion.bodies import Body
 
 Compute = Callable[[Sequence[Node], Sequence[Node]], None]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Sequence
 from functools import partial
 from operator import delitem, setitem
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.execution.op_by_op.parts import Part, parts_of
-from tiledarray.execution.repeating import Bind, Owned, Run, repeating
 from tiledarray.execution.shared_calls import shared_out
 from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import instantiated
@@ -30,6 +29,9 @@ from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.loop import Step
 from tiledarray.ops.movement import empty, strided_view
 from tiledarray.ops.op import Item, Reduction, Repeat, Update
+
+if TYPE_CHECKING:
+    from tiledarray.execution.repeating import Bind, Owned, Run
 
 WORTH_SHARING = 128  # columns
 
@@ -161,6 +163,7 @@ def run(parts: Sequence[Part], values: Values, threads: int,
 def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     if isinstance(node.op, Repeat):
+        from tiledarray.execution.repeating import repeating
         device = node.device if node.device.kind != "auto" else Device("cpu")
         loop = repeating(node.attrs, device, lambda step: by_reference(
             step, node.attrs.first, device, threads))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tiledarray import config
 from tiledarray.devices import threads
-from tiledarray.devices.threads import ThreadPool, available_cpus
+from tiledarray.devices.threads import ThreadPool, available_cpus, host_threads
 from tiledarray.errors import CompilerError
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
@@ -205,7 +205,7 @@ def compile_many(
 
 def pool() -> ThreadPool:
     """Return the host thread pool, made at the first call, with ``config.threads`` threads."""
-    threads = config.threads or available_cpus_remembered()
+    threads = host_threads()
     if not _pools:
         entry = _built(_POOL_SOURCE.read_text(), "threads", (*flags(False), "-pthread"), "")
         with entry.opened() as path, _lock:
@@ -214,9 +214,6 @@ def pool() -> ThreadPool:
     if _pools[0].threads != threads:
         _pools[0].resize(threads)
     return _pools[0]
-
-
-available_cpus_remembered = functools.cache(available_cpus)
 
 
 def _required(source: str) -> Compiler:

@@ -1,0 +1,33 @@
+"""What has been met before, and the plans that were made of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from tiledarray.fork import hold_at_fork
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable
+    from tiledarray.execution.plans import Bound
+    from tiledarray.graph.dtypes import UnsupportedDtypeError
+
+PLANS_REMEMBERED = 1024
+SMALL_SECONDS = 0.002  # that something takes op by op: hardly worth compiling it
+
+lock = threading.RLock()  # of whoever plans or runs
+hold_at_fork(lock)
+executables: OrderedDict[Any, Executable | Bound | UnsupportedDtypeError] = OrderedDict()
+_met: OrderedDict[Any, int] = OrderedDict()  # how often, of what has no plan
+
+
+def is_new(key: Any, times: int) -> bool:
+    """Whether this has been met less often: to plan what may not come again takes longer."""
+    if key in executables:
+        return False
+    met = _met.get(key, 0)
+    _met[key] = met + 1
+    while len(_met) > PLANS_REMEMBERED:
+        _met.popitem(last=False)
+    return met < times

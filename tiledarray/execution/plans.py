@@ -1,0 +1,224 @@
+"""Plans of what is pending: those of before, those kept on disk, and new ones.
+
+The planner comes along with this, so `evaluate` imports it when there is something to plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from tiledarray import config
+from tiledarray.devices.device import Device
+from tiledarray.devices.threads import host_threads
+from tiledarray.execution import kept, known
+from tiledarray.execution.executable import Executable
+from tiledarray.execution.spans import Spending, counters
+from tiledarray.execution.taken import Taken
+from tiledarray.fusion import passes
+from tiledarray.fusion.order import written
+from tiledarray.fusion.plan import Plan
+from tiledarray.fusion.regions import Assumption
+from tiledarray.fusion.target import Target
+from tiledarray.graph.dtypes import UnsupportedDtypeError
+from tiledarray.graph.program import Trace
+from tiledarray.graph.scalars import told_apart
+from tiledarray.ops.elementwise import has_kernel
+from tiledarray.ops.op import Leaf
+
+PLANS_THAT_ASSUME = 3  # of one signature; the next assumes nothing of the parameters
+_NONE: frozenset[int] = frozenset()
+
+
+class Bound(NamedTuple):
+    """A plan for a trace in which scalars are equal by chance.
+
+    Attributes
+    ----------
+    executable : Executable
+    picks : tuple of int
+        For each parameter of the plan, the one of the trace that it is.
+    key : tuple
+        By which others of its signature are found, that assume something else.
+    """
+
+    executable: Executable
+    picks: tuple[int, ...]
+    key: Any
+
+    def params(self, of_trace: Sequence[Any]) -> list[Any]:
+        """Return the plan's parameters, given those of the trace."""
+        return [of_trace[number] for number in self.picks]
+
+
+def executable_for(traced: Trace, device: Device, taken: Taken | None = None) -> Executable:
+    """Return the executable of a trace, planning if it is new; see `bound_to`."""
+    return bound_to(traced, device, taken)[0]
+
+
+def bound_to(traced: Trace, device: Device, taken: Taken | None = None) -> (
+        tuple[Executable, Sequence[Any]]):
+    """Return the executable of a trace, planning if it is new, and the parameters to run it with.
+
+    Parameters
+    ----------
+    traced : Trace
+    device : Device
+    taken : Taken, optional
+        The trace's nodes, where the plan may write in the memory of leaves.
+
+    Raises
+    ------
+    UnsupportedDtypeError
+        Some value has a dtype that kernels do not know.
+    """
+    donatable = _NONE if taken is None else taken.given
+    contract = config.contract
+    key: Any = (traced.key, donatable, contract, device)
+    params: Sequence[Any] = traced.params
+    found = known.executables.get(key)
+    if type(found) is Executable and not found.plan.assumed:
+        return found, params
+    if found is None:
+        sites = [node.site for node in traced.nodes] if taken is None else taken.sites()
+        apart, picks = told_apart(traced, sites)
+        if len(picks) > len(params):
+            plain: Any = apart.key, donatable, contract, device
+            found = known.executables.get(plain)
+            while type(found) is Bound:  # others of this structure have been told apart further
+                apart, picks, plain, found = _bound_again(apart, picks, found)
+            made = _suiting(apart, plain, found, taken)
+            _remember(key, Bound(made, picks, plain))
+            return made, apart.params
+    elif type(found) is Bound:
+        params = found.params(traced.params)
+        if found.executable.plan.suits(params):
+            return found.executable, params
+        picks = tuple(range(len(traced.params)))
+        while type(found) is Bound:
+            traced, picks, key, found = _bound_again(traced, picks, found)
+        params = traced.params
+    return _suiting(traced, key, found, taken), params
+
+
+def _bound_again(
+    traced: Trace, picks: tuple[int, ...], found: Bound
+) -> tuple[Trace, tuple[int, ...], Any, Any]:
+    """Return the trace as a plan for it is looked up, by which picks, its key and what that finds.
+
+    The picks are of what the given ones are of.
+    """
+    traced = traced._replace(key=found.key[0], params=found.params(traced.params))
+    picks = tuple([picks[number] for number in found.picks])
+    return traced, picks, found.key, known.executables.get(found.key)
+
+
+def _suiting(traced: Trace, key: Any, found: Any, taken: Taken | None) -> Executable:
+    """Return the plan found for a key or the next that suits the parameters; else plan."""
+    _, donatable, contract, device = key
+    assumed: list[tuple[Assumption, ...]] = []  # by plans that do not suit
+    while True:
+        if found is None:
+            if taken is not None:
+                taken.restore()
+            found = _planned(traced, donatable, device, contract, assumed)
+            _remember(key, found)
+        if isinstance(found, UnsupportedDtypeError):
+            raise found.with_traceback(None)
+        assert type(found) is Executable
+        if found.plan.suits(traced.params):
+            return found
+        assumed.append(found.plan.assumed)
+        key = key, found.plan.assumed
+        found = known.executables.get(key)
+
+
+def _remember(key: Any, made: Executable | Bound | UnsupportedDtypeError) -> None:
+    """Keep what was made for a key, and let go what was made first."""
+    known.executables[key] = made
+    while len(known.executables) > known.PLANS_REMEMBERED:
+        _, dropped = known.executables.popitem(last=False)
+        if isinstance(dropped, Executable):
+            dropped.let_go()
+
+
+def _planned(
+    traced: Trace, donatable: frozenset[int], device: Device, contract: bool | str,
+    assumed: Sequence[tuple[Assumption, ...]],
+) -> Executable | UnsupportedDtypeError:
+    """Return the plan that another process kept, which need not suit the parameters; else plan."""
+    for dtype in {node.dtype for node in traced.nodes}:
+        if not has_kernel(dtype):
+            return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
+    with Spending("planning", traced):
+        return _found_or_made(traced, donatable, device, contract, assumed)
+
+
+def _found_or_made(
+    traced: Trace, donatable: frozenset[int], device: Device, contract: bool | str,
+    assumed: Sequence[tuple[Assumption, ...]],
+) -> Executable:
+    target = target_of(device, contract)
+    params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
+    name = kept.name(traced.parts, donatable, target, assumed) if _keeps_plans() else None
+    found = kept.find(name) if name is not None else None
+    if found is not None:
+        plan, programs, names, params = found
+        made = Executable(plan, device, contract is True, programs, names)
+        made.again = partial(_made, traced.signature, traced.outputs, donatable, device, target,
+                             params, contract=contract is True)
+        counters["plans read"] += 1
+    else:
+        counters["plans made"] += 1
+        made = _made(traced.signature, traced.outputs, donatable, device, target, params,
+                     contract=contract is True)
+        if name is not None:
+            kept.keep(name, made.plan, made.programs, made.names, params)
+    made.sites, made.params = [node.site for node in traced.nodes], traced.params
+    return made
+
+
+def _keeps_plans() -> bool:
+    """Whether plans are kept on disk: with the kernels, and unless each is to be verified."""
+    return config.compile != "never" and not config.verify
+
+
+def _made(
+    signature: tuple[Any, ...], outputs: Sequence[int], donatable: frozenset[int], device: Device,
+    target: Target, params: Sequence[Any] | None, *, contract: bool,
+) -> Executable:
+    plan = passes.plan(signature, donatable, target, params=params, check=config.verify)
+    for value, number in zip(plan.outputs, outputs, strict=True):
+        if number not in plan.entry.setdefault(value, []):
+            plan.entry[value].append(number)
+    if donatable and _loses_on_failure(plan):
+        return _made(signature, outputs, _NONE, device, target, params, contract=contract)
+    return Executable(plan, device, contract)
+
+
+def _loses_on_failure(plan: Plan) -> bool:
+    """Whether something that a leaf is overwritten after cannot be had again if a later step fails.
+
+    What was computed by then is kept in the nodes of its values; what the planner computes for
+    itself has no node, and what it was made of may be what has been overwritten.
+    """
+    stored = [written(step) for step in plan.steps]
+    overwrites = [k for k, values in enumerate(stored) for value in values
+                  if plan.memory[value] is not value and isinstance(plan.memory[value].op, Leaf)]
+    return any(
+        k <= at < plan.last_use[plan.memory[value]]
+        for at in overwrites for k, values in enumerate(stored) for value in values
+        if not plan.entry.get(value) and plan.memory[value] in plan.last_use
+    )
+
+
+def target_of(device: Device, contract: bool | str | None = None) -> Target:
+    """What the planner knows of a device; contraction is ``config.contract`` unless it is given."""
+    if contract is None:
+        contract = config.contract
+    if device.kind == "cuda":
+        limits = device.properties
+        return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
+                      contract=bool(contract))
+    return Target("cpu", host_threads())
