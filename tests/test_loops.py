@@ -11,8 +11,7 @@ import tiledarray as np
 from tests.plans import DEVICE, HOST, filled, kinds, plan_of, planned
 from tiledarray import config, explain
 from tiledarray.core import Node
-from tiledarray.execution import looping, room
-from tiledarray.execution import running as at_work
+from tiledarray.execution import known, looping, room
 from tiledarray.execution.op_by_op import blocks
 from tiledarray.execution.spans import counters
 from tiledarray.fusion import limits, loops
@@ -36,7 +35,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(limits, "HOST", replace(limits.HOST, **few))
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **few))
     monkeypatch.setattr(loops, "LEAST_ROWS", 2)
-    monkeypatch.setattr(at_work, "AMPLE_BYTES", 0)
+    monkeypatch.setattr(known, "AMPLE_BYTES", 0)
 
 
 def drawn(*shape, dtype="f8", seed=0):

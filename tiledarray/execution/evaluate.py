@@ -118,14 +118,15 @@ def _evaluate_taken(
     taken: Taken, targets: list[Node], device: Device, small: bool
 ) -> Executable | None:
     traced = taken.traced
-    if config.compile != "wait" and device.on_host and known.is_new(
-            (traced.key, taken.given, config.contract, device), TIMES_OF_SMALL if small else 1):
-        taken.restore()
-        parts = parts_of(traced.nodes, targets)
-        most = known.SMALL_SECONDS if small else config.first_seconds
-        if cost(parts, host_threads())[0] < most:
-            _op_by_op(parts, taken, targets)
-            return None
+    if config.compile != "wait" and device.on_host:
+        new = known.is_new((traced.key, taken.given, config.contract, device),
+                           TIMES_OF_SMALL if small else 1)
+        if new or not known.planner_is_loaded():
+            taken.restore()
+            parts = parts_of(traced.nodes, targets)
+            if _is_soon_done(parts, small, new):
+                _op_by_op(parts, taken, targets)
+                return None
     if not _planner_is_there():
         taken.restore()
         _op_by_op(parts_of(traced.nodes, targets), taken, targets)
@@ -139,6 +140,14 @@ def _evaluate_taken(
         run_reference(traced.nodes, targets)  # strings, times, objects: only NumPy knows them
         return None
     return _by_plan(executable, params, taken, targets)
+
+
+def _is_soon_done(parts: Sequence[Part], small: bool, new: bool) -> bool:
+    """Whether to go op by op takes less than to plan, or, if need be, to load the planner."""
+    seconds, most_bytes = cost(parts, host_threads())
+    if new and seconds < (known.SMALL_SECONDS if small else config.first_seconds):
+        return True
+    return most_bytes <= known.AMPLE_BYTES and known.too_early(seconds)
 
 
 def _planner_is_there() -> bool:
@@ -166,7 +175,7 @@ def _by_plan(
     parts = parts_of(traced.nodes, targets)
     if running.waits(executable, parts):
         return executable
-    if executable.bodies and cost(parts, host_threads())[1] > running.AMPLE_BYTES:
+    if executable.bodies and cost(parts, host_threads())[1] > known.AMPLE_BYTES:
         from tiledarray.execution.op_by_op.blocks import run_loops
         from tiledarray.fusion.loops import in_blocks
         if targets[0].device.kind == "auto":

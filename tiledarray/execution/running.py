@@ -36,7 +36,6 @@ from tiledarray.ops.movement import placeholder
 from tiledarray.ops.op import Library, Update
 
 COMPILE_SECONDS = 0.7
-AMPLE_BYTES = 1 << 28
 _NOTHING = contextlib.nullcontext()
 
 install_running({
@@ -66,7 +65,7 @@ def waits(executable: Executable, parts: Sequence[Part]) -> bool:
     executable.met += 1
     seconds, largest = cost(parts, host_threads())
     least = sum(kernel.bytes_moved for kernel in executable.plan.kernels)
-    much_memory = largest > max(AMPLE_BYTES, 2 * least)
+    much_memory = largest > max(known.AMPLE_BYTES, 2 * least)
     if not executable.wanted and (seconds > COMPILE_SECONDS or much_memory):
         return True
     # What is small and met once is not worth it.

@@ -12,9 +12,11 @@ from math import prod
 
 from tiledarray.fusion.ir import Index, Terms, Value, dense_strides
 from tiledarray.fusion.tiles.ir import (
+    Apply,
     Call,
     DType,
     Expression,
+    Position,
     Read,
     Shape,
     Store,
@@ -22,9 +24,11 @@ from tiledarray.fusion.tiles.ir import (
     parts,
     split_terms,
 )
+from tiledarray.ops.op import Elementwise
 
 COLUMN, EXTENT, DEPTH = range(3)  # axes of what is computed for a row
 PIECE = 8  # elements that are copied together
+SCALINGS = {"multiply": 2, "divide": 1}  # by what comes last, or by either
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,21 @@ class StreamProgram:
         later = [*(total.expression for total in self.sums),
                  *(product.weights for product in self.products)]
         return None if any(self.asks(expression, held) for expression in later) else held
+
+    @property
+    def scaled(self) -> tuple[Elementwise, Expression] | None:
+        """By which number held scores have been multiplied or divided, if that is all."""
+        held = self.held
+        if not isinstance(held, Apply) or held.op is None or held.op.name not in SCALINGS:
+            return None
+        for scores, factor in (held.args, held.args[::-1])[:SCALINGS[held.op.name]]:
+            while isinstance(scores, Apply) and scores.op is None and scores.dtype.kind == "f" and (
+                    scores.dtype.itemsize == 4):
+                (scores,) = scores.args
+            if isinstance(scores, Read) and scores.source is self.scores and not any(
+                    isinstance(part, Read | Position) for part in parts(factor)):
+                return held.op, factor
+        return None
 
     def across(self, operand: Operand) -> int:
         """The other axis of an operand that has the product's columns."""

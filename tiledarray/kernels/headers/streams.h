@@ -249,10 +249,16 @@ TA_FN f32 quick_exp2(f32 x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
-TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * 1.44269504f); }
+TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * log2_e<f32>); }
 TA_FN f32 quick_exp2_from(f32 x, f32 most) { return quick_exp2(x - most); }
 // The difference first: of large numbers (masks of -1e9) it is exact, and a rounded product is not.
 TA_FN f32 quick_exp_from(f32 x, f32 most) { return quick_exp(x - most); }
+// Of numbers so small that one is good enough, it is one instruction less: the exponent is off by
+// three roundings of at most NEAR * log2(e).
+constexpr f32 NEAR = 256;
+TA_FN bool is_near(f32 most) { return m_abs(most) <= NEAR; }
+TA_FN f32 quick_exp_near(f32 x, f32 by, f32 most) { return quick_exp2(m_fma(x, by, -most)); }
+TA_FN bool in_whole_warp(bool holds) { return __ballot_sync(0xffffffffu, holds) == 0xffffffffu; }
 
 TA_FN f32 sum_of_row(f32 x) {
   x += shuffled(x, 1);

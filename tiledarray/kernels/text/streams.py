@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.streams.build import EXP, MULTIPLY, QUICK_FROM, SINGLE
 from tiledarray.fusion.streams.ir import COLUMN, EXTENT, Growth, Total
 from tiledarray.fusion.streams.kernel import StreamKernel, padded
-from tiledarray.fusion.tiles.ir import Store, Tile
+from tiledarray.fusion.tiles.ir import Apply, Expression, Store, Tile, parts
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program
 from tiledarray.kernels.text.stream_text import StreamText
@@ -32,6 +33,8 @@ class StreamPrinter(StreamText):
         StreamText.__init__(self, kernel)
         self.extrema = kernel.program.extrema
         self.sums = kernel.program.sums
+        self.scaled = kernel.program.scaled
+        self.near = False
         self.ragged = kernel.program.columns % kernel.shape.columns != 0
 
     @property
@@ -49,6 +52,7 @@ class StreamPrinter(StreamText):
         self.size("columns", program.columns)
         self._tiles()
         self._numbers()
+        self._unit()
         self._step()
         self._walk()
         walk, self.lines = self.lines, []
@@ -150,6 +154,20 @@ class StreamPrinter(StreamText):
 
     # ---- a tile of scores ----------------------------------------------------------------------
 
+    def _unit(self) -> None:
+        """What scores are multiplied by: none of them is, but what an exponential takes and gives.
+
+        Products with a positive number are in the order of the scores, rounded ones too.
+        """
+        if self.scaled is None:
+            return
+        op, factor = self.scaled
+        self.written = {}
+        value = f"cast<f32>({self._value(factor, SINGLE)})"
+        self.put(f"const f32 factor = {value if op is MULTIPLY else f'1.f / {value}'};")
+        self.put("const bool is_plain = factor > 0.f && factor < infinity<f32>();")
+        self.put("const f32 unit = is_plain ? factor : 1.f;")
+
     def _step(self) -> None:
         """What is done with a tile: three functions of its number."""
         with self.block("const auto combine = [&](int tile)", "};"):
@@ -161,9 +179,11 @@ class StreamPrinter(StreamText):
             for product in self.products:
                 if product.growth is not None:
                     k = self.growths.index(product.growth)
-                    self._elements(
-                        str(padded(product.extent) // 8), lambda name=product.tile.number, k=k:
-                        self.put(f"o_{name}[n][c] *= grown_{k}[r];"))
+                    with self.block("if (!in_whole_warp("
+                                    f"grown_{k}[0] == 1.f && grown_{k}[1] == 1.f))"):
+                        self._elements(
+                            str(padded(product.extent) // 8), lambda name=product.tile.number, k=k:
+                            self.put(f"o_{name}[n][c] *= grown_{k}[r];"))
         if self.products:
             with self.block("const auto pack_weights = [&]", "};"):
                 self.put('_Pragma("unroll") for (int n = 0; n < TILE / 16; ++n)')
@@ -173,9 +193,14 @@ class StreamPrinter(StreamText):
         if not self.extrema:
             return
         for total in self.extrema:
-            name = total.tile.number
-            self.put(f"f32 now_{name}[2] = {{m_{name}[0], m_{name}[1]}};")
+            name, empty = total.tile.number, EMPTY[total.kind]
+            self.put(f"f32 now_{name}[2] = {{m_{name}[0], m_{name}[1]}};" if self.scaled is None
+                     else f"f32 now_{name}[2] = {{{empty}, {empty}}};")
         self.place = {self.program.scores: "s[n][c]"}
+        if self.scaled is not None and self.held is not None:
+            with self.block("if (!is_plain)"):
+                self._elements("TILE / 8", lambda: self.put("s[n][c] *= factor;"))
+            self.place[self.held] = "s[n][c]"
 
         def found() -> None:
             values = [self._value(total.expression, total.tile.dtype) for total in self.extrema]
@@ -183,7 +208,7 @@ class StreamPrinter(StreamText):
                 name = f"now_{total.tile.number}[r]"
                 inside = self._or(value, EMPTY[total.kind])
                 self.put(f"{name} = {COMBINE[total.kind]}({name}, {inside});")
-                if self.held is not None:
+                if self.held is not None and self.scaled is None:
                     self.put(f"s[n][c] = {value};")
 
         self._elements("TILE / 8", found, column=self._of_columns())
@@ -191,7 +216,9 @@ class StreamPrinter(StreamText):
             name, empty = total.tile.number, EMPTY[total.kind]
             self.put(f"f32 used_{name}[2], added_{name}[2];")
             with self._each_row():
-                self.put(f"const f32 now = {OF_ROW[total.kind]}(now_{name}[r]);")
+                now = f"{OF_ROW[total.kind]}(now_{name}[r])"
+                self.put(f"const f32 now = {now};" if self.scaled is None else
+                         f"const f32 now = {COMBINE[total.kind]}(m_{name}[r], {now} * unit);")
                 self.put(f"used_{name}[r] = now == {empty} ? 0.f : now;")
                 self.put(f"added_{name}[r] = m_{name}[r] == {empty} || m_{name}[r] == now "
                          f"? 0.f : now - m_{name}[r];")
@@ -211,7 +238,7 @@ class StreamPrinter(StreamText):
     def _add_up(self) -> None:
         self.place = {self.program.scores: "s[n][c]"}
         if self.held is not None:
-            self.place[self.held] = "s[n][c]"
+            self.place[self.held] = "s[n][c]" if self.scaled is None else "(s[n][c] * unit)"
         for total in self.extrema:
             self.place[total.tile] = f"used_{total.tile.number}[r]"
 
@@ -223,7 +250,20 @@ class StreamPrinter(StreamText):
                 weights = self._value(self.products[0].weights, self.products[0].tile.dtype)
                 self.put(f"s[n][c] = {self._or(f'cast<f32>({weights})', '0.f')};")
 
-        if self.sums or self.products:
+        if not self._has_differences():
+            if self.program.added:
+                self._elements("TILE / 8", added, column=self._of_columns())
+            return
+        (name,) = (total.tile.number for total in self.extrema)
+        self.put("const bool near = in_whole_warp("
+                 f"is_near(used_{name}[0]) && is_near(used_{name}[1]));")
+        with self.block("if (near)"):
+            self.put(f"const f32 by = {'' if self.scaled is None else 'unit * '}log2_e<f32>;")
+            self.put(f"const f32 most[2] = {{used_{name}[0] * log2_e<f32>, used_{name}[1] * log2_e<f32>}};")
+            self.near = True
+            self._elements("TILE / 8", added, column=self._of_columns())
+            self.near = False
+        with self.block("else"):
             self._elements("TILE / 8", added, column=self._of_columns())
 
     # ---- the walk ------------------------------------------------------------------------------
@@ -302,6 +342,22 @@ class StreamPrinter(StreamText):
 
             self._elements("TILE / 8", found, column=self._of_columns())
             self.put("return found;")
+
+    def _is_difference(self, expression: Expression) -> bool:
+        """Whether it is the exponential of held scores relative to their extremum."""
+        return (isinstance(expression, Apply) and expression.op is QUICK_FROM[EXP]
+                and expression.args[0] is self.held)
+
+    def _has_differences(self) -> bool:
+        later = [*(total.expression for total in self.sums),
+                 *(product.weights for product in self.products[:1])]
+        return self.held is not None and any(
+            self._is_difference(part) for each in later for part in parts(each))
+
+    def _applied(self, expression: Apply) -> str:
+        if self.near and self._is_difference(expression):
+            return "quick_exp_near(s[n][c], by, most[r])"
+        return StreamText._applied(self, expression)
 
     # ---- what is left --------------------------------------------------------------------------
 
