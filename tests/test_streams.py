@@ -50,7 +50,8 @@ def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
-@pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
+@pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40),
+                                   ((), 130, 260, 72, 80)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()

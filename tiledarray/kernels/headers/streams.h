@@ -54,55 +54,56 @@ TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole)
     copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
   }
 }
-// The same, ROWS at a time in order.  A thread's pieces of a tile are in one column, and in rows
+// The same, of the tile with that number.  A thread's pieces of a tile are in one column, and in rows
 // whose pieces are in the same order.
-template <int THREADS, int ROWS, int COLUMNS, class T> struct RowsInOrder {
+template <int THREADS, int ROWS, int COLUMNS, class T> struct TilesOfRows {
   enum {
     PIECES = (COLUMNS + 15) / 16 * 2,
     TOGETHER = THREADS / PIECES,
     QUICK = COLUMNS % 16 == 0 && THREADS % PIECES == 0 && TOGETHER % 8 == 0 &&
             (TOGETHER > ROWS || ROWS % TOGETHER == 0)
   };
-  const T* from;  // of the next tile, the thread's first piece
+  const T* from;  // of the first tile, the thread's first piece
   idx step;
   bool whole;
   TA_MEMBER int row() const { return QUICK ? threadIdx.x / PIECES : 0; }
   TA_MEMBER int column() const { return QUICK ? threadIdx.x % PIECES * 8 : 0; }
-  TA_MEMBER RowsInOrder(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
+  TA_MEMBER TilesOfRows(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
     from += row() * step + column();
   }
-  TA_MEMBER void fetch(T* tile, int rows) {
+  TA_MEMBER void fetch(T* tile, int number, int rows) const {
+    const T* const first = from + number * (ROWS * step);
     if (QUICK && whole && rows >= ROWS) {
       if (TOGETHER <= ROWS || row() < ROWS) {
         T* const to = tile + place_of<ROWS>(row(), column());
-        const T* source = from;
+        const T* source = first;
         _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
           copy_async<16>(to + k * (TOGETHER * PANEL), source);
           source += TOGETHER * step;
         }
       }
     } else {
-      copy_rows<THREADS, ROWS, COLUMNS>(tile, from - (row() * step + column()), step, rows, whole);
+      copy_rows<THREADS, ROWS, COLUMNS>(tile, first - (row() * step + column()), step, rows, whole);
     }
-    from += ROWS * step;
   }
 };
 
-// The same of a matrix whose columns lie in memory as the tile's do, COLUMNS at a time in order: a
-// tile has COUNT rows of it, and below them zeros.
-template <int THREADS, int COUNT, int COLUMNS, class T> struct ColumnsInOrder {
+// The same of a matrix whose columns lie in memory as the tile's do, which has COLUMNS of them: a tile
+// has COUNT rows of it, and below them zeros.
+template <int THREADS, int COUNT, int COLUMNS, class T> struct TilesOfColumns {
   enum {
     ROWS = (COUNT + 15) / 16 * 16,
     PIECES = COLUMNS / 8,
     TOGETHER = THREADS / PIECES,
     QUICK = COUNT == ROWS && TOGETHER % 8 == 0 && (TOGETHER > ROWS || ROWS % TOGETHER == 0)
   };
-  const T* from;  // of the next tile
+  const T* begin;
   idx step;
   bool whole;
-  TA_MEMBER ColumnsInOrder(const T* begin, idx step, bool whole)
-      : from(begin), step(step), whole(whole) {}
-  TA_MEMBER void fetch(T* tile, int columns) {
+  TA_MEMBER TilesOfColumns(const T* begin, idx step, bool whole)
+      : begin(begin), step(step), whole(whole) {}
+  TA_MEMBER void fetch(T* tile, int number, int columns) const {
+    const T* const from = begin + number * COLUMNS;
     if (QUICK && whole && columns >= COLUMNS) {
       const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
       if (TOGETHER <= ROWS || row < ROWS) {
@@ -126,9 +127,20 @@ template <int THREADS, int COUNT, int COLUMNS, class T> struct ColumnsInOrder {
         tile[place_of<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
       }
     }
-    from += COLUMNS;
   }
 };
+
+// ---- elements of two bytes, by two ----
+
+TA_FN bool is_word(const void* from) { return reinterpret_cast<unsigned long long>(from) % 4 == 0; }
+TA_FN unsigned word_at(const void* from) { return __ldg(static_cast<const unsigned*>(from)); }
+template <class T> TA_FN void put_half(unsigned& word, int place, T value) {
+  const unsigned bits = __builtin_bit_cast(unsigned short, value);
+  word = place ? word & 0xffffu | bits << 16 : word & 0xffff0000u | bits;
+}
+template <class T> TA_FN T half_of(unsigned word, int place) {
+  return __builtin_bit_cast(T, (unsigned short)(place ? word >> 16 : word));
+}
 
 // ---- two numbers in a register ----
 

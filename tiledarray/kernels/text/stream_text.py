@@ -120,27 +120,25 @@ class StreamText(TileText):
             if self._pieces(name):
                 count, down = program.count(operand), self._apart(name, COLUMN)
                 if program.is_turned(operand):
-                    kind = f"ColumnsInOrder<TX, {count}, TILE, Half>"
+                    kind = f"TilesOfColumns<TX, {count}, TILE, Half>"
                     down = self._apart(name, program.across(operand))
                 else:
-                    kind = f"RowsInOrder<TX, TILE, {count}, Half>"
-                self.put(f"{kind} {name}_rows({name}, {down}, whole);")
-        self.put("int ahead = 0, fetched = 0;  // tiles, and the stage of the next")
-        with self.block("const auto fetch = [&]", "};"):
-            with self.block("if (ahead < tiles)"):
-                self.put(f"const int left = {self.size('columns', 0)} - ahead * TILE;")
+                    kind = f"TilesOfRows<TX, TILE, {count}, Half>"
+                self.put(f"const {kind} {name}_rows({name}, {down}, whole);")
+        self.put("int fetched = 0;  // the stage of the next tile")
+        with self.block("const auto fetch = [&](int tile)", "};"):
+            with self.block("if (tile < tiles)"):
+                self.put(f"const int left = {self.size('columns', 0)} - tile * TILE;")
                 for name in self.operands:
                     self._fetch(name)
             self.put("commit_copies();")
-            self.put("++ahead;")
             self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
         self.put('static_assert(AHEAD > 0, "there are too few stages");')
-        self.put('_Pragma("unroll") for (int t = 0; t < AHEAD; ++t) fetch();')
 
     def _ahead(self) -> str:
         """Tiles that are fetched ahead: the one before is in use where products overlap."""
-        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if self.program.mask is None else "STAGES - 1"
+        return "TA_WGMMA ? STAGES - 2 : STAGES - 1"
 
     def _apart(self, name: str, axis: int) -> str:
         """Elements between places of an operand along an axis."""
@@ -181,12 +179,12 @@ class StreamText(TileText):
         """Begin to copy the next tile of an operand."""
         tile = f"{name}_tiles + fetched * {self.elements[name]}"
         if self._pieces(name):
-            self.put(f"{name}_rows.fetch({tile}, left);")
+            self.put(f"{name}_rows.fetch({tile}, tile, left);")
             return
         operand, down = self.operands[name], self._apart(name, COLUMN)
         along = self._apart(name, self.program.across(operand))
         self.put(f"copy_elements<TX, TILE, {self.program.count(operand)}>({tile}, "
-                 f"{name} + ahead * TILE * {down}, {down}, {along}, left);")
+                 f"{name} + tile * TILE * {down}, {down}, {along}, left);")
 
     # ---- products ----------------------------------------------------------------------------
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.streams.build import EXP, MULTIPLY, QUICK_FROM, SINGLE
-from tiledarray.fusion.streams.ir import COLUMN, EXTENT, Growth, Total
+from tiledarray.fusion.streams.ir import EXTENT, Growth, Total
 from tiledarray.fusion.streams.kernel import StreamKernel, padded
 from tiledarray.fusion.tiles.ir import Apply, Expression, Store, Tile, parts
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program
-from tiledarray.kernels.text.stream_text import StreamText
+from tiledarray.kernels.text.stream_reads import StreamReads
 
 NARROW = 1 << 30  # elements of an array that 32-bit indices can count
 EMPTY = {"Max": "-infinity<f32>()", "Min": "infinity<f32>()", "Sum": "0"}
@@ -26,16 +25,15 @@ COMBINE = {"Max": "m_maximum", "Min": "m_minimum"}
 OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"}
 
 
-class StreamPrinter(StreamText):
+class StreamPrinter(StreamReads):
     """Writes a stream program."""
 
     def __init__(self, kernel: StreamKernel) -> None:
-        StreamText.__init__(self, kernel)
+        StreamReads.__init__(self, kernel)
         self.extrema = kernel.program.extrema
         self.sums = kernel.program.sums
         self.scaled = kernel.program.scaled
         self.near = False
-        self.ragged = kernel.program.columns % kernel.shape.columns != 0
 
     @property
     def growths(self) -> list[Growth]:
@@ -53,6 +51,7 @@ class StreamPrinter(StreamText):
         self._tiles()
         self._numbers()
         self._unit()
+        self._read_early()
         self._step()
         self._walk()
         walk, self.lines = self.lines, []
@@ -118,19 +117,6 @@ class StreamPrinter(StreamText):
         if self.products:
             self.put("unsigned p[TILE / 16][4];")
 
-    def _elements(self, count: str, body: Any, *, column: str = "") -> None:
-        """A loop over what a thread has of a tile."""
-        self.put(f'_Pragma("unroll") for (int n = 0; n < {count}; ++n)')
-        with self.block('  _Pragma("unroll") for (int c = 0; c < 4; ++c)'):
-            self.put("const int r = c / 2; (void)r;")
-            if self.program.lengths:
-                self.put(f"const i64 b_{len(self.program.lengths) - 1} = rows_of[r]; "
-                         f"(void)b_{len(self.program.lengths) - 1};")
-            if column:
-                self.put(column)
-            self.written = {}
-            body()
-
     @contextmanager
     def _each_row(self) -> Iterator[None]:
         self.written = {}
@@ -138,15 +124,6 @@ class StreamPrinter(StreamText):
             last = len(self.program.lengths) - 1
             self.put(f"const i64 b_{last} = rows_of[r]; (void)b_{last};")
             yield
-
-    def _of_columns(self) -> str:
-        """Which column an element is in; one that there is not stands for the last."""
-        at = "tile * TILE + n * 8 + lane % 4 * 2 + c % 2"
-        if not self.ragged:
-            return f"const int i_{COLUMN} = {at}; (void)i_{COLUMN};"
-        columns = self.size("columns", 0)
-        return (f"const bool there = {at} < {columns}; "
-                f"const int i_{COLUMN} = there ? {at} : {columns} - 1; (void)i_{COLUMN};")
 
     def _or(self, value: str, other: str) -> str:
         """A value, or another one where there is no such column."""
@@ -211,7 +188,8 @@ class StreamPrinter(StreamText):
                 if self.held is not None and self.scaled is None:
                     self.put(f"s[n][c] = {value};")
 
-        self._elements("TILE / 8", found, column=self._of_columns())
+        self._by_places([total.expression for total in self.extrema], lambda: self._elements(
+            "TILE / 8", found, column=self._of_columns()))
         for total in self.extrema:
             name, empty = total.tile.number, EMPTY[total.kind]
             self.put(f"f32 used_{name}[2], added_{name}[2];")
@@ -259,7 +237,8 @@ class StreamPrinter(StreamText):
                  f"is_near(used_{name}[0]) && is_near(used_{name}[1]));")
         with self.block("if (near)"):
             self.put(f"const f32 by = {'' if self.scaled is None else 'unit * '}log2_e<f32>;")
-            self.put(f"const f32 most[2] = {{used_{name}[0] * log2_e<f32>, used_{name}[1] * log2_e<f32>}};")
+            self.put(f"const f32 most[2] = {{used_{name}[0] * log2_e<f32>, "
+                     f"used_{name}[1] * log2_e<f32>}};")
             self.near = True
             self._elements("TILE / 8", added, column=self._of_columns())
             self.near = False
@@ -271,61 +250,81 @@ class StreamPrinter(StreamText):
     def _walk(self) -> None:
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
         self._multiply()
-        self.put("int stage = 0;")
-        if self.program.mask is None:
-            self.put("#if TA_WGMMA")
-            self._walk_overlapping()
-            self.put("#else")
+        self._next()
+        self.put("int stage = 0, last = -1;  // tiles")
+        self.put("int due[AHEAD + 1];  // those that are fetched, in order")
+        with self.block("const auto fetch_next = [&](int place)", "};"):
+            self.put("fetch(due[place] = last = next(last));")
+        self.put('_Pragma("unroll") for (int k = 0; k < AHEAD; ++k) fetch_next(k);')
+        with self.block("const auto go_on = [&]", "};"):
+            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+            self.put('_Pragma("unroll") for (int k = 0; k < AHEAD; ++k) due[k] = due[k + 1];')
+        self.put("#if TA_WGMMA")
+        self._walk_overlapping()
+        self.put("#else")
         self._walk_in_order()
-        if self.program.mask is None:
-            self.put("#endif")
+        self.put("#endif")
         self.put("await_copies();")
 
     def _walk_in_order(self) -> None:
-        """One tile after the other, but for those that add nothing to any row."""
-        asked = self.program.mask is not None
-        if asked:
-            self._asked()
-        with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
-            self.put("await_copies_before<AHEAD - 1>(); show_tiles();")
-            self.put("const bool needed = __syncthreads_or(asked(tile));" if asked else
-                     "__syncthreads();")
-            self.put("fetch();")
-            with self.block("if (needed)" if asked else ""):
-                self.put("multiply_rows(stage);")
-                self.put("finish(s);")
-                self.put("combine(tile);")
-                if self.products:
-                    self.put("pack_weights(); scale(); add_products(stage);")
-                    self.put(" ".join(f"finish(o_{product.tile.number});"
-                                      for product in self.products))
-            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+        """One tile after the other."""
+        with self.block('_Pragma("unroll 1") while (due[0] < tiles)'):
+            self.put("await_copies_before<AHEAD - 1>(); show_tiles(); __syncthreads();")
+            self.put("fetch_next(AHEAD);")
+            self._begin_reading()
+            self.put("multiply_rows(stage);")
+            self.put("combine(due[0]);")
+            if self.products:
+                self.put("pack_weights(); scale(); add_products(stage);")
+            self.put("go_on();")
 
     def _walk_overlapping(self) -> None:
         """The next tile's product and that of weights are under way while rows are combined."""
         wait = "await_copies_before<AHEAD - 1>(); show_tiles(); __syncthreads();"
         settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
         pack = "pack_weights();" if self.products else ""
-        self.put(wait)
-        self.put("multiply_rows(0); finish(s);")
-        self.put("fetch();")
-        self.put(f"combine(0); {pack}")
-        with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
-            if self.products:
-                self.put("const int before = stage;")
-            self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
+        with self.block("if (due[0] < tiles)"):
             self.put(wait)
-            self.put("multiply_rows(stage);")
+            self.put("due[AHEAD] = last = next(last);")
+            self.put("multiply_rows(0);")
+            self.put("fetch(last);")
+            self._begin_reading()
+            self.put("finish(s);")
+            self.put(f"combine(due[0]); {pack}")
+            self.put("int before = 0; (void)before;")
+            self.put("go_on();")
+            with self.block('_Pragma("unroll 1") while (due[0] < tiles)'):
+                self.put(wait)
+                self.put("due[AHEAD] = last = next(last);")
+                self.put("multiply_rows(stage);")
+                if self.products:
+                    self.put("add_products(before);")
+                self.put("fetch(last);")
+                self._begin_reading()
+                self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
+                self.put("combine(due[0]);")
+                if self.products:
+                    self.put(f"await_products<0>(); {settled}")
+                    self.put(f"scale(); {pack}")
+                self.put("before = stage;")
+                self.put("go_on();")
             if self.products:
-                self.put("add_products(before);")
-            self.put("fetch();")
-            self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
-            self.put("combine(tile);")
-            if self.products:
-                self.put(f"await_products<0>(); {settled}")
-                self.put(f"scale(); {pack}")
-        if self.products:
-            self.put(f"add_products(stage); await_products<0>(); {settled}")
+                self.put(f"add_products(before); await_products<0>(); {settled}")
+
+    def _begin_reading(self) -> None:
+        if self.early:
+            self.put("read_early(due[0]);")
+
+    def _next(self) -> None:
+        """The tile after another one: of those that add something to some row of the block."""
+        if self.program.mask is None:
+            self.put("const auto next = [&](int tile) { return tile + 1; };")
+            return
+        self._asked()
+        with self.block("const auto next = [&](int tile)", "};"):
+            self.put('_Pragma("unroll 1") do ++tile; '
+                     "while (tile < tiles && !__syncthreads_or(asked(tile)));")
+            self.put("return tile;")
 
     def _asked(self) -> None:
         """Whether a thread has scores of a tile that add something."""
@@ -340,7 +339,8 @@ class StreamPrinter(StreamText):
                 taken = self._value(mask.condition, mask.condition.dtype)
                 self.put(f"found |= {'' if mask.taken else '!'}{taken};")
 
-            self._elements("TILE / 8", found, column=self._of_columns())
+            self._by_places([mask.condition], lambda: self._elements(
+                "TILE / 8", found, column=self._of_columns()))
             self.put("return found;")
 
     def _is_difference(self, expression: Expression) -> bool:
@@ -357,7 +357,7 @@ class StreamPrinter(StreamText):
     def _applied(self, expression: Apply) -> str:
         if self.near and self._is_difference(expression):
             return "quick_exp_near(s[n][c], by, most[r])"
-        return StreamText._applied(self, expression)
+        return StreamReads._applied(self, expression)
 
     # ---- what is left --------------------------------------------------------------------------
 
