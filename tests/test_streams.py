@@ -21,7 +21,7 @@ from tiledarray.insight.facts import Reporter
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 
-H200 = Target("cuda", 132, contract=True, shared_bytes=227 << 10)
+H200 = Target("cuda", 132, contract=True, shared_bytes=227 << 10, wgmma=True)
 A100 = Target("cuda", 108, contract=True, shared_bytes=163 << 10)
 SMALL = Target("cuda", 84, contract=True, shared_bytes=99 << 10)
 LARGE = [((4, 16), 4096, 4096, 64, 64), ((2, 16), 8192, 8192, 128, 128), ((), 262144, 128, 64, 64),

@@ -220,5 +220,5 @@ def target_of(device: Device, contract: bool | str | None = None) -> Target:
     if device.kind == "cuda":
         limits = device.properties
         return Target("cuda", limits.multiprocessors, limits.shared_bytes_per_block,
-                      contract=bool(contract))
+                      contract=bool(contract), wgmma=limits.capability[0] == 9)
     return Target("cpu", host_threads())

@@ -26,12 +26,15 @@ class Target:
         Shared memory that a block of threads can have; 99 KiB on every GPU since Ampere.
     contract : bool
         Whether products are rounded together with the sums they go into.
+    wgmma : bool
+        Whether four warps multiply tiles together, while they do something else (sm_90a).
     """
 
     kind: Literal["cpu", "cuda"]
     workers: int
     shared_bytes: int = 99 << 10
     contract: bool = False
+    wgmma: bool = False
 
     @property
     def limits(self) -> Limits:

@@ -22,6 +22,11 @@ PANEL = 64  # columns of a tile that lie together
 ROWS_OF_WARP = 16
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
+COPIERS = 128  # threads that do nothing but copy, beside those that multiply by `wgmma`
+COPIER_REGISTERS = 24
+REGISTERS = 1 << 16  # of a multiprocessor
+MOST_REGISTERS = 240  # of a thread
+BARRIER_BYTES = 8
 
 
 class Shape(NamedTuple):
@@ -60,6 +65,10 @@ SHAPES = (Shape(64, 256, 64, 3, 2), Shape(128, 256, 128, 3, 1), Shape(256, 256, 
           Shape(256, 256, 64, 2, 1), Shape(256, 128, 64, 2, 1))
 
 
+# The same where some threads copy for the others; more columns would take more registers.
+WITH_COPIERS = (Shape(64, 512, 64, 6, 1), Shape(64, 256, 64, 6, 1), Shape(128, 256, 128, 3, 1))
+
+
 @dataclass(eq=False, slots=True)
 class StreamKernel(Kernel):
     """A launch of a stream program.
@@ -68,15 +77,24 @@ class StreamKernel(Kernel):
     ----------
     program : StreamProgram
     shape : Shape
+    copiers : int
+        Threads that copy for the others; without, all do.
     """
 
     program: StreamProgram = None  # type: ignore[assignment]
     shape: Shape = SHAPES[0]
+    copiers: int = 0
 
     @property
     def form(self) -> str:
         """What kind of kernel it is, for its name."""
         return "stream"
+
+    @property
+    def worker_registers(self) -> int:
+        """What copiers leave to a thread of the others."""
+        left = (REGISTERS - COPIERS * COPIER_REGISTERS) // self.shape.threads
+        return min(left // 8 * 8, MOST_REGISTERS)
 
     @property
     def names(self) -> list[str]:
@@ -128,19 +146,32 @@ def _shared(program: StreamProgram, shape: Shape) -> int:
     return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
 
 
+def copiers_of(program: StreamProgram, target: Target) -> int:
+    """Threads that copy for the others: without, all say which tiles a mask needs, and copy."""
+    at_once = target.wgmma and program.mask is None and _wide(program) <= WITH_COPIERS[-1].wide
+    return COPIERS if at_once else 0
+
+
+def _wide(program: StreamProgram) -> int:
+    return max(program.depth, sum(padded(product.extent) for product in program.products))
+
+
 def _shape(program: StreamProgram, target: Target) -> Shape:
-    """Return the first one that fits.
+    """Return the first one that fits, with copiers of those that keep all multiprocessors busy.
 
     Raises
     ------
     NoTile
     """
     room = target.shared_bytes - OWN_BYTES
-    wide = max(program.depth, sum(padded(product.extent) for product in program.products))
-    for shape in SHAPES:
-        if wide <= shape.wide and _shared(program, shape) <= room:
-            return shape
-    raise NoTile(f"a block of {wide} columns does not fit on a multiprocessor")
+    wide = _wide(program)
+    copiers = copiers_of(program, target)
+    fitting = [shape for shape in (WITH_COPIERS if copiers else SHAPES)
+               if wide <= shape.wide and _shared(program, shape) <= room]
+    if not fitting:
+        raise NoTile(f"a block of {wide} columns does not fit on a multiprocessor")
+    busy = (shape for shape in fitting if blocks_of(program, shape) >= target.workers)
+    return next(busy, fitting[-1]) if copiers else fitting[0]
 
 
 def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
@@ -176,12 +207,14 @@ def _kernel(program: StreamProgram, outputs: list[Value], target: Target) -> Str
         stores.append(Store(sink, Strided(value, (), ())))
     shape = _shape(program, target)
     lane = Axis(program.problems, "lane", False, tuple(range(len(program.lengths))))
-    schedule = Schedule((lane,), threads=(shape.threads, 1), blocks=blocks_of(program, shape),
-                        stages=shape.stages, shared_bytes=_shared(program, shape),
-                        resident=shape.resident)
+    copiers = copiers_of(program, target)
+    barriers = 4 * shape.stages * BARRIER_BYTES if copiers else 0
+    schedule = Schedule((lane,), threads=(shape.threads + copiers, 1),
+                        blocks=blocks_of(program, shape), stages=shape.stages,
+                        shared_bytes=_shared(program, shape) + barriers, resident=shape.resident)
     return StreamKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program),
-        flops=program.problems * program.flops, program=program, shape=shape)
+        flops=program.problems * program.flops, program=program, shape=shape, copiers=copiers)
 
 
 def _moved(program: StreamProgram) -> int:

@@ -28,7 +28,7 @@ template <int THREADS, int ROWS, int COLUMNS, class T>
 TA_FN void copy_elements(T* tile, const T* from, idx row_step, idx column_step, int rows) {
   constexpr int WIDTH = (COLUMNS + 15) / 16 * 16;
   const bool down = column_step != 1;
-  _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * WIDTH; e += THREADS) {
+  _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * WIDTH; e += THREADS) {
     const int row = down ? e % ROWS : e / WIDTH, column = down ? e / ROWS : e % WIDTH;
     const bool there = row < rows && column < COLUMNS;
     tile[place_of<ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
@@ -48,43 +48,50 @@ template <int THREADS, int ROWS, int COLUMNS, class T>
 TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole) {
   constexpr int PIECES = (COLUMNS + 15) / 16 * 2;
   if (!whole) return copy_elements<THREADS, ROWS, COLUMNS>(tile, from, row_step, 1, rows);
-  _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
+  _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * PIECES; e += THREADS) {
     const int row = e / PIECES, column = e % PIECES * 8;
     const bool there = row < rows && column < COLUMNS;
     copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
   }
 }
-// The same, of the tile with that number.  A thread's pieces of a tile are in one column, and in rows
-// whose pieces are in the same order.
+// Whether threads that have so many rows at once have whole tiles, and orders of pieces that repeat.
+constexpr bool goes_evenly(int together, int rows) {
+  return together > rows ? together % 8 == 0
+                         : together > 0 && rows % together == 0 && (8 % together == 0 || together % 8 == 0);
+}
+// A thread's pieces of a tile, in one column, beginning with that row.
+template <int TOGETHER, int ROWS, class T>
+TA_FN void copy_evenly(T* tile, int row, int column, const T* from, idx step) {
+  if (TOGETHER > ROWS && row >= ROWS) return;
+  T* const to = tile + column / PANEL * (ROWS * PANEL) + row * PANEL;
+  const int piece = column / 8 % 8 ^ row % 8;
+  _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
+    copy_async<16>(to + k * (TOGETHER * PANEL) + (piece ^ k * TOGETHER % 8) * 8, from);
+    from += TOGETHER * step;
+  }
+}
+// The same as rows of a matrix, of the tile with that number.
 template <int THREADS, int ROWS, int COLUMNS, class T> struct TilesOfRows {
   enum {
     PIECES = (COLUMNS + 15) / 16 * 2,
     TOGETHER = THREADS / PIECES,
-    QUICK = COLUMNS % 16 == 0 && THREADS % PIECES == 0 && TOGETHER % 8 == 0 &&
-            (TOGETHER > ROWS || ROWS % TOGETHER == 0)
+    QUICK = COLUMNS % 16 == 0 && THREADS % PIECES == 0 && goes_evenly(TOGETHER, ROWS)
   };
   const T* from;  // of the first tile, the thread's first piece
   idx step;
   bool whole;
-  TA_MEMBER int row() const { return QUICK ? threadIdx.x / PIECES : 0; }
+  TA_MEMBER int row() const { return QUICK ? threadIdx.x % THREADS / PIECES : 0; }
   TA_MEMBER int column() const { return QUICK ? threadIdx.x % PIECES * 8 : 0; }
   TA_MEMBER TilesOfRows(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
     from += row() * step + column();
   }
-  TA_MEMBER void fetch(T* tile, int number, int rows) const {
+  // Whether copies have been asked for, and nothing was written.
+  TA_MEMBER bool fetch(T* tile, int number, int rows) const {
     const T* const first = from + number * (ROWS * step);
-    if (QUICK && whole && rows >= ROWS) {
-      if (TOGETHER <= ROWS || row() < ROWS) {
-        T* const to = tile + place_of<ROWS>(row(), column());
-        const T* source = first;
-        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
-          copy_async<16>(to + k * (TOGETHER * PANEL), source);
-          source += TOGETHER * step;
-        }
-      }
-    } else {
-      copy_rows<THREADS, ROWS, COLUMNS>(tile, first - (row() * step + column()), step, rows, whole);
-    }
+    const bool quick = QUICK && whole && rows >= ROWS;
+    if (quick) copy_evenly<TOGETHER, ROWS>(tile, row(), column(), first, step);
+    else copy_rows<THREADS, ROWS, COLUMNS>(tile, first - (row() * step + column()), step, rows, whole);
+    return quick;
   }
 };
 
@@ -95,38 +102,34 @@ template <int THREADS, int COUNT, int COLUMNS, class T> struct TilesOfColumns {
     ROWS = (COUNT + 15) / 16 * 16,
     PIECES = COLUMNS / 8,
     TOGETHER = THREADS / PIECES,
-    QUICK = COUNT == ROWS && TOGETHER % 8 == 0 && (TOGETHER > ROWS || ROWS % TOGETHER == 0)
+    QUICK = COUNT == ROWS && THREADS % PIECES == 0 && goes_evenly(TOGETHER, ROWS)
   };
   const T* begin;
   idx step;
   bool whole;
   TA_MEMBER TilesOfColumns(const T* begin, idx step, bool whole)
       : begin(begin), step(step), whole(whole) {}
-  TA_MEMBER void fetch(T* tile, int number, int columns) const {
+  TA_MEMBER bool fetch(T* tile, int number, int columns) const {
     const T* const from = begin + number * COLUMNS;
     if (QUICK && whole && columns >= COLUMNS) {
-      const int row = threadIdx.x / PIECES, column = threadIdx.x % PIECES * 8;
-      if (TOGETHER <= ROWS || row < ROWS) {
-        T* const to = tile + place_of<ROWS>(row, column);
-        const T* source = from + (row * step + column);
-        _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
-          copy_async<16>(to + k * (TOGETHER * PANEL), source);
-          source += TOGETHER * step;
-        }
-      }
-    } else if (whole) {
-      _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * PIECES; e += THREADS) {
+      const int row = threadIdx.x % THREADS / PIECES, column = threadIdx.x % PIECES * 8;
+      copy_evenly<TOGETHER, ROWS>(tile, row, column, from + (row * step + column), step);
+      return true;
+    }
+    if (whole) {
+      _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * PIECES; e += THREADS) {
         const int row = e / PIECES, column = e % PIECES * 8;
         const bool there = row < COUNT && column < columns;
         copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * step + column : 0), there);
       }
     } else {
-      _Pragma("unroll 1") for (int e = threadIdx.x; e < ROWS * COLUMNS; e += THREADS) {
+      _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * COLUMNS; e += THREADS) {
         const int row = e / COLUMNS, column = e % COLUMNS;
         const bool there = row < COUNT && column < columns;
         tile[place_of<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
       }
     }
+    return false;
   }
 };
 
@@ -247,8 +250,68 @@ template <int N> TA_FN void finish(f32 (&c)[N][4]) {
   await_products<0>();
   settled(c);
 }
+template <int COUNT> TA_FN void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> TA_FN void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+// Which of all tiles: the stage that it is in, and whether that has been used an even number of times.
+struct Turn {
+  int tile = 0, stage = 0, parity;
+  TA_MEMBER explicit Turn(int parity) : parity(parity) {}
+  template <int STAGES> TA_MEMBER void go_on() {
+    ++tile;
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+TA_FN void prepare_barrier(u64* barrier, int arrivals) {
+  const unsigned at = unsigned(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+}
+TA_FN void arrive(u64* barrier) {
+  const unsigned at = unsigned(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+TA_FN void await_barrier(u64* barrier, int parity) {
+  const unsigned at = unsigned(__cvta_generic_to_shared(barrier));
+  asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; "
+               "@!p bra again; }" ::"r"(at), "r"(parity) : "memory");
+}
+template <int THREADS> TA_FN void workers_barrier() {
+  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+// Stages of tiles: barriers of those that are there, and of those that are free again.
+template <int STAGES> struct Ring {
+  u64* there;
+  TA_MEMBER explicit Ring(u64* barriers) : there(barriers) {}
+  TA_MEMBER void prepare(int copiers, int warps) const {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      prepare_barrier(there + stage, copiers);
+      prepare_barrier(there + STAGES + stage, warps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  TA_MEMBER void await(Turn at) const { await_barrier(there + at.stage, at.parity); }
+  TA_MEMBER void await_free(Turn at) const { await_barrier(there + STAGES + at.stage, at.parity); }
+  TA_MEMBER void leave(Turn at) const {  // a warp has done with a tile
+    if (threadIdx.x % 32 == 0) arrive(there + STAGES + at.stage);
+  }
+  // A copier has asked for its part of a tile: it arrives with what it has asked for.
+  TA_MEMBER void show(Turn at, bool by_copies) const;
+};
 // What the threads wrote into shared memory is seen by these instructions.
 TA_FN void show_tiles() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+template <int STAGES> TA_MEMBER void Ring<STAGES>::show(Turn at, bool by_copies) const {
+  if (by_copies) {
+    const unsigned place = unsigned(__cvta_generic_to_shared(there + at.stage));
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(place) : "memory");
+  } else {
+    await_copies();
+    show_tiles();
+    arrive(there + at.stage);
+  }
+}
 #else
 template <int N> TA_FN void finish(f32 (&)[N][4]) {}
 TA_FN void show_tiles() {}

@@ -37,6 +37,7 @@ class StreamText(TileText):
         self.program: Any = program
         self.products = program.products
         self.held = program.held
+        self.copiers = kernel.copiers
         self.place: dict[Tile | Expression, str] = {}
         self.operands = {"right": program.right, **{
             f"matrix_{k}": product.right for k, product in enumerate(program.products)}}
@@ -112,6 +113,16 @@ class StreamText(TileText):
         for name in self.operands:
             self.put(f"Half* const {name}_tiles = rows_tile + {at};")
             at += shape.stages * self.elements[name]
+        if self.copiers:
+            self.put("#if TA_WGMMA")
+            self.put(f"u64* const barriers = reinterpret_cast<u64*>(rows_tile + {at});")
+            for k, name in enumerate(("right", "weighed")):
+                self.put(f"const Ring<STAGES> {name}_ring(barriers + {2 * k} * STAGES);")
+            self.put("if (threadIdx.x == 0) right_ring.prepare(COPIERS, WORKERS / 32), "
+                     "weighed_ring.prepare(COPIERS, WORKERS / 32);")
+            self.put("#else")
+            self.put("if (threadIdx.x >= WORKERS) return;")
+            self.put("#endif")
         pieces = [f"is_aligned({name})" for name in ("left", *self.operands) if self._pieces(name)]
         if pieces:
             self.put(f"const bool whole = {' && '.join(pieces)};")
@@ -120,17 +131,20 @@ class StreamText(TileText):
             if self._pieces(name):
                 count, down = program.count(operand), self._apart(name, COLUMN)
                 if program.is_turned(operand):
-                    kind = f"TilesOfColumns<TX, {count}, TILE, Half>"
+                    kind = f"TilesOfColumns<COPIERS, {count}, TILE, Half>"
                     down = self._apart(name, program.across(operand))
                 else:
-                    kind = f"TilesOfRows<TX, TILE, {count}, Half>"
+                    kind = f"TilesOfRows<COPIERS, TILE, {count}, Half>"
                 self.put(f"const {kind} {name}_rows({name}, {down}, whole);")
+        for name in self.operands:
+            with self.block(f"const auto copy_{name} = [&](int tile, int stage)", "};"):
+                self.put(f"const int left = {self.size('columns', 0)} - tile * TILE;")
+                self._fetch(name)
         self.put("int fetched = 0;  // the stage of the next tile")
         with self.block("const auto fetch = [&](int tile)", "};"):
             with self.block("if (tile < tiles)"):
-                self.put(f"const int left = {self.size('columns', 0)} - tile * TILE;")
                 for name in self.operands:
-                    self._fetch(name)
+                    self.put(f"copy_{name}(tile, fetched);")
             self.put("commit_copies();")
             self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
@@ -164,11 +178,12 @@ class StreamText(TileText):
                 left.index, dense_strides(left.value.shape), strict=True)
             for number, coefficient in at.terms if number == self._last_place()))
         if self._pieces("left"):
-            self.put(f"copy_rows<TX, ROWS, DEPTH>(rows_tile, left, {down}, {rows} - first, whole);")
+            copy = f"rows_tile, left, {down}, {rows} - first, whole"
+            self.put(f"if (threadIdx.x < WORKERS) copy_rows<WORKERS, ROWS, DEPTH>({copy});")
             return
         along = self.size("left_along", left.step(DEPTH))
-        self.put(f"copy_elements<TX, ROWS, DEPTH>(rows_tile, left, {down}, {along}, "
-                 f"{rows} - first);")
+        self.put("if (threadIdx.x < WORKERS) copy_elements<WORKERS, ROWS, DEPTH>("
+                 f"rows_tile, left, {down}, {along}, {rows} - first);")
 
     def _last_place(self) -> int:
         """The parameter that is a row's place."""
@@ -176,15 +191,16 @@ class StreamText(TileText):
         return found
 
     def _fetch(self, name: str) -> None:
-        """Begin to copy the next tile of an operand."""
-        tile = f"{name}_tiles + fetched * {self.elements[name]}"
+        """Begin to copy a tile of an operand; whether nothing but waiting is left to do."""
+        tile = f"{name}_tiles + stage * {self.elements[name]}"
         if self._pieces(name):
-            self.put(f"{name}_rows.fetch({tile}, tile, left);")
+            self.put(f"return {name}_rows.fetch({tile}, tile, left);")
             return
         operand, down = self.operands[name], self._apart(name, COLUMN)
         along = self._apart(name, self.program.across(operand))
-        self.put(f"copy_elements<TX, TILE, {self.program.count(operand)}>({tile}, "
+        self.put(f"copy_elements<COPIERS, TILE, {self.program.count(operand)}>({tile}, "
                  f"{name} + tile * TILE * {down}, {down}, {along}, left);")
+        self.put("return false;")
 
     # ---- products ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.streams.build import EXP, MULTIPLY, QUICK_FROM, SINGLE
 from tiledarray.fusion.streams.ir import EXTENT, Growth, Total
-from tiledarray.fusion.streams.kernel import StreamKernel, padded
+from tiledarray.fusion.streams.kernel import COPIER_REGISTERS, StreamKernel, padded
 from tiledarray.fusion.tiles.ir import Apply, Expression, Store, Tile, parts
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program
@@ -76,11 +76,14 @@ class StreamPrinter(StreamReads):
             *self._instructions(),
             "using namespace streams;",
             f"struct Args {{ {fields} }};",
-            f"enum {{ TX = {shape.threads}, TY = 1, ROWS = {shape.rows}, "
-            f"TILE = {shape.columns}, DEPTH = {program.depth}, STAGES = {shape.stages} }};",
+            f"enum {{ TX = {shape.threads + kernel.copiers}, TY = 1, WORKERS = {shape.threads}, "
+            f"ROWS = {shape.rows}, TILE = {shape.columns}, DEPTH = {program.depth}, "
+            f"STAGES = {shape.stages} }};",
+            f"enum {{ COPIERS = {'TA_WGMMA ? TX - WORKERS : ' * bool(kernel.copiers)}WORKERS }};",
             f"using Half = {ctype(program.dtype)};",
             "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *body, "}", ""])
-        return Program(text, list(self.slots.values()), kernel.schedule.blocks, shape.threads, 0,
+        return Program(text, list(self.slots.values()), kernel.schedule.blocks,
+                       shape.threads + kernel.copiers, 0,
                        kernel.schedule.shared_bytes, 0)
 
     def _begin(self) -> None:
@@ -250,6 +253,10 @@ class StreamPrinter(StreamReads):
     def _walk(self) -> None:
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
         self._multiply()
+        if self.copiers:
+            self.put("#if TA_WGMMA")
+            self._walk_beside_copies()
+            self.put("#else")
         self._next()
         self.put("int stage = 0, last = -1;  // tiles")
         self.put("int due[AHEAD + 1];  // those that are fetched, in order")
@@ -259,9 +266,10 @@ class StreamPrinter(StreamReads):
         with self.block("const auto go_on = [&]", "};"):
             self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
             self.put('_Pragma("unroll") for (int k = 0; k < AHEAD; ++k) due[k] = due[k + 1];')
-        self.put("#if TA_WGMMA")
-        self._walk_overlapping()
-        self.put("#else")
+        if not self.copiers:
+            self.put("#if TA_WGMMA")
+            self._walk_overlapping()
+            self.put("#else")
         self._walk_in_order()
         self.put("#endif")
         self.put("await_copies();")
@@ -311,9 +319,54 @@ class StreamPrinter(StreamReads):
             if self.products:
                 self.put(f"add_products(before); await_products<0>(); {settled}")
 
-    def _begin_reading(self) -> None:
+    def _walk_beside_copies(self) -> None:
+        """The same, where some threads copy for the others, and four warps go on by themselves."""
+        settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
+        pack = "pack_weights();" if self.products else ""
+        self.put("__syncthreads();  // the barriers are there")
+        with self.block("if (threadIdx.x >= WORKERS)"):
+            self.put(f"give_registers<{COPIER_REGISTERS}>();")
+            with self.block("for (Turn at(1); at.tile < tiles; at.go_on<STAGES>())"):
+                self.put("right_ring.await_free(at);")
+                self.put("right_ring.show(at, copy_right(at.tile, at.stage));")
+                if self.products:
+                    self.put("weighed_ring.await_free(at);")
+                    self.put("weighed_ring.show(at, " + " & ".join(
+                        f"copy_{name}(at.tile, at.stage)" for name in self.operands
+                        if name != "right") + ");")
+            self.put("await_copies();")
+            self.put("return;")
+        self.put(f"take_registers<{self.kernel.worker_registers}>();")
+        self.put("await_copies(); show_tiles(); workers_barrier<WORKERS>();  // rows are there")
+        self.put("Turn at(0), before(0);")
+        self.put("right_ring.await(at); show_tiles();")
+        self.put("multiply_rows(0);")
+        self._begin_reading("0")
+        self.put("finish(s); right_ring.leave(at);")
+        self.put(f"combine(0); {pack}")
+        with self.block('_Pragma("unroll 1") for (at.go_on<STAGES>(); at.tile < tiles; '
+                        "before = at, at.go_on<STAGES>())"):
+            self.put("right_ring.await(at);")
+            if self.products:
+                self.put("weighed_ring.await(before);")
+            self.put("show_tiles();")
+            self.put("multiply_rows(at.stage);")
+            if self.products:
+                self.put("add_products(before.stage);")
+            self._begin_reading("at.tile")
+            self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
+            self.put("right_ring.leave(at);")
+            self.put("combine(at.tile);")
+            if self.products:
+                self.put(f"await_products<0>(); {settled}")
+                self.put(f"weighed_ring.leave(before); scale(); {pack}")
+        if self.products:
+            self.put("weighed_ring.await(before); show_tiles();")
+            self.put(f"add_products(before.stage); await_products<0>(); {settled}")
+
+    def _begin_reading(self, tile: str = "due[0]") -> None:
         if self.early:
-            self.put("read_early(due[0]);")
+            self.put(f"read_early({tile});")
 
     def _next(self) -> None:
         """The tile after another one: of those that add something to some row of the block."""
