@@ -166,6 +166,10 @@ def test_texts_compile_without_spills(program, sizes):
         text = print_kernel(kernel, device=True).text.replace("NAME", "stream")
         report = cuda.compile_source(text, "stream", arch).reports["stream"]
         assert report.clean, (arch, report)
+        if arch == "sm_90a" and kernel.copiers:
+            workers, copiers = kernel.shape.threads, kernel.copiers
+            later = workers * kernel.worker_registers + copiers * shapes.COPIER_REGISTERS
+            assert later <= report.registers * (workers + copiers)  # else they wait for ever
 
 
 def test_one_kernel_and_its_bytes():

@@ -92,8 +92,13 @@ class StreamKernel(Kernel):
 
     @property
     def worker_registers(self) -> int:
-        """What copiers leave to a thread of the others."""
-        left = (REGISTERS - COPIERS * COPIER_REGISTERS) // self.shape.threads
+        """What copiers leave to a thread of the others, of those that a block begins with.
+
+        With more, threads would wait for registers for ever.
+        """
+        threads = self.shape.threads + self.copiers
+        at_first = REGISTERS // threads // 8 * 8 * threads
+        left = (at_first - self.copiers * COPIER_REGISTERS) // self.shape.threads
         return min(left // 8 * 8, MOST_REGISTERS)
 
     @property

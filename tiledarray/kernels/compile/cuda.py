@@ -281,12 +281,13 @@ def _best(source: str, name: str, headers: Mapping[str, str], options: list[str]
     best, least = b"", -1
     asked = _RESIDENT.search(source)
     fewer = [_FEWER_BLOCKS] if asked and int(asked[1]) > FEWER_BLOCKS else []
-    for more in ([], *fewer, *_MORE_REGISTERS):
+    deals_out = "take_registers<" in source  # threads that count on how many the kernel begins with
+    for more in ([], *(() if deals_out else (*fewer, *_MORE_REGISTERS))):
         try:
             built = _build(source, name, headers, [*options, *more])
         except errors.CompilerError as failure:
             if asked and "Insufficient registers" in (failure.log or "") and (
-                    best or more is not _MORE_REGISTERS[-1]):
+                    best or not deals_out and more is not _MORE_REGISTERS[-1]):
                 continue
             raise
         local = sum(report.local_bytes for report in _unpack(built)[1].values())
