@@ -23,7 +23,8 @@ ROWS_OF_WARP = 16
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
 COPIERS = 128  # threads that do nothing but copy, beside those that multiply by `wgmma`
-COPIER_REGISTERS = 24
+COPIER_REGISTERS = 32
+LONG = 512  # columns, from which on it pays that some threads copy for the others
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_REGISTERS = 240  # of a thread
 BARRIER_BYTES = 8
@@ -66,7 +67,7 @@ SHAPES = (Shape(64, 256, 64, 3, 2), Shape(128, 256, 128, 3, 1), Shape(256, 256, 
 
 
 # The same where some threads copy for the others; more columns would take more registers.
-WITH_COPIERS = (Shape(64, 512, 64, 6, 1), Shape(64, 256, 64, 6, 1), Shape(128, 256, 128, 3, 1))
+WITH_COPIERS = (Shape(64, 384, 128, 4, 1), Shape(64, 256, 64, 6, 1), Shape(128, 256, 128, 3, 1))
 
 
 @dataclass(eq=False, slots=True)
@@ -153,7 +154,8 @@ def _shared(program: StreamProgram, shape: Shape) -> int:
 
 def copiers_of(program: StreamProgram, target: Target) -> int:
     """Threads that copy for the others: without, all say which tiles a mask needs, and copy."""
-    at_once = target.wgmma and program.mask is None and _wide(program) <= WITH_COPIERS[-1].wide
+    at_once = (target.wgmma and program.mask is None and program.columns >= LONG
+               and _wide(program) <= WITH_COPIERS[-1].wide)
     return COPIERS if at_once else 0
 
 

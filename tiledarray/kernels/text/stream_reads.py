@@ -61,7 +61,7 @@ class StreamReads(StreamText):
         with self.block('  _Pragma("unroll") for (int c = 0; c < 4; ++c)'):
             self.put("const int r = c / 2; (void)r;")
             if self.program.lengths:
-                self.put(f"const i64 b_{len(self.program.lengths) - 1} = rows_of[r]; "
+                self.put(f"const idx b_{len(self.program.lengths) - 1} = rows_of[r]; "
                          f"(void)b_{len(self.program.lengths) - 1};")
             if column:
                 self.put(column)

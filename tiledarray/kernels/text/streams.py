@@ -28,6 +28,8 @@ OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"
 class StreamPrinter(StreamReads):
     """Writes a stream program."""
 
+    turns = True
+
     def __init__(self, kernel: StreamKernel) -> None:
         StreamReads.__init__(self, kernel)
         self.extrema = kernel.program.extrema
@@ -96,12 +98,12 @@ class StreamPrinter(StreamReads):
         self.put("const idx first = block % row_blocks * ROWS;")
         for k in reversed(range(1, axes)):
             n = self.size(f"n_{k}", program.lengths[k])
-            self.put(f"const i64 b_{k} = t % {n}; t /= {n};")
+            self.put(f"const idx b_{k} = t % {n}; t /= {n};")
         if axes:
-            self.put("const i64 b_0 = t;")
+            self.put("const idx b_0 = t;")
         self.put("const int lane = threadIdx.x % 32, own = threadIdx.x / 32 * 16 + lane / 4;")
         self.put(f"const bool valid[2] = {{first + own < {rows}, first + own + 8 < {rows}}};")
-        self.put(f"const i64 rows_of[2] = {{min_idx(first + own, {rows} - 1), "
+        self.put(f"const idx rows_of[2] = {{min_idx(first + own, {rows} - 1), "
                  f"min_idx(first + own + 8, {rows} - 1)}};")
         self.put(f"const int tiles = ({columns} + (TILE - 1)) / TILE;")
 
@@ -125,7 +127,7 @@ class StreamPrinter(StreamReads):
         self.written = {}
         with self.block('_Pragma("unroll") for (int r = 0; r < 2; ++r)'):
             last = len(self.program.lengths) - 1
-            self.put(f"const i64 b_{last} = rows_of[r]; (void)b_{last};")
+            self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
             yield
 
     def _or(self, value: str, other: str) -> str:
@@ -338,6 +340,8 @@ class StreamPrinter(StreamReads):
             self.put("return;")
         self.put(f"take_registers<{self.kernel.worker_registers}>();")
         self.put("await_copies(); show_tiles(); workers_barrier<WORKERS>();  // rows are there")
+        if self.turns:
+            self.put("const InTurn<WORKERS / 128> in_turn(tiles);")
         self.put("Turn at(0), before(0);")
         self.put("right_ring.await(at); show_tiles();")
         self.put("multiply_rows(0);")
@@ -350,9 +354,11 @@ class StreamPrinter(StreamReads):
             if self.products:
                 self.put("weighed_ring.await(before);")
             self.put("show_tiles();")
+            self.put("in_turn.await();" * self.turns)
             self.put("multiply_rows(at.stage);")
             if self.products:
                 self.put("add_products(before.stage);")
+            self.put("in_turn.pass(at.tile);" * self.turns)
             self._begin_reading("at.tile")
             self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
             self.put("right_ring.leave(at);")
@@ -458,7 +464,7 @@ class StreamPrinter(StreamReads):
         self.put(f'_Pragma("unroll") for (int n = 0; n < {padded(extent) // 8}; ++n)')
         with self.block('  _Pragma("unroll") for (int r = 0; r < 2; ++r)'):
             last = len(self.program.lengths) - 1
-            self.put(f"const i64 b_{last} = rows_of[r]; (void)b_{last};")
+            self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
             self.put("f32 both[2];")
             with self.block('_Pragma("unroll") for (int v = 0; v < 2; ++v)'):
                 self.put("const int c = 2 * r + v;")
