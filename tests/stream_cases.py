@@ -121,9 +121,27 @@ def from_keys(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
     return np.swapaxes(weights, -1, -2) @ v, np.swapaxes(v, -1, -2) @ weights
 
 
+def far(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """Exponents in the thousands: one fused product would be off."""
+    scores = q @ np.swapaxes(k, -1, -2) * numpy.asarray(96, q.dtype)
+    return softmax(np, scores) @ v
+
+
+def negated(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """The largest of what is multiplied is the smallest score."""
+    scores = q @ np.swapaxes(k, -1, -2) * numpy.asarray(-0.25, q.dtype)
+    return softmax(np, scores) @ v, scores.max(-1)
+
+
+def divided(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
+    """Scores are divided, by a number of a row's own length."""
+    scores = q @ np.swapaxes(k, -1, -2) / numpy.asarray(q.shape[-1] ** 0.5, q.dtype)
+    return softmax(np, scores) @ v, scores.max(-1)
+
+
 CASES = [attention, causal, padded, capped, divided_first, with_statistics, unscaled, layers,
          extremes, from_below, by_einsum, with_a_vector, two_products, by_weights,
-         by_logarithm, assigned, from_keys]
+         by_logarithm, assigned, from_keys, far, negated, divided]
 
 
 def inputs(batch: tuple[int, ...], rows: int, columns: int, depth: int, extent: int, dtype: str,

@@ -287,7 +287,7 @@ def _best(source: str, name: str, headers: Mapping[str, str], options: list[str]
             built = _build(source, name, headers, [*options, *more])
         except errors.CompilerError as failure:
             if asked and "Insufficient registers" in (failure.log or "") and (
-                    best or not deals_out and more is not _MORE_REGISTERS[-1]):
+                    best or (not deals_out and more is not _MORE_REGISTERS[-1])):
                 continue
             raise
         local = sum(report.local_bytes for report in _unpack(built)[1].values())

@@ -281,23 +281,6 @@ TA_FN void await_barrier(u64* barrier, int parity) {
 template <int THREADS> TA_FN void workers_barrier() {
   asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
 }
-// Groups of four warps begin products one after the other: so one's are made while others combine.
-template <int GROUPS> struct InTurn {
-  int group, tiles;
-  TA_MEMBER explicit InTurn(int tiles) : group(number_of_four_warps()), tiles(tiles) {
-    if (tiles > 1 && group == GROUPS - 1) pass_to(0);
-  }
-  TA_MEMBER void pass_to(int other) const {
-    if (GROUPS > 1) asm volatile("bar.arrive %0, 256;" ::"r"(2 + other) : "memory");
-  }
-  TA_MEMBER void await() const {
-    if (GROUPS > 1) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
-  }
-  TA_MEMBER void pass(int tile) const {
-    const bool is_last = group == GROUPS - 1;
-    if (!is_last || tile < tiles - 1) pass_to(is_last ? 0 : group + 1);
-  }
-};
 // Stages of tiles: barriers of those that are there, and of those that are free again.
 template <int STAGES> struct Ring {
   u64* there;

@@ -28,8 +28,6 @@ OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"
 class StreamPrinter(StreamReads):
     """Writes a stream program."""
 
-    turns = True
-
     def __init__(self, kernel: StreamKernel) -> None:
         StreamReads.__init__(self, kernel)
         self.extrema = kernel.program.extrema
@@ -340,8 +338,6 @@ class StreamPrinter(StreamReads):
             self.put("return;")
         self.put(f"take_registers<{self.kernel.worker_registers}>();")
         self.put("await_copies(); show_tiles(); workers_barrier<WORKERS>();  // rows are there")
-        if self.turns:
-            self.put("const InTurn<WORKERS / 128> in_turn(tiles);")
         self.put("Turn at(0), before(0);")
         self.put("right_ring.await(at); show_tiles();")
         self.put("multiply_rows(0);")
@@ -354,11 +350,9 @@ class StreamPrinter(StreamReads):
             if self.products:
                 self.put("weighed_ring.await(before);")
             self.put("show_tiles();")
-            self.put("in_turn.await();" * self.turns)
             self.put("multiply_rows(at.stage);")
             if self.products:
                 self.put("add_products(before.stage);")
-            self.put("in_turn.pass(at.tile);" * self.turns)
             self._begin_reading("at.tile")
             self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
             self.put("right_ring.leave(at);")
