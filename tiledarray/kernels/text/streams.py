@@ -143,9 +143,9 @@ class StreamPrinter(StreamReads):
             return
         op, factor = self.scaled
         self.written = {}
-        value = f"cast<f32>({self._value(factor, SINGLE)})"
-        self.put(f"const f32 factor = {value if op is MULTIPLY else f'1.f / {value}'};")
-        self.put("const bool is_plain = factor > 0.f && factor < infinity<f32>();")
+        self.put(f"const f32 by_all = cast<f32>({self._value(factor, SINGLE)});")
+        self.put(f"const f32 factor = {'by_all' if op is MULTIPLY else '1.f / by_all'};")
+        self.put("const bool is_plain = factor > 1e-20f && factor < 1e20f;")
         self.put("const f32 unit = is_plain ? factor : 1.f;")
 
     def _step(self) -> None:
@@ -179,7 +179,8 @@ class StreamPrinter(StreamReads):
         self.place = {self.program.scores: "s[n][c]"}
         if self.scaled is not None and self.held is not None:
             with self.block("if (!is_plain)"):
-                self._elements("TILE / 8", lambda: self.put("s[n][c] *= factor;"))
+                sign = "*" if self.scaled[0] is MULTIPLY else "/"
+                self._elements("TILE / 8", lambda: self.put(f"s[n][c] = s[n][c] {sign} by_all;"))
             self.place[self.held] = "s[n][c]"
 
         def found() -> None:
