@@ -160,8 +160,10 @@ class Made:
         chance = random.Random(seed)
         self.seed = seed
         batch = chance.choice([(), (2,), (1, 3), (2, 2)])
-        rows, columns = chance.choice([(2, 2), (17, 33), (130, 20), (40, 130), (64, 64), (3, 100)])
-        depth, extent = chance.choice([1, 3, 8, 16, 40]), chance.choice([2, 7, 16, 24])
+        rows, columns = chance.choice([
+            (2, 2), (17, 33), (130, 20), (40, 130), (64, 64), (3, 100), (20, 600)])
+        depth = chance.choice([1, 3, 8, 16, 40, 72, 128])
+        extent = chance.choice([2, 7, 16, 24, 80])
         self.inputs = inputs(batch, rows, columns, depth, extent, chance.choice([*HALVES]), seed)
         self.groups = chance.random() < 0.3 and len(batch) > 1
 
@@ -196,9 +198,10 @@ class Made:
         rows, columns = np.arange(scores.shape[-2])[:, None], np.arange(scores.shape[-1])
         mask = chance.choice([rows >= columns, abs(rows - columns) < 9, bias < 1,
                               columns < 1 + scores.shape[-1] // 2])
+        factor = chance.choice([0.5, -0.5, 20])
         away = numpy.asarray(-numpy.inf if chance.random() < 0.7 else -3, half)
         return chance.choice([
-            lambda: scores * numpy.asarray(0.5, half), lambda: scores / numpy.asarray(2, half),
+            lambda: scores * numpy.asarray(factor, half), lambda: scores / numpy.asarray(2, half),
             lambda: scores + bias, lambda: scores + bias[:, :1],
             lambda: scores - bias[0] * numpy.asarray(0.25, half), lambda: np.tanh(scores),
             lambda: np.where(mask, scores, away), lambda: abs(scores)])()
