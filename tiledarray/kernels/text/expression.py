@@ -7,6 +7,7 @@ operands; a kind ``h``, where an op has it, gets them as they are (`nextafter`, 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +23,13 @@ _PREFIX = {"i": "i", "u": "u", "f": "f", "c": "c"}
 _PLACEHOLDER = re.compile(r"\b[xyzwT]\b")
 
 
+@functools.cache
 def is_half(dtype: _DType) -> bool:
     """Whether values are stored in 16 bits and computed in float32."""
     return dtype.itemsize == 2 and (dtype.kind == "f" or dtype.name == "bfloat16")
 
 
+@functools.cache
 def ctype(dtype: _DType) -> str:
     """Return the C++ name of a dtype in ``types.h``.
 
