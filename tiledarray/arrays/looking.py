@@ -150,6 +150,13 @@ def to_truncated(self: Any) -> int:
     return math.trunc(_scalar(self))
 
 
+def to_bytes(self: Any) -> bytes:
+    """The bytes of the elements, for ``bytes``; of an integer without axes so many zeros."""
+    if self.shape or self.dtype.kind not in "iu":
+        return tobytes(self)
+    return bytes(to_index(self))
+
+
 def to_complex(self: Any) -> complex:
     """The one element, for ``complex``."""
     return complex(_scalar(self))

@@ -41,6 +41,9 @@ from tiledarray.recording import record
 
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
+# Flags of who asks for a buffer to write (PyBUF_WRITABLE), or asks what is in it (PyBUF_FORMAT).
+_MORE_THAN_BYTES = 0x1 | 0x4
+
 # Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
 _READ_THE_INTERFACE = frozenset(("PIL",))
 
@@ -317,6 +320,7 @@ class TiledArray(Handle):
     dump = looking.dump
     dumps = looking.dumps
     __trunc__ = looking.to_truncated
+    __bytes__ = looking.to_bytes
     __complex__ = looking.to_complex
     __round__ = looking.to_rounded
     __repr__ = looking.to_repr
@@ -357,8 +361,24 @@ class TiledArray(Handle):
         return sys.modules[__name__.partition(".")[0]]
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """Return the memory of a copy, as a buffer (Python 3.12 and later ask)."""
-        return self.numpy().data
+        """Return the bytes of the elements, to who asks for no more (files, sockets, hashes).
+
+        Who may write would write into a copy, and NumPy, which asks this before `__array__`, would
+        take the copy for the array's own memory.  So neither gets a buffer, nor does who asks as
+        NumPy does: `memoryview`, `bytearray`.
+
+        Raises
+        ------
+        TypeError
+            For these.
+        """
+        if flags & _MORE_THAN_BYTES:
+            raise TypeError(
+                "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
+                "bytearray(x) or memoryview(x), and give the array what is written into that by "
+                "x[...] = "
+            )
+        return memoryview(self.tobytes())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -227,6 +227,20 @@ static int handle_init(PyObject *self, PyObject *args, PyObject *names)
     return -1;
 }
 
+#if PY_VERSION_HEX < 0x030C0000
+/* Give the buffer that `__buffer__` gives: later Pythons ask for that themselves.  The twin cannot. */
+static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    view->obj = NULL;
+    PyObject *given = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    int result = given ? PyObject_GetBuffer(given, view, flags) : -1;
+    Py_XDECREF(given);
+    return result;
+}
+
+static PyBufferProcs handle_as_buffer = {.bf_getbuffer = handle_buffer};
+#endif
+
 static PyMethodDef handle_methods[] = {
     {"__array_ufunc__", (PyCFunction)(void (*)(void))handle_array_ufunc,
      METH_FASTCALL | METH_KEYWORDS, "Apply one of NumPy's ufuncs."},
@@ -246,6 +260,9 @@ PyTypeObject HandleType = {
     .tp_as_number = &handle_as_number,
     .tp_as_mapping = &handle_as_mapping,
     .tp_as_sequence = &handle_as_sequence,
+#if PY_VERSION_HEX < 0x030C0000
+    .tp_as_buffer = &handle_as_buffer,
+#endif
     .tp_richcompare = handle_compare,
     .tp_hash = handle_hash,
     .tp_iter = handle_iter,
