@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -161,6 +164,25 @@ def test_legacy_random() -> None:
     for ours, theirs in zip(values, expected, strict=True):
         assert isinstance(ours, tiledarray.TiledArray)
         same(numpy.asarray(ours), theirs)
+
+
+SHUFFLED = """
+import numpy, tiledarray
+x = tiledarray.arange(10).reshape(5, 2)
+for generator in numpy.random.default_rng(0), numpy.random.RandomState(0):
+    try:
+        generator.shuffle(x)
+    except UserWarning as warning:
+        print(warning, x.tolist() == sorted(generator.permutation(x).tolist()))
+"""
+
+
+def test_numpys_own_generators_lose_no_rows() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", SHUFFLED], capture_output=True, text=True, check=True)
+    told = found.stdout.splitlines()  # pytest has filters of its own
+    assert len(told) == 2
+    assert all("a 'TiledArray' object" in line and line.endswith("True") for line in told)
 
 
 def test_shuffle_writes_back() -> None:

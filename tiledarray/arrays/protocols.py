@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +34,10 @@ UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 # NumPy's functions that make its arrays of whatever they are given, as `asarray` does.  Libraries
 # call them on what a user's function returned, before they hand it to code in C (SciPy's L-BFGS-B).
 CONVERSIONS = frozenset((np.atleast_1d, np.atleast_2d, np.atleast_3d))
+
+# NumPy's own generators shuffle what is no array of NumPy's by ``x[i], x[j] = x[j], x[i]``, which
+# loses rows where these are views.  They only warn of it, and offer nothing to take over.
+warnings.filterwarnings("error", "you are shuffling a 'TiledArray' object")
 
 # Options of a ufunc's call that are ours; order= and subok= change nothing here.
 _UNDERSTOOD = frozenset(("where", "dtype", "casting", "order", "subok"))
