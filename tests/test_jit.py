@@ -80,6 +80,30 @@ def test_views_and_numpy_arrays_as_arguments():
     np.testing.assert_array_equal(np.asarray(jitted(np.arange(3))), [0, 2, 4])
 
 
+@pytest.mark.parametrize("changes", [False, True])  # in numbers, so that it is no longer traced
+def test_what_is_written_into_arrays_of_numpys_is_there(changes):
+    @ta.jit
+    def step(u, rest, rate):
+        u[1:] += rate * rest["before"][0]
+        np.multiply(rest["last"], 2, out=rest["last"])
+        return u
+
+    u, before, last = np.arange(3.0), np.arange(4.0)[2:], np.ones((2, 4), "f4")[:, ::2]
+    expected = np.arange(3.0)
+    for rate in range(20 if changes else 3):
+        expected[1:] += rate * np.array([2, 3])
+        found = step(u, rest={"before": [before], "last": last}, rate=rate)
+        np.testing.assert_array_equal(u, expected)
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert before.tolist() == [2, 3] and last.base[:, 1].tolist() == [1, 1]
+    assert last.tolist() == [[2 ** (rate + 1)] * 2] * 2
+    both = np.arange(4.0)
+    assert ta.jit(lambda x, y: x + y)(both[1:], both[:-1]).tolist() == [1, 3, 5]
+    with pytest.raises(TypeError, match="overlaps another"):
+        step(both[1:], {"before": [both[:2]], "last": np.ones(1)}, 1)
+    assert both.tolist() == [0, 1, 2, 3]
+
+
 def test_results_of_different_calls_are_independent():
     jitted = ta.jit(lambda x: (x + 1).cumsum() * 2)
     first, second = jitted(ta.zeros(3)), jitted(ta.ones(3))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiledarray import config, execution
-from tiledarray.arrays.handle import follow, wrap
+from tiledarray.arrays.handle import follow, host_array, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
 from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
@@ -30,10 +30,38 @@ if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
 
-def _flatten(tree: Any, arrays: list[Any]) -> Any:
+class _Copy(NamedTuple):
+    """An argument of NumPy's, the array of ours that was given in its place, and its value then."""
+
+    original: np.ndarray[Any, Any]
+    array: TiledArray
+    node: Node
+
+
+def _give_back(copies: list[_Copy]) -> None:
+    """Write what was written into copies into the arrays of NumPy's that they were made of.
+
+    Raises
+    ------
+    TypeError
+        If one of these overlaps another, which the function has not seen.
+    """
+    written = [copy for copy in copies if copy.array.node is not copy.node]
+    for copy in written:
+        if any(np.may_share_memory(copy.original, other.original)
+               for other in copies if other is not copy):
+            raise TypeError(
+                "a function under tiledarray.jit writes into an argument of NumPy's that overlaps "
+                "another one, and was given a copy of each; give it arrays of tiledarray's")
+    for copy in written:
+        copy.original[...] = host_array(copy.array)
+
+
+def _flatten(tree: Any, arrays: list[Any], copies: list[_Copy] | None = None) -> Any:
     """Take the arrays out of nested tuples, lists and dicts.
 
-    What remains can be a dict key; in it each array has left its `Kind`.
+    What remains can be a dict key; in it each array has left its `Kind`.  NumPy's are copied, which
+    is noted in ``copies``.
     """
     if type(tree) is TiledArray:
         arrays.append(tree)
@@ -41,11 +69,13 @@ def _flatten(tree: Any, arrays: list[Any]) -> Any:
     if isinstance(tree, (TiledArray, np.ndarray)):
         array = tree if isinstance(tree, TiledArray) else from_host(tree)
         arrays.append(array)
+        if isinstance(tree, np.ndarray) and copies is not None:
+            copies.append(_Copy(tree, array, array.node))
         return array.node.form.kind
     if isinstance(tree, (tuple, list)):
-        return (type(tree), *[_flatten(part, arrays) for part in tree])
+        return (type(tree), *[_flatten(part, arrays, copies) for part in tree])
     if isinstance(tree, dict):
-        return (dict, *[(name, _flatten(part, arrays)) for name, part in tree.items()])
+        return (dict, *[(name, _flatten(part, arrays, copies)) for name, part in tree.items()])
     if isinstance(tree, (bool, int, float, complex, np.generic)):
         return _Scalar(tree)
     if type(tree) is slice:  # before Python 3.12 it has no hash
@@ -439,7 +469,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         and written anew at every call; where such a name has another number, the function is run
         again.  What is one array to the function, the same argument twice
         or overlapping views, is one; what it returns of its arguments are those, and views of
-        them views.  NumPy arrays among the arguments are copied to the current device.
+        them views.  NumPy arrays among the arguments are copied to the current device, and what
+        was written into a copy is written into the array when the call is done.
 
     Raises
     ------
@@ -447,7 +478,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``), since
         what it does next would depend on that value, and is not recorded; draws random numbers,
         which would be the same at every call; stores an array where it outlives the call, or uses
-        one that no name leads to; or has dtypes that kernels do not know.
+        one that no name leads to; writes into a NumPy array that overlaps another argument; or has
+        dtypes that kernels do not know.
 
     Examples
     --------
@@ -459,40 +491,20 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> print(step(ta.array([0.0, 4.0, 0.0]), ta.array(0.25)))
     [0. 2. 0.]
     """
-    remembered = _Traces()
+    remembered = _Traces(function)
 
     @functools.wraps(function)
     def jitted(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():  # part of a larger function that is
             return function(*args, **kwargs)
         arrays: list[Any] = []
-        places = tuple([_flatten(part, arrays) for part in args])
-        names = _flatten(kwargs, arrays) if kwargs else _NO_NAMES
-        if _any_keeps(arrays):  # a gradient will ask for what the function does
-            return function(*args, **kwargs)
-        key = (places, names, None if arrays else current())
-        relation = _relation(arrays)
-        if config.compile != "never":
-            for each in remembered.of(key):
-                inputs = each.found(arrays, relation, args)
-                if inputs is not None:
-                    if each.plain is None and _any_keeps(inputs):
-                        return function(*args, **kwargs)
-                    return each(arrays, inputs)
-        device = arrays[0].device if arrays else current()
-        if execution.running.compiler_problem(device) is not None:
-            return function(*args, **kwargs)
-        if remembered.change_in_numbers(key):
-            given = iter(arrays)
-            return function(*[_unflatten(part, given) for part in places],
-                            **_unflatten(names, given))
-        made = _traced(function, (places, names), arrays)
-        if made is None:
-            return function(*args, **kwargs)
-        inputs = made.found(arrays, relation, args)
-        assert inputs is not None, "a trace fits the call that it was made for"
-        remembered.keep(key, made)
-        return made(arrays, inputs)
+        copies: list[_Copy] = []
+        places = tuple([_flatten(part, arrays, copies) for part in args])
+        names = _flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
+        result = remembered.call(args, kwargs, places, names, arrays)
+        if copies:
+            _give_back(copies)
+        return result
 
     return jitted
 
@@ -515,12 +527,42 @@ def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tra
 class _Traces:
     """Those of one function, by what its arguments are."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
         self._by_key: OrderedDict[Any, list[_Trace]] = OrderedDict()
         self._made: Counter[Any] = Counter()  # how many were made, by the key but for its numbers
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+    def call(self, args: Any, kwargs: Any, places: Any, names: Any, arrays: list[Any]) -> Any:
+        """Call the function: by a trace, which is made if there is none, or as it is."""
+        function = self._function
+        if _any_keeps(arrays):  # a gradient will ask for what the function does
+            return function(*args, **kwargs)
+        key = (places, names, None if arrays else current())
+        relation = _relation(arrays)
+        if config.compile != "never":
+            for each in self.of(key):
+                inputs = each.found(arrays, relation, args)
+                if inputs is not None:
+                    if each.plain is None and _any_keeps(inputs):
+                        return function(*args, **kwargs)
+                    return each(arrays, inputs)
+        device = arrays[0].device if arrays else current()
+        if execution.running.compiler_problem(device) is not None:
+            return function(*args, **kwargs)
+        if self.change_in_numbers(key):
+            given = iter(arrays)
+            return function(*[_unflatten(part, given) for part in places],
+                            **_unflatten(names, given))
+        made = _traced(function, (places, names), arrays)
+        if made is None:
+            return function(*args, **kwargs)
+        inputs = made.found(arrays, relation, args)
+        assert inputs is not None, "a trace fits the call that it was made for"
+        self.keep(key, made)
+        return made(arrays, inputs)
 
     def of(self, key: Any) -> Sequence[_Trace]:
         """Return those for such arguments, for other arrays behind the names each."""
