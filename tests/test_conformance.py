@@ -94,6 +94,44 @@ def test_a_type_that_takes_over_gets_numpys_arrays(apply) -> None:
     numpy.testing.assert_array_equal(found.values, expected.values)
 
 
+def _written(np, table):
+    x = np.zeros(table.size)
+    x[:] = table
+    x[1:] *= np.array([0, 2])[1]
+    np.copyto(x[:1], [table.values[2]])
+    return x
+
+
+@pytest.mark.parametrize("apply", [
+    lambda np, t: np.asarray(t), lambda np, t: np.array(t, "f4"), lambda np, t: np.array([t, t]),
+    lambda np, t: np.sin(t), lambda np, t: np.arange(t.size) + t, lambda np, t: t == np.ones(3),
+    lambda np, t: numpy.add(np.ones(3), t), lambda np, t: np.add.reduce(t), _written,
+    lambda np, t: np.ones(3) @ t, lambda np, t: np.stack([t, t]), lambda np, t: np.mean(t),
+    lambda np, t: np.median(t), lambda np, t: np.interp(t, [0, 1], [0, 5]),
+    lambda np, t: np.ndim(t), lambda np, t: np.full((2, 3), t), lambda np, t: np.linalg.norm(t),
+    lambda np, t: np.unique(t),
+])
+def test_objects_whose_array_is_ours(apply) -> None:
+    class Table:
+        size = 3
+
+        def __init__(self, values) -> None:
+            self.values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return self.values
+
+    expected = apply(numpy, Table(numpy.arange(3.0)))
+    for at_once in 1, 1 << 16:
+        with np.config.override(at_once=at_once):
+            found = apply(np, Table(np.arange(3.0)))
+        assert type(found) is (int if type(expected) is int else np.TiledArray)
+        numpy.testing.assert_array_equal(found, expected)
+        assert numpy.result_type(found) == numpy.result_type(expected)
+    with pytest.raises(ValueError, match="not producing an array"):
+        np.sin(Table([1, 2]))
+
+
 def test_ufuncs_are_found_by_numpys() -> None:
     handled = {np.add: "sum"}
     assert handled[numpy.add] == "sum"

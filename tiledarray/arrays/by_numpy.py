@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import in_traces
-from tiledarray.arrays.handle import Handle, as_node, shown, wrap
+from tiledarray.arrays.handle import Handle, as_node, by_protocol, shown, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import HistoryLost, LeaveToNumPy
@@ -57,7 +57,13 @@ def call(
     """
     record.note_fallback(name, reason=reason)
     with Spending("NumPy"):
-        return _called(name, function, args, kwargs or {})
+        try:
+            return _called(name, function, args, kwargs or {})
+        except ValueError as error:
+            given = by_protocol((args, kwargs or {}), error)
+            if given is None:
+                raise
+        return _called(name, function, *given)
 
 
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
@@ -155,7 +161,10 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
             return function(*args, **kwargs)
         except LeaveToNumPy as error:
             reason = error.reason  # an error of NumPy's below comes without this as its context
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
+            given = by_protocol((args, kwargs), error)
+            if given is not None:
+                return either(*given[0], **given[1])
             if not _binds(original, args, kwargs):
                 original(*args, **kwargs)  # raises, in words of its own
             out = args[before] if len(args) > before else kwargs.get("out")

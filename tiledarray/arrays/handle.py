@@ -204,12 +204,44 @@ def as_operand(value: Any, device: Any) -> Any:
     if type(value) in (list, tuple) and any_keeps(value):
         parts = [as_node(part, device) for part in value]
         return stack_nodes(parts, 0, np.result_type(*{part.dtype for part in parts}), device)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        given = by_protocol(value, error)
+        if given is None:
+            raise
+        return as_operand(given, device)
     if not is_numeric(array.dtype):
         raise UnsupportedDtypeError(f"no kernel for dtype {array.dtype}")
     if array.ndim == 0:
         return record.full((), array.item(), array.dtype, device)
     return record.leaf(device.wrap(array, copy=True))
+
+
+def by_protocol(values: Any, error: Exception) -> Any:
+    """Return nested values with arrays of ours in place of objects whose ``__array__`` gives one.
+
+    ``None`` if there are none, or the error is not that by which NumPy refuses these.
+    """
+    found: list[Handle] = []
+
+    def given(value: Any) -> Any:
+        if type(value) in (list, tuple):
+            return type(value)(map(given, value))
+        if type(value) is dict:
+            return {name: given(part) for name, part in value.items()}
+        if isinstance(value, (Handle, np.ndarray, np.generic)) or not hasattr(value, "__array__"):
+            return value
+        array = value.__array__()
+        if not isinstance(array, Handle):
+            return value
+        found.append(array)
+        return array
+
+    if str(error) != "object __array__ method not producing an array":
+        return None
+    result = given(values)
+    return result if found else None
 
 
 _ATOMS = frozenset((int, float, bool, complex))
