@@ -96,6 +96,19 @@ def test_the_users_modules_get_tiledarray_and_no_others(project):
     assert done.stderr == ""  # --explain after the script is the script's
 
 
+WHERE = "import sys; print(__file__, sys.path[0], sys.argv, sys._getframe().f_code.co_filename)"
+
+
+def test_a_script_knows_where_it_is_as_under_python(project):
+    for name in "where.py", "lib/__main__.py":
+        (project / name).write_text(WHERE)
+    (project / "lib" / "link.py").symlink_to(project / "where.py")
+    for target in "where.py", "lib/../where.py", "lib", "lib/link.py", project / "where.py":
+        python = subprocess.run([sys.executable, target], cwd=project, capture_output=True,
+                                text=True, check=True)
+        assert run(project, str(target)).stdout == python.stdout
+
+
 def test_explain_tells_at_the_end_and_errors_show_the_users_lines(project):
     # What NumPy computes at once is not in the report.
     done = run(project, "--explain", "main.py", "unique", "fail", TILEDARRAY_AT_ONCE="1")

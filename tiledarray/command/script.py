@@ -235,13 +235,13 @@ class Program:
         return spec
 
     def _file_main(self) -> ModuleType:
-        path = self.target
+        path = os.path.join(os.getcwd(), self.target)  # as Python tells it, ".." and links included
         if os.path.isdir(path):
             path = os.path.join(path, "__main__.py")
         sys.argv[:] = [self.target, *self.arguments]
         if not sys.flags.safe_path:
-            sys.path[0] = os.path.dirname(os.path.abspath(path))
-        with io.open_code(os.path.abspath(path)) as file:
+            sys.path[0] = os.path.dirname(os.path.realpath(path))
+        with io.open_code(path) as file:
             self.code = compile(file.read(), path, "exec", dont_inherit=True)
         return _main(__file__=path, __loader__=importlib.machinery.SourceFileLoader(
             "__main__", path))
