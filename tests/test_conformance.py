@@ -266,6 +266,12 @@ def test_reduce_takes_numpys_arguments() -> None:
     values, mask = numpy.arange(6).reshape(2, 3), numpy.array([True, False, True])
     found = np.add.reduce(np.array(values), 1, None, None, True, 10, mask)
     assert found.tolist() == numpy.add.reduce(values, 1, None, None, True, 10, mask).tolist()
+    for initial in False, True, 2.5, numpy.False_, None:
+        for name in "logical_or", "logical_and":
+            given = {"axis": 0, "initial": initial, "where": True if initial is None else mask}
+            found = getattr(np, name).reduce(np.array(values), **given)
+            expected = getattr(numpy, name).reduce(values, **given)
+            assert found.tolist() == expected.tolist() and found.dtype == expected.dtype
     assert np.add(np.ones(2), 1, out=...).tolist() == [2.0, 2.0]
     assert np.maximum.reduce(numpy.array([1, 3, 2], numpy.longdouble)) == 3
     assert np.add.reduce(np.arange(3), dtype=object) == 3

@@ -218,14 +218,21 @@ def _extremum(
     return function
 
 
-def _truth(op: Reduction, identity: bool, original: Callable[..., Any]) -> Callable[..., Any]:
+def _truth(
+    op: Reduction, combine: Elementwise, identity: bool, original: Callable[..., Any]
+) -> Callable[..., Any]:
     def function(
         a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, where: Any = True,
-        dtype: Any = None,
+        dtype: Any = None, initial: Any = _NO_VALUE,
     ) -> Any:
+        if initial is None:
+            raise LeaveToNumPy("without an identity")
         node = _masked(record.cast(_node(a), bool), where, identity, original)
         axes = axes_of(axis, len(node.shape))
-        return _finish(record.reduce(op, node, axes), axes, keepdims, out)
+        result = record.reduce(op, node, axes)
+        if initial is not _NO_VALUE:
+            result = record.binary(combine, result, _start(initial, result.dtype, node.device))
+        return _finish(result, axes, keepdims, out)
 
     return function
 
@@ -259,8 +266,8 @@ sum = _total(ops.sum, BY_NAME["add"], 0, np.sum)
 prod = _total(ops.prod, BY_NAME["multiply"], 1, np.prod)
 min = _extremum(ops.min, BY_NAME["minimum"], "minimum", np.min)
 max = _extremum(ops.max, BY_NAME["maximum"], "maximum", np.max)
-all = _truth(ops.all, True, np.all)
-any = _truth(ops.any, False, np.any)
+all = _truth(ops.all, BY_NAME["logical_and"], True, np.all)
+any = _truth(ops.any, BY_NAME["logical_or"], False, np.any)
 argmin = _index(ops.argmin)
 argmax = _index(ops.argmax)
 
