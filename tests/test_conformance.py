@@ -223,6 +223,36 @@ def test_isscalar_of_what_numpy_makes_scalars() -> None:
     assert not np.isscalar(np.ones(1)) and not np.isscalar([1])
 
 
+SCALARS_HAVE = ("is_integer", "as_integer_ratio", "hex", "bit_count", "numerator", "denominator")
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "f2", "f4", "f8", "c16", "?"])
+def test_elements_have_what_scalars_have(dtype: str) -> None:
+    ours, plain = np.array([0, 3]).astype(dtype), numpy.array([0, 3]).astype(dtype)
+    for name in SCALARS_HAVE:
+        for found, expected in [(ours[1], plain[1]), (ours.max(), plain.max())]:
+            assert hasattr(found, name) == hasattr(expected, name)
+            if hasattr(expected, name):
+                found, expected = getattr(found, name), getattr(expected, name)
+                assert (found() if callable(found) else found) == (
+                    expected() if callable(expected) else expected)
+        for other in ours, np.array(3, dtype), ours[1:]:
+            assert not hasattr(other, name)
+
+
+def test_elements_are_seeds() -> None:
+    for np_seed, seed in [(np.arange(5)[3], 3), ([np.arange(5)[3], 7], [3, 7]),
+                          (np.arange(3), [0, 1, 2])]:
+        expected = numpy.random.default_rng(seed).random()
+        assert np.random.default_rng(np_seed).random() == expected
+        sequence = np.random.SeedSequence(np_seed)
+        assert np.random.default_rng(sequence).random() == expected
+        for again in pickle.loads(pickle.dumps(sequence)), sequence:
+            assert type(again) is np.random.SeedSequence
+            assert again.generate_state(4).tolist() == (
+                numpy.random.SeedSequence(seed).generate_state(4).tolist())
+
+
 # ---- values and errors -------------------------------------------------------------------------
 
 

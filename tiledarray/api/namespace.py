@@ -64,20 +64,20 @@ def _looked_at(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # as NumPy's own, for pytest
-        return function(*_seen(args), **_seen(kwargs))
+        return function(*seen(args), **seen(kwargs))
 
     found_by(ours, name)
     return ours
 
 
-def _seen(values: Any) -> Any:
+def seen(values: Any) -> Any:
     """Return nested arguments with NumPy's arrays in place of ours, and its scalars."""
     if isinstance(values, Handle):
         return shown(values)[()]
     if type(values) in (tuple, list):
-        return type(values)(_seen(value) for value in values)
+        return type(values)(seen(value) for value in values)
     if type(values) is dict:
-        return {name: _seen(value) for name, value in values.items()}
+        return {name: seen(value) for name, value in values.items()}
     return values
 
 

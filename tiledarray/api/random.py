@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import default_device
-from tiledarray.api.namespace import found_by, namespace_getattr
+from tiledarray.api.namespace import found_by, namespace_getattr, seen
 from tiledarray.api.registry import KINDS
 from tiledarray.arrays import by_numpy, by_places, immediate
 from tiledarray.arrays.handle import Handle
@@ -125,12 +125,21 @@ class RandomState(_numpy.RandomState):
         return RandomState, *given
 
 
+class SeedSequence(_numpy.SeedSequence):
+    """NumPy's mixture of entropy, which takes it from arrays of ours, too."""
+
+    __doc__ = _numpy.SeedSequence.__doc__
+
+    def __init__(self, entropy: Any = None, **options: Any) -> None:
+        super().__init__(seen(entropy), **options)
+
+
 @functools.wraps(_numpy.default_rng)
 def default_rng(seed: Any = None) -> Generator:
     """Return a generator seeded as NumPy's would be."""
     if isinstance(seed, Generator):
         return seed
-    found = _numpy.default_rng(by_numpy.to_host(seed))
+    found = _numpy.default_rng(seen(seed))
     return Generator(found.bit_generator)
 
 
@@ -166,4 +175,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_numpy), "Generator", "RandomState", "default_rng"})
+    return sorted({*dir(_numpy), "Generator", "RandomState", "SeedSequence", "default_rng"})

@@ -26,6 +26,7 @@ from tiledarray.arrays.handle import (
     as_node,
     host_array,
     part_of,
+    stands_for_scalar,
     taken_out,
     use_class,
     view_of,
@@ -59,6 +60,17 @@ def _imag(array: Any) -> Any:
 
 
 _IMAG = attribute("imag", _imag)
+
+
+def _of_scalar(name: str) -> Any:
+    """Return an attribute that is there where NumPy would have a scalar which has it."""
+
+    def get(array: TiledArray) -> Any:
+        if not stands_for_scalar(array) or not hasattr(array.dtype.type, name):
+            raise AttributeError(f"'TiledArray' object has no attribute {name!r}")
+        return getattr(taken_out(array, name)[()], name)
+
+    return property(get, None, None, f"`{name}` of NumPy's scalars; only elements have it.")
 
 
 class TiledArray(Handle):
@@ -329,6 +341,13 @@ class TiledArray(Handle):
     __reduce__ = looking.to_pickle
     __dlpack__ = looking.to_dlpack
     __dlpack_device__ = looking.dlpack_device
+
+    is_integer = _of_scalar("is_integer")
+    as_integer_ratio = _of_scalar("as_integer_ratio")
+    hex = _of_scalar("hex")
+    bit_count = _of_scalar("bit_count")
+    numerator = _of_scalar("numerator")
+    denominator = _of_scalar("denominator")
 
     __divmod__, __rdivmod__ = operators.divmod_pair()
 
