@@ -271,8 +271,29 @@ def test_warnings_name_the_users_line():
     assert caught[0].filename == (__file__ if kind == "c" else twin.__file__)
     with pytest.warns(RuntimeWarning, match="Degrees of freedom <= 0 for slice"):
         from_host(np.zeros(1)).var(ddof=1)
-    with pytest.warns(np.exceptions.ComplexWarning):
-        from_host(np.ones(2) * 1j).astype(float)
+    x, z = from_host(np.zeros(4)), from_host(np.arange(4) * 1j)
+
+    def write_part():
+        x[1:] = z[1:]
+
+    def write_chosen():
+        x[[0, 2]] = z[:2]
+
+    def write_real():
+        x.real = z
+
+    for function in (
+        lambda: z.astype(float), write_part, write_chosen, write_real, lambda: z.sum(dtype=float),
+        lambda: np.copyto(x, z, casting="unsafe"), lambda: x.flat.__setitem__(slice(2), z[:2]),
+    ):
+        for _ in range(4):
+            with pytest.warns(np.exceptions.ComplexWarning) as caught:
+                function()
+            assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_host(np.zeros(4, bool))[:] = z
+        from_host(np.zeros(4, "c8"))[:] = z
 
 
 def test_reduction_out():

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, by_places, reducing
-from tiledarray.arrays.handle import Handle, as_dtype, host_array, wrap
+from tiledarray.arrays import by_numpy, by_places
+from tiledarray.arrays.handle import Handle, as_dtype, converted, host_array, wrap
 from tiledarray.arrays.shaping import lengths_of, place_of
 from tiledarray.arrays.views import is_frozen
 from tiledarray.devices.device import resolve
@@ -66,12 +66,7 @@ def astype(
         return wrap(node) if copy else self
     if not (is_numeric(node.dtype) and is_numeric(wanted)):
         return by_numpy.call("astype", np.ndarray.astype, (self, wanted))
-    if node.dtype.kind == "c" and wanted.kind not in "cb":
-        reducing.warn(
-            "Casting complex values to real discards the imaginary part",
-            np.exceptions.ComplexWarning,
-        )
-    return wrap(record.cast(node, wanted))
+    return wrap(converted(node, wanted))
 
 
 def fill(self: Any, value: Any) -> None:

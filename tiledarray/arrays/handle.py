@@ -22,6 +22,7 @@ from tiledarray.ops.movement import AN_ARRAY, full
 from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, check_look
 from tiledarray.recording.join import stack_nodes
+from tiledarray.recording.site import warn
 from tiledarray.recording.stretch import local, look
 
 SCALARS = frozenset((bool, int, float, complex))
@@ -350,6 +351,16 @@ def fitting(
                 f"could not broadcast input array from shape {shape_text(node.shape)} "
                 f"into shape {shape_text(shape)}"
             )
+    return converted(node, dtype)
+
+
+def converted(node: Node, dtype: np.dtype[Any]) -> Node:
+    """Return the node with another dtype, as a user asks for it: NumPy's warning included."""
+    if node.dtype.kind == "c" and dtype.kind not in "cb":
+        warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+        )
     return record.cast(node, dtype)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from tiledarray.arrays.by_numpy import or_numpy
-from tiledarray.arrays.handle import Handle, as_dtype, as_node, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, as_node, converted, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
@@ -22,7 +21,7 @@ from tiledarray.ops import scan
 from tiledarray.ops.elementwise import BY_NAME, has_kernel
 from tiledarray.ops.op import Elementwise, Reduction, Scan
 from tiledarray.recording import record
-from tiledarray.recording.site import user_frame
+from tiledarray.recording.site import warn
 
 _NO_VALUE = np._NoValue
 _WHERE = BY_NAME["where"]
@@ -171,8 +170,8 @@ def _total(
             dtype = _loop_into(out, node.dtype)
         elif dtype is not None:
             dtype = as_dtype(dtype)
-            if dtype != node.dtype and node.dtype.kind in "fc" and dtype.kind not in "fc":
-                node = record.cast(node, dtype)
+            if node.dtype.kind in "fc" and not np.can_cast(node.dtype, dtype, "same_kind"):
+                node = converted(node, dtype)
         result = record.reduce(op, node, axes, dtype=dtype)
         if initial is not _NO_VALUE and initial is not None:
             result = record.binary(combine, result, _start(initial, result.dtype, node.device))
@@ -298,18 +297,6 @@ def _moment_dtypes(node: Node, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]
     if node.dtype.kind in "biu":
         return np.dtype(float), np.dtype(float)
     return (np.dtype(np.float32) if node.dtype == _FLOAT16 else node.dtype), node.dtype
-
-
-def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the user's line."""
-    frame = user_frame()
-    if frame is None:
-        warnings.warn(text, category, stacklevel=2)
-    else:
-        warnings.warn_explicit(
-            text, category, frame.f_code.co_filename, frame.f_lineno,
-            module=frame.f_globals.get("__name__"),
-        )
 
 
 def _same_dtype(out: Any, dtype: np.dtype[Any]) -> None:

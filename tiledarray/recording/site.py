@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import FrameType
 
 from tiledarray.core import frames
@@ -18,3 +19,15 @@ def user_site() -> Site | None:
     """Return the place in the user's program that is running now."""
     frame = user_frame()
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the user's line."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(
+            text, category, frame.f_code.co_filename, frame.f_lineno,
+            module=frame.f_globals.get("__name__"),
+        )
