@@ -223,6 +223,44 @@ def test_isscalar_of_what_numpy_makes_scalars() -> None:
     assert not np.isscalar(np.ones(1)) and not np.isscalar([1])
 
 
+class First:
+    """A class that asks to come before NumPy's arrays, though it could be one of them."""
+
+    __array_priority__ = 10
+
+    def __rmul__(self, other):
+        return type(other)
+
+    __rmatmul__ = __rpow__ = __rdivmod__ = __eq__ = __rmul__
+    __hash__ = None
+
+    def __array__(self, dtype=None, copy=None):
+        return numpy.ones(3)
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 16])
+@pytest.mark.parametrize("apply", [
+    lambda a, b: a * b, lambda a, b: a @ b, lambda a, b: a ** b, divmod, lambda a, b: a == b])
+def test_types_that_come_first_get_numpys_arrays(apply, at_once) -> None:
+    with np.config.override(at_once=at_once):
+        assert apply(np.arange(3.0), First()) is apply(numpy.arange(3.0), First()) is numpy.ndarray
+
+
+@pytest.mark.parametrize("made", ["csr_matrix", "csr_array", "coo_array"])
+@pytest.mark.parametrize("apply", [
+    lambda a, b: a @ b, lambda a, b: b @ a, lambda a, b: a * b, lambda a, b: a + b,
+    lambda a, b: a[1] * b, lambda a, b: a.sum() * b, lambda a, b: b / a[1],
+])
+def test_sparse_matrices(apply, made) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    other = getattr(sparse, made)(numpy.arange(9.0).reshape(3, 3))
+    found, expected = (apply(x, other) for x in (np.arange(3.0), numpy.arange(3.0)))
+    assert sparse.issparse(found) == sparse.issparse(expected)
+    if sparse.issparse(found):
+        found, expected = found.toarray(), expected.toarray()
+    numpy.testing.assert_array_equal(found, expected)
+
+
 SCALARS_HAVE = ("is_integer", "as_integer_ratio", "hex", "bit_count", "numerator", "denominator")
 
 

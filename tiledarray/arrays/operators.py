@@ -22,16 +22,24 @@ Method = Callable[..., Any]
 _ABSENT = object()
 
 
-def _leaves_to_other(self: Handle, other: Any) -> bool:
-    """Whether the other operand's type wants the operator for itself (NumPy's rule)."""
+def _left_to_other(plain: Method, self: Handle, other: Any) -> Any:
+    """Leave ``self op other`` to the other operand's type where NumPy does, else return `_ABSENT`.
+
+    Where the type asks to come before NumPy's arrays, as SciPy's sparse ones do, it gets one of
+    these: it may know no others.
+    """
     kind = type(other)
-    if issubclass(kind, (np.ndarray, np.generic)):
-        return False
+    if issubclass(kind, (Handle, np.ndarray, np.generic)):
+        return _ABSENT
     protocol = getattr(kind, "__array_ufunc__", _ABSENT)
-    if protocol is _ABSENT:
-        own = getattr(self, "__array_priority__", 0.0)
-        return bool(getattr(kind, "__array_priority__", -1.0) > own)
-    return protocol is None
+    if protocol is not _ABSENT:
+        return NotImplemented if protocol is None else _ABSENT
+    priority = getattr(kind, "__array_priority__", -1.0)
+    if priority > getattr(self, "__array_priority__", 0.0):
+        return NotImplemented
+    if priority <= 0.0:  # that of NumPy's arrays
+        return _ABSENT
+    return by_numpy.call(plain.__name__, plain, (self, other), reason=f"beside a {kind.__name__}")
 
 
 def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
@@ -49,8 +57,10 @@ def _with_numpys(op: Elementwise, self: Handle, other: Any, *, reflected: bool) 
     if by_numpy.is_subclass(type(other)):  # a matrix or a masked array says what that means
         return by_numpy.call(op.name, plain, pair, reason=f"beside a {type(other).__name__}")
     if not isinstance(other, (np.ndarray, np.generic)):
-        if _leaves_to_other(self, other) or _repeats(op, self, other):
-            return NotImplemented
+        result = NotImplemented if _repeats(op, self, other) else _ABSENT if reflected else (
+            _left_to_other(plain, self, other))
+        if result is not _ABSENT:
+            return result
         if by_numpy.is_foreign(type(other)):
             return by_numpy.with_foreign(_ufunc_of(op), pair, {}, plain)
     try:
@@ -217,12 +227,20 @@ def _power() -> Method:
     return method
 
 
-def _matmul(self: Any, other: Any) -> Any:
-    return NotImplemented if _leaves_to_other(self, other) else np.matmul(self, other)
+def _by_ufunc(plain: Method, ufunc: Any) -> tuple[Method, Method]:
+    """Make ``x op y`` and ``y op x`` of a ufunc that is no elementwise op."""
+
+    def forward(self: Any, other: Any) -> Any:
+        result = _left_to_other(plain, self, other)
+        return ufunc(self, other) if result is _ABSENT else result
+
+    def reflected(self: Any, other: Any) -> Any:
+        return ufunc(other, self)
+
+    return forward, reflected
 
 
-def _matmul_reflected(self: Any, other: Any) -> Any:
-    return NotImplemented if _leaves_to_other(self, other) else np.matmul(other, self)
+_matmul, _matmul_reflected = _by_ufunc(operator.matmul, np.matmul)
 
 
 def _matmul_in_place(self: Any, other: Any) -> Any:
@@ -232,14 +250,6 @@ def _matmul_in_place(self: Any, other: Any) -> Any:
             "the second at least two dimensions."
         )
     return _in_place(_matmul, np.matmul)(self, other)
-
-
-def _divmod(self: Any, other: Any) -> Any:
-    return NotImplemented if _leaves_to_other(self, other) else np.divmod(self, other)
-
-
-def _divmod_reflected(self: Any, other: Any) -> Any:
-    return NotImplemented if _leaves_to_other(self, other) else np.divmod(other, self)
 
 
 # What the table in the body of `TiledArray` calls ------------------------------------------------
@@ -291,7 +301,8 @@ def matrix_products() -> tuple[Method, ...]:
 
 def divmod_pair() -> tuple[Method, ...]:
     """Make ``divmod(x, y)`` and ``divmod(y, x)``."""
-    return _named("divmod", _divmod), _named("rdivmod", _divmod_reflected)
+    forward, reflected = _by_ufunc(divmod, np.divmod)
+    return _named("divmod", forward), _named("rdivmod", reflected)
 
 
 def comparison(short: str, name: str) -> Method:
