@@ -458,6 +458,11 @@ def test_copies_and_pickles():
         made += 1
     same(a, X)
     same(pickle.loads(pickle.dumps(a.T)), X.T)
+    for function in (lambda a: a.sum(), lambda a: a[0, 1, 2], lambda a: a.max() > 3,
+                     lambda a: np.array(2.0) if isinstance(a, np.ndarray) else from_host(
+                         np.array(2.0)), lambda a: a.sum().imag, lambda a: (a * 1j).sum().imag):
+        for again in (lambda x: x, lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy):
+            check(lambda a, f=function, again=again: repr(again(f(a))), X)
 
 
 def test_functions_without_a_kernel_fall_back():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import in_traces
-from tiledarray.arrays.handle import Handle, as_node, by_protocol, shown, wrap
+from tiledarray.arrays.handle import Handle, as_node, by_protocol, scalar, shown, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import HistoryLost, LeaveToNumPy
@@ -136,7 +136,7 @@ class _Mark:
         if not self._kept or isinstance(value, _NO_NUMBERS):
             return value
         if isinstance(value, np.inexact):
-            value = wrap(record.leaf(device.wrap(np.asarray(value), copy=True)))
+            value = scalar(value, device)
         if not isinstance(value, Handle):
             check_kept(self._kept[0], self._name)
         return wrap(marked(self._name, self._kept, value.computed()))

@@ -293,6 +293,11 @@ def stands_for_scalar(handle: Handle) -> bool:
     return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
 
 
+def scalar(value: Any, device: Any) -> Any:
+    """Return one of NumPy's scalars as an array that stands for it."""
+    return wrap(record.leaf(device.wrap(np.asarray(value), copy=True)))
+
+
 def _known_scalar(value: Any) -> Any:
     """Return the value of what stands for a scalar, if it is there; else what was given."""
     if isinstance(value, Handle) and stands_for_scalar(value):

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import views
-from tiledarray.arrays.handle import as_node, shown, stands_for_scalar, taken_out, wrap
+from tiledarray.arrays.handle import (
+    as_node,
+    scalar,
+    shown,
+    stands_for_scalar,
+    taken_out,
+    wrap,
+)
 from tiledarray.devices.device import resolve
 from tiledarray.ops import movement
 from tiledarray.recording import record
@@ -246,7 +253,8 @@ def to_format(self: Any, specification: str) -> str:
 
 def to_pickle(self: Any) -> Any:
     """What `pickle` keeps: the value."""
-    return _restore, (self.numpy(),)
+    value = self.numpy()
+    return _restore, (value[()] if stands_for_scalar(self) else value,)
 
 
 def to_dlpack(
@@ -281,5 +289,7 @@ def dlpack_device(self: Any) -> tuple[int, int]:
     return int(kind), int(number)
 
 
-def _restore(array: np.ndarray[Any, Any]) -> Any:
-    return wrap(as_node(array, resolve()))
+def _restore(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return scalar(value, resolve())
+    return wrap(as_node(value, resolve()))

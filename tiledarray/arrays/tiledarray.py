@@ -26,6 +26,7 @@ from tiledarray.arrays.handle import (
     as_node,
     host_array,
     part_of,
+    scalar,
     stands_for_scalar,
     taken_out,
     use_class,
@@ -51,12 +52,17 @@ _READ_THE_INTERFACE = frozenset(("PIL",))
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
 
 
+def _part(array: Any, place: int) -> Any:
+    part = view_of(array, views.Part(place))
+    return wrap(part.node) if stands_for_scalar(array) else part
+
+
 def _real(array: Any) -> Any:
-    return array if array.dtype.kind != "c" else view_of(array, views.Part(0))
+    return array if array.dtype.kind != "c" else _part(array, 0)
 
 
 def _imag(array: Any) -> Any:
-    return view_of(array, views.Part(1))
+    return _part(array, 1)
 
 
 _IMAG = attribute("imag", _imag)
@@ -241,6 +247,8 @@ class TiledArray(Handle):
     @property
     def imag(self) -> TiledArray:
         """Imaginary part: a view; read-only zeros for a real array."""
+        if self.dtype.kind != "c" and stands_for_scalar(self):
+            return scalar(self.dtype.type(0), self.device)
         if self.dtype.kind != "c":
             zeros = wrap(record.full(self.shape, 0, self.dtype, self.device))
             return view_of(zeros, views.Frozen())
