@@ -62,12 +62,20 @@ def test_ndarray_is_both() -> None:
         assert issubclass(type(array), tiledarray.ndarray)
     assert not isinstance([1], tiledarray.ndarray)
     assert tiledarray.ndarray((2, 3), "f").shape == (2, 3)
+    for namespace in tiledarray, numpy:
+        array, method = namespace.arange(6).reshape(2, 3), tiledarray.ndarray
+        assert method.sum(array, axis=0).tolist() == [3, 5, 7]
+        assert [*map(method.tolist, array)] == [[0, 1, 2], [3, 4, 5]]
+        assert method.__add__(array, 1).tolist() == [[1, 2, 3], [4, 5, 6]]
+        assert method.__len__(array) == 2 and method.__repr__(array) == repr(array)
+        assert type(method.copy(array)) is type(array)
 
     class Mine(tiledarray.ndarray):
-        pass
+        def __repr__(self):
+            return "mine of " + super().__repr__() + tiledarray.ndarray.__str__(self)
 
     mine = numpy.ones(2).view(Mine)
-    assert isinstance(mine, Mine)
+    assert isinstance(mine, Mine) and repr(mine) == "mine of Mine([1., 1.])[1. 1.]"
     assert not isinstance(numpy.ones(2), Mine)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,28 @@ from tiledarray.api.ufuncs import UFunc
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import resolve
 
+_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+
+
+def _of_either(method: Any) -> Any:
+    """Return a method of NumPy's arrays as a function of both kinds of array."""
+    ours = getattr(TiledArray, method.__name__)
+
+    @functools.wraps(method)
+    def called(array: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return (ours if isinstance(array, TiledArray) else method)(array, *args, **kwargs)
+
+    return called
+
 
 class _ArrayType(type):
-    """Makes ``isinstance(x, ndarray)`` true for both kinds of array."""
+    """Makes ``isinstance(x, ndarray)`` true for both kinds of array, which its methods take."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if cls is ndarray and isinstance(found, _METHODS) and hasattr(TiledArray, name):
+            return _of_either(found)
+        return found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is ndarray:
