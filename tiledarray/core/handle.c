@@ -232,6 +232,13 @@ static int handle_init(PyObject *self, PyObject *args, PyObject *names)
 static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     view->obj = NULL;
+    if (flags & (PyBUF_WRITABLE | PyBUF_FORMAT)) { /* often: NumPy asks so before `__array__` */
+        PyErr_SetString(PyExc_TypeError,
+                        "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
+                        "bytearray(x) or memoryview(x), and give the array what is written into that "
+                        "by x[...] = ");
+        return -1;
+    }
     PyObject *given = PyObject_CallMethod(self, "__buffer__", "i", flags);
     int result = given ? PyObject_GetBuffer(given, view, flags) : -1;
     Py_XDECREF(given);
