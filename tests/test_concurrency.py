@@ -177,7 +177,7 @@ def test_a_forked_child_goes_on(compile, busy):
 BUILDING = """
 import os, threading, time
 from pathlib import Path
-from tiledarray.execution import known
+from tiledarray.execution import known, running  # all locks, before what is registered below
 from tiledarray.kernels.compile import cache
 
 building, forking = threading.Event(), threading.Event()

@@ -94,6 +94,7 @@ def test_the_setting_decides():
     class Properties:
         multiprocessors = 132
         shared_bytes_per_block = 227 << 10
+        capability = (9, 0)
 
     class Device:
         kind, properties = "cuda", Properties
