@@ -8,7 +8,9 @@ way and needs no more memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Collection, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tiledarray import config
@@ -65,8 +67,7 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
             host_pool.take_back()  # of arrays that died since more may be kept than is allowed
         if awaited is None:
             return
-        from tiledarray.execution import running
-        running.compile_now(awaited)  # others may evaluate, and the process fork, meanwhile
+        _planning()[1].compile_now(awaited)  # others may evaluate, and the process fork, meanwhile
 
 
 def verify() -> None:
@@ -127,11 +128,13 @@ def _evaluate_taken(
             if _is_soon_done(parts, small, new):
                 _op_by_op(parts, taken, targets)
                 return None
-    if not _planner_is_there():
+    try:
+        plans, _ = _planning()
+    except OSError as error:  # another time there may be files to be had
+        tell_once(f"tiledarray runs op by op: its planner could not be loaded ({error})", "planner")
         taken.restore()
         _op_by_op(parts_of(traced.nodes, targets), taken, targets)
         return None
-    from tiledarray.execution import plans
     try:
         executable, params = plans.bound_to(traced, device, taken)
     except UnsupportedDtypeError:
@@ -150,21 +153,18 @@ def _is_soon_done(parts: Sequence[Part], small: bool, new: bool) -> bool:
     return most_bytes <= known.AMPLE_BYTES and known.too_early(seconds)
 
 
-def _planner_is_there() -> bool:
-    """Import what plans and runs plans; say so where that fails, and try again another time."""
-    try:
-        from tiledarray.execution import running  # noqa: F401 (the planner comes along)
-    except OSError as error:
-        tell_once(f"tiledarray runs op by op: its planner could not be loaded ({error})", "planner")
-        return False
-    return True
+@functools.cache
+def _planning() -> tuple[ModuleType, ModuleType]:
+    """Import what makes plans and what runs them, which brings the planner along."""
+    from tiledarray.execution import plans, running
+    return plans, running
 
 
 def _by_plan(
     executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
 ) -> Executable | None:
     """Compute the targets, by their plan or while it is compiled; else return it."""
-    from tiledarray.execution import plans, running
+    plans, running = _planning()
     traced, device = taken.traced, executable.device
     if executable.ready:
         running.run(executable, params, taken, targets)

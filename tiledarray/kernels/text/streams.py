@@ -14,7 +14,7 @@ from tiledarray.fusion.schedule.nest import dense_strides
 from tiledarray.fusion.streams.build import EXP, MULTIPLY, QUICK_FROM, SINGLE
 from tiledarray.fusion.streams.ir import EXTENT, Growth, Total
 from tiledarray.fusion.streams.kernel import COPIER_REGISTERS, StreamKernel, padded
-from tiledarray.fusion.tiles.ir import Apply, Expression, Store, Tile, parts
+from tiledarray.fusion.tiles.ir import Apply, Expression, Read, Store, Tile, parts
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program
 from tiledarray.kernels.text.stream_reads import StreamReads
@@ -399,8 +399,11 @@ class StreamPrinter(StreamReads):
 
     def _is_difference(self, expression: Expression) -> bool:
         """Whether it is the exponential of held scores relative to their extremum."""
-        return (isinstance(expression, Apply) and expression.op is QUICK_FROM[EXP]
-                and expression.args[0] is self.held)
+        if not isinstance(expression, Apply) or expression.op is not QUICK_FROM[EXP]:
+            return False
+        scores, most = expression.args
+        return scores is self.held and isinstance(most, Read) and (
+            most.source is self.extrema[0].tile)
 
     def _has_differences(self) -> bool:
         later = [*(total.expression for total in self.sums),
