@@ -1,5 +1,9 @@
 """Whether arrays of middle size are computed at once or recorded (`recording/pace.py`)."""
 
+import subprocess
+import sys
+import warnings
+
 import numpy
 import pytest
 
@@ -140,6 +144,27 @@ def test_nothing_is_tried_while_kernels_are_compiled(monkeypatch):
 def test_nothing_is_tried_where_warnings_raise(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     assert program.run(5.0) == 0
+
+
+@pytest.mark.parametrize(("filters", "raise_"), [
+    ((), False),
+    ((("error", "you are shuffling"),), False),
+    ((("error", "invalid value encountered in sqrt$"),), True),
+    ((("error", ""),), True),
+    ((("error", "", DeprecationWarning),), False),
+])
+def test_warnings_raise_where_a_filter_is_for_those_of_arithmetic(filters, raise_):
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        for each in filters:
+            warnings.filterwarnings(*each)
+        assert pacing._warnings_raise() is raise_
+
+
+def test_our_own_filters_keep_nothing_from_being_recorded():
+    script = "import tiledarray; from tiledarray.recording import pace; print(pace._warnings_raise())"
+    told = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True)
+    assert told.stdout.strip() == "False"
 
 
 def test_what_counts_as_new_is_counted():

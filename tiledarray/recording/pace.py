@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from time import perf_counter, thread_time
 
 import numpy as np
@@ -38,6 +39,7 @@ MUCH_LONGER = 6.0  # ... where the other way was less than half as fast, up to .
 LONGEST = 60.0
 CUT = 100  # operations of a stretch: what is tried is planned soon, and other loops may follow
 QUIET = frozenset(("ignore", "warn"))  # what warns has done so by now
+ERRORS = ("divide by zero", "overflow", "underflow", "invalid value")  # as NumPy calls them
 NEW = ("plans made", "plans read", "kernels compiled", "op by op")  # that will not come again
 
 
@@ -155,8 +157,18 @@ def _seconds_since(begun: tuple[float, float, int]) -> float:
 
 
 def _warnings_raise() -> bool:
-    return any(action == "error" and issubclass(RuntimeWarning, category)
-               for action, _, category, _, _ in warnings.filters)
+    """Whether a filter makes an error of what NumPy's arithmetic warns of."""
+    return any(
+        action == "error" and issubclass(RuntimeWarning, category)
+        and (message is None or any(map(message.match, _warnings())))
+        for action, message, category, _, _ in warnings.filters)
+
+
+def _warnings() -> Iterator[str]:
+    """All that NumPy's arithmetic says."""
+    names = [name for name, function in vars(np).items() if isinstance(function, np.ufunc)]
+    return (f"{error} encountered in {name}"
+            for error in ERRORS for name in (*names, "reduce", "accumulate", "cast"))
 
 
 def _new() -> tuple[int, ...]:
