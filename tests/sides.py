@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 from tiledarray import config
-from tiledarray.core import LIBRARY_FACTOR, set_library_factor
+from tiledarray.core import set_beside_gpu
 from tiledarray.devices import device as devices
 from tiledarray.devices.device import Device, HostBackend
 from tiledarray.devices.storage import Buffer
@@ -64,7 +64,7 @@ def two_sides(choose: Callable[..., bool] | None = None) -> Iterator[Device]:
             stack.enter_context(chosen_by(choose, far))
         stack.enter_context(config.override(device="auto"))
         stack.callback(placement._choices.clear)
-        stack.callback(set_library_factor, LIBRARY_FACTOR)
+        stack.callback(set_beside_gpu, False)
         yield far
     devices._interned.pop("auto", None)
 

@@ -29,11 +29,11 @@ def _limits():
 class Program:
     """A program that does so many elements by the second, with a clock of its own."""
 
-    def __init__(self, monkeypatch, at_once, recorded, others=0.0):
+    def __init__(self, monkeypatch, at_once, recorded, others=0.0, known=False):
         self.speeds, self.others = {False: at_once, True: recorded}, others
         self.own = 0.0  # its processor time: while it records, others take the processor too
         self.now, self.done, self.low, self.due, self.until = 100.0, 0.0, False, 0.0, 0.0
-        self.told = []
+        self.told, self.noted = [], []
         monkeypatch.setattr(pacing, "perf_counter", lambda: self.now)
         monkeypatch.setattr(pacing, "thread_time", lambda: self.own)
         monkeypatch.setattr(pacing.core, "paced", lambda: self.done)
@@ -42,6 +42,8 @@ class Program:
         monkeypatch.setattr(pacing.core, "set_cut", lambda cut: None)
         monkeypatch.setattr(pacing, "_new", lambda: ())  # other tests' compilers may be at work
         monkeypatch.setattr(pacing.background, "unfinished", lambda: 0)
+        monkeypatch.setattr(pacing, "was_faster", lambda: known)
+        monkeypatch.setattr(pacing, "note_faster", lambda: self.noted.append(self.now))
         monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(False, 0, 0))
         self.pace = Pace()
 
@@ -68,6 +70,31 @@ def test_what_is_faster_recorded_is_recorded(monkeypatch):
     program.run(10 * WINDOW)
     assert program.pace.preferred
     assert program.run(60.0) > 0.95
+
+
+def test_what_an_earlier_run_saw_to_be_faster_is_tried_soon(monkeypatch):
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    program.run(FIRST / 2)
+    assert not program.noted
+    program.run(FIRST)
+    assert program.noted
+    again = Program(monkeypatch, 5 * WORTH, 15 * WORTH, known=True)
+    again.run(FIRST / 2)
+    assert again.pace.preferred
+
+
+def test_programs_are_known_by_their_file(tmp_path, monkeypatch):
+    main = sys.modules["__main__"]
+    with config.override(cache_dir=tmp_path / "cache"):
+        monkeypatch.setattr(main, "__file__", str(tmp_path / "one.py"), raising=False)
+        assert not pacing.was_faster() and not (tmp_path / "cache").exists()
+        pacing.note_faster()
+        assert pacing.was_faster()
+        monkeypatch.setattr(main, "__file__", str(tmp_path / "other.py"))
+        assert not pacing.was_faster()
+        monkeypatch.delattr(main, "__file__")
+        pacing.note_faster()
+        assert not pacing.was_faster()
 
 
 def test_what_others_take_of_the_processor_does_not_count(monkeypatch):
@@ -162,9 +189,9 @@ def test_warnings_raise_where_a_filter_is_for_those_of_arithmetic(filters, raise
 
 
 def test_our_own_filters_keep_nothing_from_being_recorded():
-    script = "import tiledarray; from tiledarray.recording import pace; print(pace._warnings_raise())"
-    told = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True)
-    assert told.stdout.strip() == "False"
+    script = ("import tiledarray; from tiledarray.recording.pace import _warnings_raise; "
+              "raise SystemExit(_warnings_raise())")
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_what_counts_as_new_is_counted():

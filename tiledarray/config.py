@@ -195,9 +195,10 @@ SETTINGS: Mapping[str, Setting] = {
                 "(wherever the compiler likes) or False."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
-        Setting("at_once", _whole(0), lambda: 65_536,
+        Setting("at_once", _whole(0), lambda: core.AT_ONCE,
                 "Elements up to which an array on the host is computed when it is recorded, if "
-                "its operands have been evaluated; with 0 everything is recorded."),
+                "its operands have been evaluated (beside a GPU at most 65,536); with 0 "
+                "everything is recorded."),
         Setting("at_once_least", _whole(1), lambda: 16_384,
                 "Elements down to which at_once falls while a program is seen to run faster so: "
                 "with at_once itself, or more, it stays what it is."),

@@ -55,8 +55,8 @@ set_least, set_pace, pace, paced, small = (
 wait_for_place = _core.wait_for_place
 hold = _core.hold
 set_births = _core.set_births
-set_library_factor = _core.set_library_factor
-LIBRARY_FACTOR = _core.LIBRARY_FACTOR
+set_beside_gpu = _core.set_beside_gpu
+AT_ONCE = _core.AT_ONCE
 zeros_like = _core.zeros_like
 watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_watch")
 watch_begin, watch_end = watch.watch_begin, watch.watch_end

@@ -23,7 +23,7 @@ static PyObject *module_set_limit(PyObject *module, PyObject *value)
     Py_ssize_t found = PyLong_AsSsize_t(value);
     if (found == -1 && PyErr_Occurred())
         return NULL;
-    begin_pace(found > NPY_MAX_INTP / LIBRARY_FACTOR ? NPY_MAX_INTP / LIBRARY_FACTOR : found);
+    begin_pace(Py_MIN(found, NPY_MAX_INTP / LIBRARY_FACTOR));
     Py_RETURN_NONE;
 }
 
@@ -53,16 +53,13 @@ static PyObject *module_set_births(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
-static PyObject *module_set_library_factor(PyObject *module, PyObject *value)
+static PyObject *module_set_beside_gpu(PyObject *module, PyObject *value)
 {
-    Py_ssize_t found = PyLong_AsSsize_t(value);
-    if (found == -1 && PyErr_Occurred())
-        return NULL;
-    if (found < 1 || found > LIBRARY_FACTOR) {
-        PyErr_SetString(PyExc_ValueError, "the factor is 1 to LIBRARY_FACTOR");
-        return NULL;
+    npy_intp found = value == Py_True ? 1 : LIBRARY_FACTOR;
+    if (found != library_factor) {
+        library_factor = found;
+        begin_pace(at_once);
     }
-    library_factor = found;
     Py_RETURN_NONE;
 }
 
@@ -74,8 +71,8 @@ static PyMethodDef module_methods[] = {
      "Elements up to which what has a history is computed at once."},
     {"hold", module_hold, METH_O, "Change the count of reasons to do nothing at once."},
     {"set_births", module_set_births, METH_O, "Whether new arrays are born on the host."},
-    {"set_library_factor", module_set_library_factor, METH_O,
-     "For how many times larger arrays than others library calls are at once."},
+    {"set_beside_gpu", module_set_beside_gpu, METH_O,
+     "Whether a GPU does what is large: then less is done at once."},
     {NULL}};
 
 static struct PyModuleDef definition = {
@@ -93,7 +90,7 @@ PyMODINIT_FUNC PyInit__core(void)
         add_recorder(module) < 0 || add_values(module) < 0 || add_record(module) < 0 ||
         add_slices(module) < 0 || add_run(module) < 0 || add_memory(module) < 0 ||
         add_scalars() < 0 || add_pace(module) < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
-        PyModule_AddIntMacro(module, LIBRARY_FACTOR) < 0) {
+        PyModule_AddIntMacro(module, AT_ONCE) < 0) {
         Py_DECREF(module);
         return NULL;
     }

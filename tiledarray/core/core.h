@@ -155,6 +155,12 @@ extern PyTypeObject *handle_class; /* what is made: the Python class below it */
 extern Py_ssize_t limit;      /* elements up to which a settled array is small */
 extern long held;             /* reasons (traced functions) for which nothing is done at once */
 
+#define SMALL_ELEMENTS (1 << 16) /* what nobody would wait for a plan, or for a GPU, for */
+
+/* Up to how many elements the value of a node is computed at once: larger ones are better seen by a
+   plan, where they are recorded. */
+static inline Py_ssize_t of_nodes(void) { return Py_MIN(limit, SMALL_ELEMENTS); }
+
 #define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
 
 Handle *new_handle(void);

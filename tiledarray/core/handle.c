@@ -20,7 +20,7 @@ PyObject *get_node(Handle *handle, void *unused)
         PyErr_SetString(PyExc_AttributeError, "_node");
         return NULL;
     }
-    int small = size_of(handle->array) <= limit;
+    int small = size_of(handle->array) <= of_nodes();
     PyObject *array = Py_NewRef(handle->array);
     PyObject *node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
     if (node && !handle->node && handle->array == array) {

@@ -22,6 +22,7 @@ HIDDEN_BEGIN
 #define WRITE_FACTOR 4        /* parts of settled arrays are written at once if no larger by this */
 #define SHARED_ELEMENTS (1 << 18) /* what threads share is recorded where it is larger than this */
 #define COSTLY_ELEMENTS (1 << 16) /* and what takes long for an element, larger than this */
+#define AT_ONCE (1 << 19)     /* elements, if no setting says otherwise */
 #define LIBRARY_FACTOR 64     /* library calls are at once for arrays larger by at most this */
 
 #define is_array(x) PyArray_CheckExact(x)
@@ -68,7 +69,10 @@ static inline npy_intp size_of(PyObject *value)
 }
 
 /* Elements up to which something is done at once that pays for larger arrays too. */
-static inline npy_intp at_most(npy_intp factor) { return limit > 1 ? limit * factor : limit; }
+static inline npy_intp at_most(npy_intp factor)
+{
+    return limit > 1 ? Py_MAX(limit, of_nodes() * factor) : limit;
+}
 
 /* The settled value, borrowed; NULL without an error if it is recorded, or nothing is at once. */
 static inline PyObject *settled(Handle *handle)

@@ -12,7 +12,7 @@
 
 int pacing = 0, pace_low = 0;
 double paced = 0, pace_due = 0;
-npy_intp pace_least = 0, pace_most = 0; /* the most is what the setting says */
+npy_intp at_once = 0, pace_least = 0, pace_most = 0;
 
 static PyObject *turn = NULL, *raises = NULL; /* Python's */
 static PyObject *errors = NULL; /* a context's variable: what NumPy does about them */
@@ -136,7 +136,8 @@ int pace_turn(void)
 
 void begin_pace(npy_intp value)
 {
-    pace_most = limit = value;
+    at_once = value;
+    pace_most = limit = library_factor == 1 ? Py_MIN(value, SMALL_ELEMENTS) : value;
     paced = pace_due = 0;
     pace_low = waits = 0;
     pacing = turn && errors && limit > pace_least && pace_least > 1;
@@ -151,7 +152,7 @@ static PyObject *module_set_pace(PyObject *module, PyObject *args)
     Py_XSETREF(raises, Py_NewRef(tells));
     Py_XSETREF(errors, PyContextVar_CheckExact(variable) ? Py_NewRef(variable) : NULL);
     Py_CLEAR(known);
-    begin_pace(pace_most);
+    begin_pace(at_once);
     Py_RETURN_NONE;
 }
 
@@ -161,7 +162,7 @@ static PyObject *module_set_least(PyObject *module, PyObject *value)
     if (found == -1 && PyErr_Occurred())
         return NULL;
     pace_least = found;
-    begin_pace(pace_most);
+    begin_pace(at_once);
     Py_RETURN_NONE;
 }
 
@@ -196,7 +197,7 @@ static PyObject *module_paced(PyObject *module, PyObject *unused)
 
 static PyObject *module_small(PyObject *module, PyObject *unused)
 {
-    return PyLong_FromSsize_t(limit);
+    return PyLong_FromSsize_t(of_nodes());
 }
 
 static PyMethodDef pace_methods[] = {
@@ -209,7 +210,7 @@ static PyMethodDef pace_methods[] = {
     {"wait_for_place", module_wait_for_place, METH_O,
      "Ask when recording can begin where it began before, or after so many seconds."},
     {"paced", module_paced, METH_NOARGS, "Elements of middle-sized results until now."},
-    {"small", module_small, METH_NOARGS, "Elements up to which a settled array is small now."},
+    {"small", module_small, METH_NOARGS, "Elements up to which a node's value is computed at once now."},
     {NULL}};
 
 int add_pace(PyObject *module) { return PyModule_AddFunctions(module, pace_methods); }

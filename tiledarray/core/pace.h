@@ -11,10 +11,11 @@ extern int pacing;            /* whether that is weighed at all */
 extern int pace_low;          /* whether they are recorded */
 extern double paced;          /* elements of middle-sized results until now ... */
 extern double pace_due;       /* ... and how many there are when Python is asked */
+extern npy_intp at_once;      /* what the setting says */
 extern npy_intp pace_least, pace_most; /* results that are larger, but not by more, are counted */
 
 int pace_turn(void);
-void begin_pace(npy_intp most);
+void begin_pace(npy_intp at_once);
 int add_pace(PyObject *module);
 
 /* Before an operation: whether the limit should be another from here on; 0 with an error set. */

@@ -387,7 +387,7 @@ static Node *record_step(const Step *step, PyObject **inputs, int large)
     int may = step->form->roles & CONSTANT || (large && step->form->roles & MOVES) ||
               must_record_of(step->form, nodes, step->inputs);
     if (may && !large && step->form->roles & UPDATES && nodes[1] &&
-        nodes[1]->form->kind->size <= limit)
+        nodes[1]->form->kind->size <= of_nodes())
         may = !note_small();
     if (may && step->inputs > 2) {
         rest = PyTuple_New(step->inputs - 2);
@@ -411,7 +411,7 @@ static PyObject *follow(const Recipe recipe, const Call *call)
 {
     PyObject *made[MOST_STEPS];
     const Input *input = recipe.inputs;
-    int done = 0, large = recipe.steps[recipe.steps_count - 1].form->kind->size > limit;
+    int done = 0, large = recipe.steps[recipe.steps_count - 1].form->kind->size > of_nodes();
     Py_INCREF(recipe.kept);
     for (; done < recipe.steps_count; done++) {
         PyObject *inputs[MOST_OPERANDS];

@@ -233,7 +233,8 @@ int must_record(const Form *form, const Node *left, const Node *right)
 /* The same of any number of inputs, of which those that are no nodes are NULL. */
 int must_record_of(const Form *form, const Node *const *inputs, int count)
 {
-    if (form->kind->size > limit)
+    const Py_ssize_t most = of_nodes();
+    if (form->kind->size > most)
         return 1;
     for (int k = 0; k < count && form->kind->size > most_with_history; k++)
         if (inputs[k] && inputs[k]->keeps)
@@ -242,7 +243,7 @@ int must_record_of(const Form *form, const Node *const *inputs, int count)
     for (int k = 0; k < count; k++) {
         if (!inputs[k])
             continue;
-        if (!moves && inputs[k]->form->kind->size > limit)
+        if (!moves && inputs[k]->form->kind->size > most)
             return 1;
         if (!inputs[k]->buffer)
             return !(lets_go && inputs[k]->keeps) && is_pending((PyObject *)inputs[k]) &&

@@ -331,7 +331,7 @@ static int write_step(Handle *root, PyObject *step, Node *value)
         done = -1;
     Py_XINCREF(form); /* the table that it is from may change */
     if (form && value->form->kind->device == old->form->kind->device &&
-             (value->form->kind->size > limit || !(done = note_small())) &&
+             (value->form->kind->size > of_nodes() || !(done = note_small())) &&
              must_record(form, old, value)) {
         Node *node = record_node(form);
         if (node) {

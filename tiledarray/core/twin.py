@@ -81,8 +81,10 @@ from tiledarray.core.twin_operators import (
     update,
 )
 from tiledarray.core.twin_state import (
+    AT_ONCE,
     FIELDS,
     LIBRARY_FACTOR,
+    SMALL_ELEMENTS,
     callbacks,
     delete_shape,
     get_dtype,
@@ -104,7 +106,7 @@ from tiledarray.core.twin_state import (
 )
 
 __all__ = [
-    "AtOnce", "Base", "LIBRARY_FACTOR", "hold", "install", "set_births", "set_library_factor",
+    "AtOnce", "Base", "AT_ONCE", "hold", "install", "set_births", "set_beside_gpu",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "COPIES", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
@@ -207,7 +209,13 @@ def install(kind: type, functions: dict[str, Any], how: dict[str, Any]) -> None:
 
 def set_limit(value: int) -> None:
     """Elements up to which a settled array is small."""
-    state.limit = min(operator.index(value), sys.maxsize // LIBRARY_FACTOR)
+    state.at_once = min(operator.index(value), sys.maxsize // LIBRARY_FACTOR)
+    _say_limit()
+
+
+def _say_limit() -> None:
+    beside_gpu = state.library_factor == 1
+    state.limit = min(state.at_once, SMALL_ELEMENTS) if beside_gpu else state.at_once
     say_most()
 
 
@@ -234,8 +242,8 @@ def paced() -> float:
 
 
 def small() -> int:
-    """Elements up to which a settled array is small now."""
-    return state.limit
+    """Elements up to which a node's value is computed at once now."""
+    return state.of_nodes()
 
 
 def set_most_with_history(value: int) -> None:
@@ -254,9 +262,7 @@ def set_births(value: bool) -> None:
     state.births = value is True
 
 
-def set_library_factor(value: int) -> None:
-    """For how many times larger arrays than others library calls are at once."""
-    if not 1 <= operator.index(value) <= LIBRARY_FACTOR:
-        raise ValueError("the factor is 1 to LIBRARY_FACTOR")
-    state.library_factor = operator.index(value)
-    say_most()
+def set_beside_gpu(value: bool) -> None:
+    """Whether a GPU does what is large: then less is done at once."""
+    state.library_factor = 1 if value is True else LIBRARY_FACTOR
+    _say_limit()

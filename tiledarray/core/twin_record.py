@@ -207,7 +207,7 @@ def record(form: Form, inputs: tuple[Any, ...], pending: bool = False) -> Node:
     As part of something larger (``pending``) it is not computed at once.
     """
     kept = any_keeps(inputs)
-    most = min(state.limit, state.most_with_history) if kept else state.limit
+    most = min(state.of_nodes(), state.most_with_history) if kept else state.of_nodes()
     if not pending and form.kind.size <= most:
         value = compute(form, inputs)
         if value is not None:

@@ -25,9 +25,11 @@ DEEPEST = 16  # views without steps of views without steps; see `take_view`
 WRITE_FACTOR = 4  # parts of settled arrays are written at once if no larger by this
 SHARED_ELEMENTS = 1 << 18  # what threads share is recorded where it is larger than this
 COSTLY_ELEMENTS = 1 << 16  # and what takes long for an element, larger than this
+AT_ONCE = SMALL_ELEMENTS = 1 << 16  # if no setting says otherwise: no pace is measured here
 LIBRARY_FACTOR = 64  # library calls are at once for arrays larger by at most this
 MOST_READERS = 64  # views that have read their root, until the dead are left out
 
+at_once = 0  # what the setting says
 limit = 0  # elements up to which a settled array is small
 most_with_history = 0  # ... of which what has a history is computed at once
 held = 0  # reasons (traced functions) for which nothing is done at once
@@ -78,9 +80,17 @@ def size_of(value: Any) -> int:
     return size
 
 
+def of_nodes() -> int:
+    """Return up to how many elements the value of a node is computed at once.
+
+    Larger ones are better seen by a plan, where they are recorded.
+    """
+    return min(limit, SMALL_ELEMENTS)
+
+
 def at_most(factor: int) -> int:
     """Return up to how many elements something is at once that pays for larger arrays too."""
-    return limit * factor if limit > 1 else limit
+    return max(limit, of_nodes() * factor) if limit > 1 else limit
 
 def root_of(handle: Any) -> Any:
     """Return the array that owns the value."""
@@ -324,7 +334,7 @@ def get_node(handle: Any) -> Any:
     array = handle._array_
     if handle._base_ is not None or array is None:
         raise AttributeError("_node")
-    small = size_of(array) <= limit
+    small = size_of(array) <= of_nodes()
     node = callbacks["leaf"](array, small)
     if handle._node_ is None and handle._array_ is array:
         handle._node_, handle._copied_ = node, small

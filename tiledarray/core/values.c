@@ -156,7 +156,8 @@ static PyObject *record_record(PyObject *module, PyObject *const *args, Py_ssize
     Form *form = (Form *)args[0];
     PyObject *inputs = args[1];
     int kept = any_keeps(inputs), pending = count == 3 && args[2] == Py_True;
-    if (!pending && form->kind->size <= (kept ? Py_MIN(limit, most_with_history) : limit)) {
+    const Py_ssize_t most = kept ? Py_MIN(of_nodes(), most_with_history) : of_nodes();
+    if (!pending && form->kind->size <= most) {
         PyObject *value = PyObject_CallFunctionObjArgs(compute, form, inputs, NULL);
         if (!value)
             return NULL;

@@ -199,7 +199,7 @@ def current() -> Device:
         return chosen
     found = resolve(config.device)
     core.set_births(found.on_host and not _blocks)
-    core.set_library_factor(1 if found.kind == "auto" else core.LIBRARY_FACTOR)  # GPUs are quick
+    core.set_beside_gpu(found.kind == "auto")
     return found
 
 

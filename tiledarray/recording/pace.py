@@ -6,27 +6,33 @@ every step, or has another shape each time, recording takes twice as long.  What
 of is not known beforehand, so its speed is measured while it runs: elements of middle-sized
 results by the second (`core/pace.c`), with either limit in turn.  A try is short, comes later and
 later where it does not pay, and tells nothing while it meets what is new and will be compiled.
+Where an earlier run of the program went faster recorded, the first try comes at once: what it needs
+is on disk.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from time import perf_counter, thread_time
 
 import numpy as np
 from numpy._core import umath  # it has no other name for what `np.errstate` sets
 
 from tiledarray import config, core
+from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution.background import background
 from tiledarray.execution.spans import counters
 from tiledarray.recording.stretch import local
 
 WINDOW = 0.03  # seconds over which a speed is measured ...
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
-TRY = 10 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
+TRY = 5 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
 WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays
 LITTLE = 1e6  # elements: what has none of middle size is not weighed at all
 FIRST = 0.5  # seconds before the first try: what is short had better not begin to compile
@@ -63,6 +69,7 @@ class Pace:
         self.low = self.preferred = False
         self._speed = {False: 0.0, True: 0.0}  # elements by the second, by whether it is low
         self._tries = 0
+        self._asked = False  # whether an earlier run went faster recorded
         self._turned = 0.0  # when recording last began
         self._waits = False  # whether it is about to
         self._patience = PATIENCE
@@ -115,6 +122,7 @@ class Pace:
         self._next = perf_counter() + self._patience
         if preferred:
             self._tries = 0
+            note_faster()
         return preferred
 
     def _weigh_at_once(self) -> bool:
@@ -123,6 +131,10 @@ class Pace:
             return False
         if self.preferred:  # it was to be seen whether recording is still faster
             return self._stands(preferred=self._speed[True] > self._speed[False])
+        if not self._asked:
+            self._asked = True
+            if was_faster():
+                self._next = 0.0
         return (perf_counter() >= self._next and self._speed[False] >= WORTH
                 and not background.unfinished() and not _warnings_raise())
 
@@ -173,6 +185,36 @@ def _warnings() -> Iterator[str]:
 
 def _new() -> tuple[int, ...]:
     return tuple(counters[name] for name in NEW)
+
+
+# ---- earlier runs ------------------------------------------------------------------------------
+
+
+def was_faster() -> bool:
+    """Whether an earlier run of this program was seen to go faster recorded."""
+    program = _program()
+    if program is None or not config.cache_dir.is_dir():
+        return False
+    from tiledarray.kernels.compile import cache
+    try:
+        return cache.get(cache.key("pace", program), ".pace") is not None
+    except (OSError, TiledArrayWarning):
+        return False
+
+
+def note_faster() -> None:
+    """Have later runs of this program know it."""
+    program = _program()
+    if program is not None and not was_faster():
+        from tiledarray.kernels.compile import cache
+        with suppress(OSError, TiledArrayWarning):
+            cache.put(cache.key("pace", program), ".pace", b"recorded", small=True)
+
+
+def _program() -> str | None:
+    """The path of the program's file, if it has one."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return file and os.path.abspath(file)
 
 
 pace = Pace()

@@ -27,7 +27,7 @@ from tiledarray.ops.op import Elementwise, Reduction, Update
 from tiledarray.ops.ufunc import in_loop_dtypes
 
 BLOCK = 1 << 16  # elements; a few arrays of so many fit in a core's cache
-WORTH_CHAINING = 2 * BLOCK
+WORTH_CHAINING = 1 << 14
 WORTH_THREADS = 1 << 18  # elements times ops; below, waking a thread takes longer
 
 Shape = tuple[int, ...]
