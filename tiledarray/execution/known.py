@@ -22,7 +22,7 @@ AMPLE_BYTES = 1 << 28  # that may be taken op by op
 SMALL_SECONDS = 0.002  # that something takes op by op: hardly worth compiling it
 
 lock = threading.RLock()  # of whoever plans or runs
-hold_at_fork(lock)
+hold_at_fork(lock, outer=True)
 executables: OrderedDict[Any, Executable | Bound | UnsupportedDtypeError] = OrderedDict()
 _without = [0.0]  # seconds that what might have been planned took, as far as one can tell
 _met: OrderedDict[Any, int] = OrderedDict()  # how often, of what has no plan

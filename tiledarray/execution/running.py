@@ -27,7 +27,6 @@ from tiledarray.execution.op_by_op.parts import Part, cost
 from tiledarray.execution.plans import Bound
 from tiledarray.execution.spans import counters
 from tiledarray.execution.taken import Mark, Taken
-from tiledarray.fork import hold_at_fork
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Call
 from tiledarray.graph.node import Node, told_where
@@ -39,8 +38,6 @@ from tiledarray.ops.op import Library, Update
 COMPILE_SECONDS = 0.7
 _NOTHING = contextlib.nullcontext()
 
-# Once more, and so before the locks of what has just been imported, which are taken inside it.
-hold_at_fork(lock)
 install_running({
     "lock": lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
     "observers": observers, "counters": counters, "buffer": storage.Buffer,
