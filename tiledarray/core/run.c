@@ -467,7 +467,7 @@ static int run_on(Frame *frame, Program *program, PyObject *leaves, PyObject *pa
 {
     Py_ssize_t given_leaves = PySequence_Fast_GET_SIZE(leaves);
     Py_ssize_t given_params = PySequence_Fast_GET_SIZE(params);
-    if (program->busy || program->updated_count || 2 * given_leaves != program->leaves_count ||
+    if (!given[LOCK] || program->busy || program->updated_count || 2 * given_leaves != program->leaves_count ||
         PyList_GET_SIZE(given[OBSERVERS]) || !begin(frame, program, given_params))
         return 0;
     for (Py_ssize_t k = 0; k < given_params; k++)

@@ -8,15 +8,17 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tiledarray import config
-from tiledarray.core import forget_program
+from tiledarray.core import forget_program, install_running
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
+from tiledarray.errors import raised_outside
+from tiledarray.execution import known
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.laps import Laps
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
-from tiledarray.execution.library_calls import computing, library_call
+from tiledarray.execution.library_calls import SILENCE, computing, library_call
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
 from tiledarray.execution.repeating import ALL, Several, Tiled, by_plan, repeating
@@ -40,6 +42,13 @@ Action = Callable[[dict[Value, Any], Sequence[Any], list[Kernel]], Any]
 
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 _reported = [0.0]  # seconds that they have been told of
+
+# What the core runs programs with: each is of an executable.
+install_running({
+    "lock": known.lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
+    "observers": observers, "counters": counters, "buffer": Buffer, "silence": SILENCE,
+    "is_outside": raised_outside,
+})
 
 
 def program_name(kernel: Kernel) -> str:

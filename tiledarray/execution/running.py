@@ -10,22 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiledarray import config
-from tiledarray.core import install_running, remember, remembers
-from tiledarray.devices import storage
+from tiledarray.core import remember, remembers
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
-from tiledarray.errors import CompilerError, raised_outside
+from tiledarray.errors import CompilerError
 from tiledarray.execution import known, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.doing_without import do_without, tell_once
-from tiledarray.execution.executable import Executable, observers
+from tiledarray.execution.executable import Executable
 from tiledarray.execution.instructions import program_of
-from tiledarray.execution.known import lock
-from tiledarray.execution.library_calls import SILENCE
 from tiledarray.execution.op_by_op.parts import Part, cost
 from tiledarray.execution.plans import Bound
-from tiledarray.execution.spans import counters
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.plan import Call
@@ -37,12 +33,6 @@ from tiledarray.ops.op import Library, Update
 
 COMPILE_SECONDS = 0.7
 _NOTHING = contextlib.nullcontext()
-
-install_running({
-    "lock": lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
-    "observers": observers, "counters": counters, "buffer": storage.Buffer,
-    "silence": SILENCE, "is_outside": raised_outside,
-})
 
 
 def waits(executable: Executable, parts: Sequence[Part]) -> bool:
