@@ -64,6 +64,8 @@ class Grouper:
     values, outputs : list of Value
     forced : collection of Value
         What has to be stored beside what needs to be.
+    alike : collection of Value
+        What of it must not be computed in several passes of a kernel, either (`agree.py`).
     may_restart : bool
         Whether grouping may begin anew with more of that.
     stored : set of Value
@@ -74,9 +76,11 @@ class Grouper:
     """
 
     def __init__(self, values: list[Value], outputs: list[Value], target: Target,
-                 forced: Collection[Value] = (), *, may_restart: bool = False) -> None:
+                 forced: Collection[Value] = (), *, alike: Collection[Value] = (),
+                 may_restart: bool = False) -> None:
         self.target = target
         self.may_restart = may_restart
+        self.alike = alike
         self.values = reachable(values, outputs)
         self.outputs = outputs
         must = must_be_stored(self.values, outputs).union(forced)
@@ -284,6 +288,10 @@ class Grouper:
                 group.shape, reduced, [*group.loads, *lowering.loads])
             if reason:
                 raise Refusal(reason)
+            again = next((cell.value for cell in (*group.cells, *lowering.cells)
+                          if cell.kind == "apply" and cell.value in self.alike), None)
+            if again is not None:
+                raise Refusal(f"{again}, computed anew in each pass, must be the same in all")
         return passes
 
     # ---- storing what an earlier group has in hand -----------------------------------------

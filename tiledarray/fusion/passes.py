@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import count, repeat
 from typing import Any
 
+from tiledarray.fusion.agree import computed_apart
 from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.cover import uncover
@@ -80,16 +81,22 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
 
     # Groups.  They decide what is stored; only then is it known who reads what an update
     # overwrites.  Where either needs something more in memory, grouping begins anew.
-    grouper, choices, regions = _grouped(builder, outputs, donatable, target, assumed)
-    if check:
-        verify_groups(grouper)
+    alike: set[Value] = set()
+    grouper, choices, regions = _grouped(builder, outputs, donatable, target, assumed, alike)
 
     # Kernels.  For each group `tile` orders and merges the axes and cuts them into tiles, for which
     # it needs all accesses; in it, maps turn transposed tiles and find windows, reductions stage
     # their loads, and maps bound by instructions try quick texts.  Then `place` holds what several
     # passes need, in what room staging and the chunks of a tile have left.
+    # What is then seen to be computed in several places, and must be the same in all of them, is
+    # stored as well.
     steps = in_order(grouper.groups, choices, target)
+    while not alike.issuperset(apart := computed_apart(grouper.values, steps, target)):
+        alike |= apart
+        grouper, choices, regions = _grouped(builder, outputs, donatable, target, assumed, alike)
+        steps = in_order(grouper.groups, choices, target)
     if check:
+        verify_groups(grouper)
         verify_steps(steps)
 
     # Memory.  Launches are shared last: whether kernels may go beside one another depends on the
@@ -149,11 +156,15 @@ def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[An
 
 
 def _grouped(builder: Builder, outputs: list[Value], donatable: frozenset[int], target: Target,
-             assumed: Regions) -> tuple[Grouper, UpdateChoice, Regions]:
-    """Group values and choose how updates are done, until neither needs more to be stored."""
-    forced: set[Value] = set()
+             assumed: Regions, alike: Collection[Value]) -> tuple[Grouper, UpdateChoice, Regions]:
+    """Group values and choose how updates are done, until neither needs more to be stored.
+
+    What has to come out ``alike`` wherever it is needed is.
+    """
+    forced = {*alike}
     for attempt in count():
-        grouper = Grouper(builder.values, outputs, target, forced, may_restart=attempt < RESTARTS)
+        grouper = Grouper(builder.values, outputs, target, forced, alike=alike,
+                          may_restart=attempt < RESTARTS)
         regions = Regions(assumed.params, dict(assumed.assumed))
         try:
             grouper.run()

@@ -68,9 +68,11 @@ prod = Reduction(
 )
 # Of equal extrema each gets the same part.
 min = Reduction("min", _through("min", with_dtype=False), "Min", combine="minimum",
-                vjp=("scaled(expand(g, x, attrs), ties(x, out, attrs))",))
+                vjp=("scaled(expand(g, x, attrs), "
+                     "ties(x, of_now(out, x, amin, attrs[0]), attrs))",))
 max = Reduction("max", _through("max", with_dtype=False), "Max", combine="maximum",
-                vjp=("scaled(expand(g, x, attrs), ties(x, out, attrs))",))
+                vjp=("scaled(expand(g, x, attrs), "
+                     "ties(x, of_now(out, x, amax, attrs[0]), attrs))",))
 all = Reduction(
     "all", _through("all", with_dtype=False), "All", combine="logical_and", accumulates=_truth
 )

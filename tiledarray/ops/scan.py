@@ -22,15 +22,15 @@ def _scan(name: str, ufunc: np.ufunc, accumulator: str, *vjp: Any) -> Scan:
 
 
 # A gradient goes to where the running extremum was met, of equal elements the last.
-_EXTREMUM = "extremes_from(g, x, out, attrs)"
+_EXTREMUM = "extremes_from(g, x, of_now(out, x, {name}.accumulate, attrs), attrs)"
 
 BY_UFUNC: dict[np.ufunc, Scan] = {
     op.ufunc: op
     for op in (
         _scan("cumsum", np.add, "RunningSum", "sums_from(g, attrs)"),
         _scan("cumprod", np.multiply, "RunningProduct", "products_from(g, x, attrs)"),
-        _scan("running_max", np.maximum, "RunningMax", _EXTREMUM),
-        _scan("running_min", np.minimum, "RunningMin", _EXTREMUM),
+        _scan("running_max", np.maximum, "RunningMax", _EXTREMUM.format(name="maximum")),
+        _scan("running_min", np.minimum, "RunningMin", _EXTREMUM.format(name="minimum")),
         _scan("running_and", np.logical_and, "RunningAnd"),
         _scan("running_or", np.logical_or, "RunningOr"),
         _scan("running_bit_and", np.bitwise_and, "RunningAnd"),
