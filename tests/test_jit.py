@@ -10,9 +10,11 @@ from tiledarray.execution.executable import observers
 from tiledarray.execution.spans import counters
 
 
-@pytest.fixture(autouse=True)
-def compiled():
-    with ta.config.override(compile="wait"):
+@pytest.fixture(autouse=True, params=["compiled", "meanwhile"])
+def _way(request):
+    """Functions wait for their kernels, or go op by op while those are compiled."""
+    ways = {"compiled": {"compile": "wait"}, "meanwhile": {"first_seconds": 0.2}}
+    with ta.config.override(**ways[request.param]):
         yield
 
 
@@ -127,7 +129,8 @@ def test_without_kernels_the_function_just_runs():
 def test_runs_are_seen_and_results_explained():
     jitted = ta.jit(lambda x: np.sqrt(x * x + 1).sum())
     x = ta.arange(1000.0)
-    jitted(x)
+    with ta.config.override(compile="wait"):
+        jitted(x)
     seen = []
 
     def watch(executable, step, seconds):

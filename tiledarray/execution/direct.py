@@ -9,10 +9,14 @@ from typing import Any
 from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import TiledArrayError
+from tiledarray.execution.doing_without import do_without
+from tiledarray.execution.evaluate import run_reference
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.instructions import KEPT_BYTES, program_of
 from tiledarray.execution.replay import Replay, can_replay, own_memory
+from tiledarray.execution.spans import counters
 from tiledarray.fusion.ir import Value
+from tiledarray.graph.program import Trace, instantiated
 
 Run = Callable[[list[Any]], list[Any]]
 
@@ -37,6 +41,53 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
         with suppress(TiledArrayError):  # no memory, or a call that cannot be recorded
             quick = _replayed(Replay(executable, params), values)
     return lambda leaves: (step_by_step if observers else quick)(leaves)
+
+
+class Meanwhile:
+    """Runs what a plan is of op by op until its kernels are there: see `runner`.
+
+    They are compiled in the background from the second run on: what runs once needs none.
+
+    Parameters
+    ----------
+    executable : Executable
+        On the host.
+    params : sequence of scalar
+        With which it runs.
+    traced : Trace
+        What it is a plan of.
+    """
+
+    def __init__(self, executable: Executable, params: Sequence[Any], traced: Trace) -> None:
+        self._executable, self._params = executable, params
+        self._entries, _, self._outputs = traced.signature
+        self._scalars, self._sites = traced.params, [node.site for node in traced.nodes]
+        numbers = [number for _, number in executable.leaves]
+        self._order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        self._kernels: Run | None = None
+        self._runs = 0
+
+    def __call__(self, leaves: list[Any]) -> list[Any]:
+        """Return the outputs' buffers, given those of the plan's leaves in their order."""
+        if self._kernels is None:
+            if not self._executable.ready:
+                return self._op_by_op(leaves)
+            self._kernels = runner(self._executable, self._params)
+        return self._kernels(leaves)
+
+    def _op_by_op(self, leaves: list[Any]) -> list[Any]:
+        nodes = instantiated(self._entries, [leaves[place] for place in self._order],
+                             self._scalars, self._executable.device, self._sites)
+        targets = [nodes[number] for number in self._outputs]
+        counters["op by op"] += 1
+        run_reference(nodes, targets)
+        self._runs += 1
+        if self._runs > 1:
+            failure = self._executable.trouble.standing()
+            if failure is not None:
+                do_without(failure)
+            self._executable.compile_in_background()
+        return [node.buffer for node in targets]
 
 
 def _replayed(replay: Replay, values: list[Value]) -> Run:

@@ -20,7 +20,7 @@ from tiledarray.execution.background import everywhere
 from tiledarray.execution.doing_without import do_without, tell_once
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.instructions import program_of
-from tiledarray.execution.op_by_op.parts import Part, cost
+from tiledarray.execution.op_by_op.parts import NODE_SECONDS, Part, cost, parts_of
 from tiledarray.execution.plans import Bound
 from tiledarray.execution.taken import Mark, Taken
 from tiledarray.fusion.ir import Value
@@ -62,6 +62,16 @@ def waits(executable: Executable, parts: Sequence[Part]) -> bool:
     if seconds > known.SMALL_SECONDS or executable.met > 1:
         executable.wanted = True
     return False
+
+
+def goes_op_by_op(executable: Executable, traced: Trace, targets: Sequence[Node]) -> bool:
+    """Whether calls of a plan had better not wait for its kernels: they are quick op by op."""
+    if (executable.device.kind == "cuda" or config.compile != "background"
+            or not executable.missing()):
+        return False
+    seconds, largest = cost(parts_of(traced.nodes, targets), host_threads())
+    return (seconds + NODE_SECONDS * len(traced.nodes) < config.first_seconds
+            and largest <= known.AMPLE_BYTES)
 
 
 def compiler_problem(device: Device) -> str | None:

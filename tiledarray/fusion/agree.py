@@ -27,6 +27,7 @@ _OF_LIBRARY = re.compile(
     r"\bm_(exp|log|cbrt|sin|cos|tan|arc|erf|hypot|power|abs|sqrt|gamma|lgamma)\w*\(")
 _EXACT_IF_REAL = re.compile(r"\bm_(abs|sqrt)\(")
 _NEAR = (arithmetic.power, transcendental.log)  # quick texts that are not right to the bit
+_SUDDEN = frozenset((arithmetic.sign, arithmetic.remainder, arithmetic.fmod))
 _EXTREMA = frozenset(("min", "max", "argmin", "argmax", "running_min", "running_max"))
 
 
@@ -88,5 +89,6 @@ def _is_sudden(value: Value) -> bool:
         return False
     if op is cast:
         return value.dtype.kind in "biu"
+    compares = op.beyond is not None
     flat = bool(op.derivatives) and all(rule == "0" for rule in op.derivatives)
-    return op.beyond is not None or flat
+    return compares or flat or op in _SUDDEN

@@ -287,13 +287,17 @@ class _Trace:
         except UnsupportedDtypeError as error:
             raise TypeError("a function under tiledarray.jit may use only dtypes that kernels "
                             "have: bool, integers, floats and complex numbers") from error
-        executable.compile()
+        meanwhile = execution.running.goes_op_by_op(executable, traced_nodes, self.targets)
+        if not meanwhile:
+            executable.compile()
         for _, number in executable.leaves:
             node = traced_nodes.nodes[number]
             known = placeholders.index(node) if node in placeholders else node.buffer
             self.leaves.append(known)
         self.executable = executable
-        self.run = execution.direct.runner(executable, params)
+        self.run = (
+            execution.direct.Meanwhile(executable, params, traced_nodes) if meanwhile else
+            execution.direct.runner(executable, params))
 
     # ---- calling -------------------------------------------------------------------------
 
