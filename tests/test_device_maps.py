@@ -202,3 +202,34 @@ def test_results_that_are_stored_at_different_places(folder, dtype, width):
     plan, (found,) = emulated(program, *inputs, folder=folder)
     numpy.testing.assert_allclose(found, program(numpy, start), rtol=1e-5)
     assert any(len(part.stores) == 2 for kernel in plan.kernels for part in kernel.parts)
+
+
+def escaping(np, c, steps=5):
+    z, n = c, np.zeros(c.shape, "i4")
+    for _ in range(steps):
+        inside = np.abs(z) < 2
+        z, n = np.where(inside, z * z + c, z), n + inside
+    return n
+
+
+def test_sizes_of_complex_numbers_are_compared_by_squares(folder):
+    rng = numpy.random.default_rng(0)
+    c = (rng.uniform(-2, 1, (40, 50)) + 1j * rng.uniform(-1, 1, (40, 50))).astype("c8")
+    plan, (found,) = emulated(escaping, c, folder=folder)
+    numpy.testing.assert_array_equal(found, escaping(numpy, c))
+    names = [value.op.name for value in plan.values]
+    assert names.count("size_less") == 5 and "absolute" not in names
+
+
+@pytest.mark.parametrize(("program", "target", "names"), [
+    (lambda z: numpy.float32(2) < abs(z), DEVICE, {"size_greater"}),
+    (lambda z: abs(z) >= abs(z[::-1]), DEVICE, {"size_greater_equal", "absolute"}),
+    (lambda z: (lambda size: (size <= 2) * size)(abs(z)), DEVICE,
+     {"absolute", "less_equal", "multiply"}),
+    (lambda z: abs(z) < 2, HOST, {"absolute", "less"}),
+    (lambda z: abs(z.astype("c16")) < 2, DEVICE, {"absolute", "less", "cast"}),
+    (lambda z: abs(z.real) < 2, DEVICE, {"absolute", "less", "real"}),
+])
+def test_only_sizes_that_nothing_else_needs_are_left_out(program, target, names):
+    plan = planned(program(ta.asarray(numpy.ones(300, "c8"))), target=target)
+    assert {value.op.name for value in plan.values} - {"leaf", "view", "full"} == names

@@ -405,3 +405,29 @@ def test_arrays_of_cupys_that_begin_between_vectors(start):
     ours = np.asarray(theirs)
     numpy.testing.assert_array_equal((ours * 2 + 1).numpy(), cupy.asnumpy(theirs) * 2 + 1)
     assert float(ours.reshape(-1, 8).sum(0)[0]) == float(theirs.reshape(-1, 8).sum(0)[0])
+
+
+COMPARISONS = [np.less, np.less_equal, np.greater, np.greater_equal]
+RADII = [2.0, 0.3, 1e-25, 1e-12, 1e19, 3e38, 0.0, -1.0, numpy.inf, numpy.nan]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("radius", RADII)
+def test_sizes_of_complex_numbers_beside_numbers(compare, radius):
+    """Squares tell nearly always; the rest has to be as the sizes themselves say."""
+    rng = numpy.random.default_rng(0)
+    near = abs(radius) * (1 + rng.integers(-80, 80, 4000) * 2.0**-24)
+    sizes = numpy.concatenate([near, 10.0 ** rng.uniform(-44, 38, 2000), [0, numpy.inf, numpy.nan]])
+    turn = numpy.exp(2j * numpy.pi * rng.random(sizes.size))
+    with numpy.errstate(all="ignore"):
+        z = (sizes * turn).astype("c8")
+    z[:50] = z[:50].real
+    z[50:60] = numpy.inf + 1j * numpy.nan
+    ours = compare(np.abs(np.array(z)), numpy.float32(radius))
+    turned = compare(numpy.float32(radius), np.abs(np.array(z)))
+    size = np.abs(np.array(z))
+    size.numpy()
+    expected = compare(size, numpy.float32(radius))
+    other = compare(numpy.float32(radius), size)
+    for one, two in ((ours, expected), (turned, other)):
+        assert (numpy.asarray(one) == numpy.asarray(two)).all()

@@ -19,6 +19,7 @@ from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.target import Target
 from tiledarray.ops import (
     arithmetic,
+    comparison,
     elementwise,
     movement,
     reduction,
@@ -365,6 +366,21 @@ def product_with_sum(builder: Builder, op: Any, attrs: Any, args: Args, shape: S
     return None
 
 
+def size_compared(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                  dtype: DType) -> Value | None:
+    """Compare the sizes of complex numbers by squares where that is enough: on a GPU, no root."""
+    if builder.target.kind != "cuda" or op not in comparison.OF_SIZES:
+        return None
+    for compare, (size, other) in ((op, args), (comparison.TURNED[op], args[::-1])):
+        if isinstance(size, Value) and size.op is arithmetic.absolute and (
+                size.shape == shape and size.number not in builder.shared
+                and size.args[0].dtype == np.complex64 and {*attrs} == {size.dtype}):
+            loops = size.args[0].dtype, size.dtype
+            return builder.make(
+                comparison.OF_SIZES[compare], loops, (size.args[0], other), shape, dtype)
+    return None
+
+
 def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                        dtype: DType) -> Value | None:
     """A product of two vectors is a sum of products, which fuses with what is around it."""
@@ -430,7 +446,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
                 unroll_small_reduction, maximum_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),
     Scan: (scan_of_nothing, scan_of_one),
-    Elementwise: (cast_to_same, product_with_sum),
+    Elementwise: (cast_to_same, product_with_sum, size_compared),
     Library: (product_of_vectors, product_with_vector),
 }
 

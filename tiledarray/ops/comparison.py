@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tiledarray.ops.ufunc import ufunc
+from tiledarray.ops.op import Elementwise
+from tiledarray.ops.ufunc import Loop, Operand, plain, ufunc
 
 equal = ufunc(np.equal, "m_equal(x, y)", beyond=False, ordered=False)
 not_equal = ufunc(np.not_equal, "m_not(m_equal(x, y))", beyond=True, ordered=False)
@@ -39,3 +42,25 @@ isnan = ufunc(np.isnan, "m_isnan(x)")
 isinf = ufunc(np.isinf, "m_isinf(x)")
 isfinite = ufunc(np.isfinite, "m_isfinite(x)")
 signbit = ufunc(np.signbit, "m_signbit(x)")
+
+
+# Which is larger, the size of a complex number or another number: what the planner makes of the two
+# for a GPU (`rewrite.py`), since squares tell it nearly always.
+def _of_size(compare: np.ufunc, name: str) -> Elementwise:
+    def compute(xp: Any, x: Any, y: Any, *, dtype: Any) -> Any:
+        return getattr(xp, compare.__name__)(xp.absolute(x), y)
+
+    return plain(name, compute, f"{name}(x, y)", _loops_of_size, cost=6)
+
+
+def _loops_of_size(x: Operand, y: Operand) -> Loop:
+    return (np.dtype(np.complex64), np.dtype(np.float32)), np.dtype(bool)
+
+
+OF_SIZES: dict[Elementwise, Elementwise] = {
+    less: _of_size(np.less, "size_less"),
+    less_equal: _of_size(np.less_equal, "size_less_equal"),
+    greater: _of_size(np.greater, "size_greater"),
+    greater_equal: _of_size(np.greater_equal, "size_greater_equal"),
+}
+TURNED = {less: greater, less_equal: greater_equal, greater: less, greater_equal: less_equal}

@@ -386,3 +386,27 @@ template <class R> TA_FN Complex<R> m_power(Complex<R> x, Complex<R> y) {
     }
     return general_power(x, y);
 }
+
+// ---- sizes beside other numbers ----
+
+#if !TA_DEVICE
+#define TA_BESIDE_CIRCLE(NAME, COMPARE) \
+    TA_FN bool NAME(Complex<f32> x, f32 radius) { return m_abs(x) COMPARE radius; }
+#else
+// A square says on which side of a circle a number lies, but very near to it, and where squares leave the
+// range of normal numbers; there the size is computed, by a call, so that it is not in everybody's way.
+__device__ __noinline__ f32 any_size(f32 re, f32 im) { return m_hypot(re, im); }
+TA_FN bool is_clear(f32 beyond, f32 circle, f32 radius) {
+    return (m_abs(beyond) > 0x1p-19f * circle) & (circle > 0x1p-100f) & (radius > 0.f);
+}
+#define TA_BESIDE_CIRCLE(NAME, COMPARE)                                                    \
+    TA_FN bool NAME(Complex<f32> x, f32 radius) {                                          \
+        const f32 circle = radius * radius, beyond = (x.re * x.re + x.im * x.im) - circle; \
+        bool found = beyond COMPARE 0.f;                                                   \
+        if (!is_clear(beyond, circle, radius)) found = any_size(x.re, x.im) COMPARE radius; \
+        return found;                                                                      \
+    }
+#endif
+TA_BESIDE_CIRCLE(size_less, <) TA_BESIDE_CIRCLE(size_less_equal, <=)
+TA_BESIDE_CIRCLE(size_greater, >) TA_BESIDE_CIRCLE(size_greater_equal, >=)
+#undef TA_BESIDE_CIRCLE
