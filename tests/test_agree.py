@@ -1,5 +1,6 @@
 """What is computed in several places comes out alike where that shows (`fusion/agree.py`)."""
 
+import platform
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from tiledarray import config
 from tiledarray.fusion import agree
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.target import Target
+from tiledarray.kernels.compile import host
 from tiledarray.ops import arithmetic, transcendental
 from tiledarray.ops.op import Elementwise
 
@@ -162,3 +164,25 @@ def test_gradients_are_evaluated_again_before_anything_else_was_planned():
 def _as_users_have_it():
     from tests.test_docs import as_users_have_it
     return as_users_have_it()
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.skipif(platform.machine() != "x86_64" or host.available() is not None
+                    or not host.compiler().libmvec, reason="vectors of glibc's on x86")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_bits_do_not_depend_on_an_elements_place(dtype):
+    numbers = positive(3, seed=1).astype(dtype)
+    for name in [*FUNCTIONS, "cosh", "arcsin", "cbrt", "log2", "exp2", "cos"]:
+        function = getattr(np, name)
+        for n in (1, 3, 17, 1003):
+            for number in numbers / 2:
+                same = numpy.asarray(function(np.full(n, number)) * 1)
+                assert (same == same[0]).all(), name
+        x = np.array(positive(29).astype(dtype))
+        matrix = numpy.asarray(function(abs(x[:, None] - x) / 2))
+        assert (matrix == matrix.T).all(), name
+    x = np.array(positive(29).astype(dtype))
+    for function in (np.power, np.hypot, np.arctan2):
+        matrix = numpy.asarray(function(abs(x[:, None] - x) + 1, x[:, None] * x))
+        assert (matrix == matrix.T).all()

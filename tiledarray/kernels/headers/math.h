@@ -5,10 +5,6 @@
 //
 // TA_OWN_COMPLEX and TA_OWN_TRIGONOMETRY choose the functions in complex_math.h and trigonometry.h
 // over a library's: always on the device, on the host for tests.
-//
-// TA_LIBMVEC says which of glibc's vector functions the host may use: 0 none, 1 those of glibc
-// 2.22 (exp, log, sin, cos, pow), 2 those of 2.35.  They are declared here because glibc's own
-// declarations offer them only under -ffast-math.
 #pragma once
 #include "types.h"
 
@@ -17,82 +13,43 @@
 #define TA_OWN_TRIGONOMETRY 1
 #endif
 
-// ---- the C library ----
-
 #if !TA_DEVICE
-#ifndef TA_LIBMVEC
-#define TA_LIBMVEC 0
+#include "library.h"
 #endif
-#define TA_SCALAR __attribute__((const))
-#define TA_VECTOR __attribute__((const, simd("notinbranch")))
-#if TA_LIBMVEC >= 1
-#define TA_VECTOR_1 TA_VECTOR
-#else
-#define TA_VECTOR_1 TA_SCALAR
-#endif
-#if TA_LIBMVEC >= 2
-#define TA_VECTOR_2 TA_VECTOR
-#else
-#define TA_VECTOR_2 TA_SCALAR
-#endif
-#define TA_DECLARE_1(ATTRIBUTE, NAME) \
-    ATTRIBUTE double NAME(double) noexcept; ATTRIBUTE float NAME##f(float) noexcept;
-#define TA_DECLARE_2(ATTRIBUTE, NAME) \
-    ATTRIBUTE double NAME(double, double) noexcept; \
-    ATTRIBUTE float NAME##f(float, float) noexcept;
-extern "C" {
-TA_DECLARE_1(TA_VECTOR_1, exp) TA_DECLARE_1(TA_VECTOR_1, log)
-// Under names of our own, else g++ joins sine and cosine of one argument into a call that does
-// not vectorise.
-TA_VECTOR_1 double host_sin(double) noexcept __asm__("sin");
-TA_VECTOR_1 float host_sinf(float) noexcept __asm__("sinf");
-TA_VECTOR_1 double host_cos(double) noexcept __asm__("cos");
-TA_VECTOR_1 float host_cosf(float) noexcept __asm__("cosf");
-TA_DECLARE_2(TA_VECTOR_1, pow)
-TA_DECLARE_1(TA_VECTOR_2, exp2) TA_DECLARE_1(TA_VECTOR_2, expm1)
-TA_DECLARE_1(TA_VECTOR_2, log2) TA_DECLARE_1(TA_VECTOR_2, log10) TA_DECLARE_1(TA_VECTOR_2, log1p)
-TA_DECLARE_1(TA_VECTOR_2, tan) TA_DECLARE_1(TA_VECTOR_2, asin) TA_DECLARE_1(TA_VECTOR_2, acos)
-TA_DECLARE_1(TA_VECTOR_2, atan) TA_DECLARE_1(TA_VECTOR_2, sinh) TA_DECLARE_1(TA_VECTOR_2, cosh)
-TA_DECLARE_1(TA_VECTOR_2, tanh) TA_DECLARE_1(TA_VECTOR_2, asinh) TA_DECLARE_1(TA_VECTOR_2, acosh)
-TA_DECLARE_1(TA_VECTOR_2, atanh) TA_DECLARE_1(TA_VECTOR_2, cbrt)
-TA_DECLARE_1(TA_VECTOR_2, erf) TA_DECLARE_1(TA_VECTOR_2, erfc)
-TA_DECLARE_2(TA_VECTOR_2, atan2) TA_DECLARE_2(TA_VECTOR_2, hypot)
-TA_DECLARE_1(TA_SCALAR, sqrt) TA_DECLARE_1(TA_SCALAR, fabs)
-TA_DECLARE_1(TA_SCALAR, rint) TA_DECLARE_1(TA_SCALAR, floor)
-TA_DECLARE_1(TA_SCALAR, ceil) TA_DECLARE_1(TA_SCALAR, trunc)
-TA_DECLARE_2(TA_SCALAR, fmod) TA_DECLARE_2(TA_SCALAR, copysign)
-TA_SCALAR double ldexp(double, int) noexcept;
-TA_SCALAR float ldexpf(float, int) noexcept;
-}
-#undef TA_DECLARE_1
-#undef TA_DECLARE_2
+#ifndef TA_LIBRARY
+#define TA_LIBRARY(NAME) NAME
 #endif
 
-#define TA_FORWARD_1(NAME, FUNCTION) \
+#define TA_FORWARD_EXACT_1(NAME, FUNCTION) \
     TA_FN f32 NAME(f32 x) { return ::FUNCTION##f(x); } \
     TA_FN f64 NAME(f64 x) { return ::FUNCTION(x); }
+#define TA_FORWARD_1(NAME, FUNCTION) \
+    TA_FN f32 NAME(f32 x) { return ::TA_LIBRARY(FUNCTION##f)(x); } \
+    TA_FN f64 NAME(f64 x) { return ::TA_LIBRARY(FUNCTION)(x); }
 #define TA_FORWARD_2(NAME, FUNCTION) \
-    TA_FN f32 NAME(f32 x, f32 y) { return ::FUNCTION##f(x, y); } \
-    TA_FN f64 NAME(f64 x, f64 y) { return ::FUNCTION(x, y); }
+    TA_FN f32 NAME(f32 x, f32 y) { return ::TA_LIBRARY(FUNCTION##f)(x, y); } \
+    TA_FN f64 NAME(f64 x, f64 y) { return ::TA_LIBRARY(FUNCTION)(x, y); }
 TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
 TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
-TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
+TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_EXACT_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
 #if !TA_OWN_TRIGONOMETRY
-TA_FORWARD_1(m_sin, host_sin) TA_FORWARD_1(m_cos, host_cos) TA_FORWARD_1(m_tan, tan)
+TA_FORWARD_EXACT_1(m_sin, host_sin) TA_FORWARD_EXACT_1(m_cos, host_cos) TA_FORWARD_1(m_tan, tan)
 #endif
 TA_FORWARD_1(m_arcsin, asin) TA_FORWARD_1(m_arccos, acos) TA_FORWARD_1(m_arctan, atan)
 TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh) TA_FORWARD_1(m_tanh, tanh)
 TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arctanh, atanh)
 TA_FORWARD_1(m_erf, erf) TA_FORWARD_1(m_erfc, erfc)
-TA_FORWARD_1(m_rint, rint) TA_FORWARD_1(m_floor, floor)
-TA_FORWARD_1(m_ceil, ceil) TA_FORWARD_1(m_trunc, trunc)
+TA_FORWARD_EXACT_1(m_rint, rint) TA_FORWARD_EXACT_1(m_floor, floor)
+TA_FORWARD_EXACT_1(m_ceil, ceil) TA_FORWARD_EXACT_1(m_trunc, trunc)
 TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot)
 #if TA_DEVICE
 TA_FORWARD_2(any_power, pow)
 #else
 TA_FORWARD_2(m_power, pow)
 #endif
-TA_FORWARD_2(m_copysign, copysign)
+TA_FN f32 m_copysign(f32 x, f32 y) { return ::copysignf(x, y); }
+TA_FN f64 m_copysign(f64 x, f64 y) { return ::copysign(x, y); }
+#undef TA_FORWARD_EXACT_1
 #undef TA_FORWARD_1
 #undef TA_FORWARD_2
 
