@@ -303,7 +303,8 @@ def test_what_jit_runs_is_told():
         return np.exp(u) * 2
 
     u = np.linspace(0, 1, 1_000_000)
-    step(u)
+    with config.override(compile="wait"):
+        step(u)
     session = explained("""
         for _ in range(5):
             step(u).numpy()

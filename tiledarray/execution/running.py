@@ -65,8 +65,11 @@ def waits(executable: Executable, parts: Sequence[Part]) -> bool:
 
 
 def goes_op_by_op(executable: Executable, traced: Trace, targets: Sequence[Node]) -> bool:
-    """Whether calls of a plan had better not wait for its kernels: they are quick op by op."""
-    if (executable.device.kind == "cuda" or config.compile != "background"
+    """Whether calls of a plan had better not wait for its kernels: they are quick op by op.
+
+    Where there are loops in it (problems of a batch, blocks, steps), kernels are far quicker.
+    """
+    if (executable.device.kind == "cuda" or config.compile != "background" or executable.bodies
             or not executable.missing()):
         return False
     seconds, largest = cost(parts_of(traced.nodes, targets), host_threads())
