@@ -9,6 +9,7 @@ import pytest
 
 import tiledarray as np
 from tests.plans import HOST, planned
+from tests.test_docs import as_users_have_it
 from tiledarray import config
 from tiledarray.fusion import agree
 from tiledarray.fusion.ir import Value
@@ -157,13 +158,8 @@ for f in (np.sin, np.exp):
 def test_gradients_are_evaluated_again_before_anything_else_was_planned():
     """The core was to run a program before it had been told what with."""
     done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True,
-                          env={**_as_users_have_it(), "TILEDARRAY_COMPILE": "wait"}, timeout=120)
+                          env={**as_users_have_it(), "TILEDARRAY_COMPILE": "wait"}, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-def _as_users_have_it():
-    from tests.test_docs import as_users_have_it
-    return as_users_have_it()
 
 
 @pytest.mark.compiler

@@ -1,8 +1,9 @@
 """Values that must come out alike wherever they are computed.
 
 Kernels compute a value again rather than store it.  Where a function of the C library is in it, the
-bits may be others then: a loop's vector function rounds otherwise than the scalar one that its last
-elements take, a quick text on a GPU otherwise than the exact one.  That is an ulp, as between NumPy
+bits may be others then: but on x86 with g++ (`kernels/headers/library.h`), a loop's vector function
+rounds otherwise than the scalar one that its last elements take; a quick text on a GPU does so
+otherwise than the exact one.  That is an ulp, as between NumPy
 and a kernel; but an element is then not equal to the maximum of all, or lies above it, so that a
 gradient vanishes or a root is NaN.  What extrema are taken of, and what is compared, is therefore
 stored if it would be computed in several places.
@@ -10,6 +11,7 @@ stored if it would be computed in several places.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -72,10 +74,16 @@ def _is_near(value: Value, target: Target) -> bool:
         return False
     if target.kind == "cuda":
         return op in _NEAR and op.has_quick(value.attrs)
+    kinds = {loop.kind for loop in value.attrs}
+    return not kinds <= set("biu") and _is_of_library(op, "c" in kinds)
+
+
+@functools.cache
+def _is_of_library(op: Elementwise, is_complex: bool) -> bool:
+    """Whether the text of an op calls a function of the C library that may round either way."""
     expression = op.expression
     text = expression if isinstance(expression, str) else " ".join(expression.values())
-    kinds = {loop.kind for loop in value.attrs}
-    if kinds <= set("biu") or ("c" not in kinds and _EXACT_IF_REAL.search(text)):
+    if not is_complex and _EXACT_IF_REAL.search(text):
         return False
     return bool(_OF_LIBRARY.search(text))
 
