@@ -21,7 +21,7 @@ from tests.leaks import assert_nothing_is_left, refused
 from tiledarray import config
 from tiledarray.arrays import settled
 from tiledarray.arrays.handle import Handle
-from tiledarray.core import AtOnce, kind
+from tiledarray.core import AtOnce, kind, set_beside_gpu
 from tiledarray.devices.storage import address_of
 from tiledarray.execution.spans import counters
 
@@ -905,3 +905,17 @@ def test_wrong_calls_have_the_dispatchers_words(name, arguments, options):
         return told_of(partial(getattr(lib, name), **options), *arrays)
 
     assert told(ta) == told(np)
+
+
+@pytest.mark.parametrize("setting", [1 << 19, 1 << 14])
+def test_beside_a_gpu_less_is_at_once(setting):
+    """Whatever the setting, what a GPU would do is left to it; what it does not allow stays so."""
+    with config.override(device="cpu", at_once=setting, at_once_least=setting):
+        try:
+            for beside, most in ((True, min(setting, 1 << 16)), (False, setting)):
+                for size in (most, most + 1):
+                    x = ta.array(np.ones(size))
+                    set_beside_gpu(beside)  # making arrays asks which device it is
+                    assert ((x + 1)._array is not None) is (size <= most)
+        finally:
+            set_beside_gpu(False)
