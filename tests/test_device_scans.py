@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy
 import pytest
 
+import tiledarray as np
 from tests.emulation import emulated
+from tests.plans import DEVICE, planned
 from tests.test_scans import PROGRAMS, drawn
 from tiledarray import config
 from tiledarray.fusion import limits
@@ -34,7 +36,8 @@ def clean():
 def short_tiles(monkeypatch):
     """Tiles of a few hundred elements, so that few threads wait for one another."""
     monkeypatch.setattr(scans, "SPLIT_THREADS", 64)
-    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, scanned_lanes=512))
+    monkeypatch.setattr(limits, "GPU", replace(
+        limits.GPU, scanned_lanes=512, shared_lanes=512))
 
 
 def agrees(folder, function, *arrays):
@@ -103,3 +106,13 @@ def test_products_of_parts_that_are_out_of_range(folder):
     agrees(folder, lambda np, x: np.cumprod(x), zeros)
     agrees(folder, lambda np, x: np.cumprod(x), drawn((5000,), "c16"))
     agrees(folder, lambda np, x: np.cumprod(x, 0), drawn((30, 9000), "c8"))
+
+
+@pytest.mark.parametrize("shape, lanes", [
+    ((1 << 22,), 8192), ((8, 1 << 19), 8192), ((1 << 19,), 4096), ((1024, 8192), None)])
+def test_blocks_that_share_a_row_take_more_of_it(shape, lanes):
+    plan = planned(np.cumsum(np.zeros(shape, "f4"), -1), target=DEVICE)
+    schedule = plan.kernels[0].schedule
+    threads, _ = schedule.threads
+    shares = threads * schedule.width * schedule.chunks if schedule.splits > 1 else None
+    assert shares == lanes

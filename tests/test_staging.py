@@ -167,11 +167,20 @@ def test_what_many_columns_need_ahead_is_limited():
 
 
 def test_a_pass_over_many_long_rows_reads_them_again():
-    x = filled(300, 20_000, dtype="f4")
+    x = filled(300, 40_000, dtype="f4")
     assert len(planned(softmax(np, x), target=DEVICE).kernels) == 1
     few = planned(softmax(np, x[:8]), target=DEVICE)
     assert len(few.kernels) > 1
-    assert any("at most 16384 where there are 8 rows" in refusal for refusal in few.refusals)
+    assert any("at most 32768 where there are 8 rows" in refusal for refusal in few.refusals)
+
+
+@pytest.mark.parametrize("dtype, longest", [("f2", 1 << 15), ("f4", 1 << 15), ("f8", 1 << 14)])
+def test_a_block_holds_rows_up_to_its_registers(dtype, longest):
+    for length, kernels in [(longest, 1), (longest + 8, 2)]:
+        plan = planned(softmax(np, filled(8, length, dtype=dtype)), target=DEVICE)
+        assert min(len(plan.kernels), 2) == kernels
+    held = planned(softmax(np, filled(300, longest, dtype=dtype)), target=DEVICE).kernels[0]
+    assert any(cell.held for cell in held.cells)
 
 
 @pytest.mark.parametrize("staged_first", [False, True])

@@ -66,6 +66,8 @@ class Limits:
     row_bytes: int = 1 << 20  # host: of a row between passes; it stays in a core's cache
     walked_columns: int = 1024  # host: that a thread walks over side by side
     row_elements: int = 16384  # device: of a row for one block of threads
+    narrow_row: int = 1 << 15  # the same of narrow elements: as many as threads can hold
+    narrow_row_bytes: int = 1 << 17  # and their bytes; see docs/decisions.md
     shared_row_bytes: int = 1 << 19  # device: of rows that each pass reads again, mostly from L2
     pass_bytes: int = 512  # device: of a step, read by one block of threads
     pass_least: int = 128  # device: where fewer columns still leave a block as many steps to read
@@ -109,6 +111,7 @@ class Limits:
     ahead_bytes: int = 128  # asked for ahead by a thread of a column kernel
     scanned_columns: int = 64  # for each multiprocessor, from which a thread scans each in order
     scanned_lanes: int = 4096  # of a row that a block scans at once
+    shared_lanes: int = 8192  # the same where blocks share a row; see docs/decisions.md
     scanned_bytes: int = 160  # of what a thread keeps meanwhile, in registers (host: its cache)
     ahead_room: int = 48 << 10  # by its block; accumulators may need as much again
     busy_bytes: int = 96 << 10  # of rows on a multiprocessor: enough to keep memory busy

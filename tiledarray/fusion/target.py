@@ -64,8 +64,14 @@ class Target:
     def holds_row(self, length: int, itemsize: int) -> bool:
         """Whether a row of that many elements stays on chip between passes."""
         if self.kind == "cuda":
-            return length <= self.limits.row_elements
+            return length <= self.block_row(itemsize)
         return length * itemsize <= self.limits.row_bytes
+
+    def block_row(self, itemsize: int) -> int:
+        """Elements of a row for one block of threads, each of so many bytes."""
+        limits = self.limits
+        narrow = min(limits.narrow_row, limits.narrow_row_bytes // max(1, itemsize))
+        return max(limits.row_elements, narrow)
 
     def refuse_passes(
         self, shape: tuple[int, ...], reduced: frozenset[int], cells: Iterable[Cell]
@@ -84,7 +90,7 @@ class Target:
         return self._refuse_columns(length, kept, width, widest)
 
     def _refuse_rows(self, length: int, rows: int, width: int) -> str | None:
-        longest = self.limits.row_elements
+        longest = self.block_row(width)
         if rows >= 2 * self.workers:
             longest = max(longest, self.limits.shared_row_bytes // width)
         if length <= longest:

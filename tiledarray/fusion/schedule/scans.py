@@ -104,10 +104,13 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     """A block scans a tile of a row at once; of few rows each block has one tile."""
     schedule = kernel.schedule
     lane, width = schedule.lane.size, schedule.width
-    most = _elements(kernel, target) // width
     whole = power_of_two(-(-lane // width), 1, WARP)
     alone = all(axis.role != "step" for axis in schedule.axes) and kernel.group.phases == 1
     few = alone and schedule.rows < 2 * target.workers
+    at_once = target.limits.shared_lanes
+    if not few or schedule.rows * lane < target.workers * at_once:
+        at_once = target.limits.scanned_lanes
+    most = _elements(kernel, target, at_once) // width
     tx = power_of_two(-(-lane // (width * most)), whole, SPLIT_THREADS if few else MOST_THREADS)
     ty = max(1, 128 // tx) if tx <= WARP else 1
     schedule.threads = (tx, ty)
@@ -125,9 +128,9 @@ def _kept_bytes(kernel: Kernel, *, keeps_loads: bool = False) -> int:
         for number in range(1, kernel.group.phases + 1))
 
 
-def _elements(kernel: Kernel, target: Target) -> int:
-    """Elements of a row for one thread: at least a vector, a power of two."""
+def _elements(kernel: Kernel, target: Target, lanes: int) -> int:
+    """Elements for one thread, of so many of a row: at least a vector, a power of two."""
     width = kernel.schedule.width
-    count = min(target.limits.scanned_lanes // SPLIT_THREADS,
+    count = min(lanes // SPLIT_THREADS,
                 target.limits.scanned_bytes // max(1, _kept_bytes(kernel, keeps_loads=True)))
     return max(width, 1 << (max(1, count).bit_length() - 1))
