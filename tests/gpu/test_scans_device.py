@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 
 WIDE = {"e": "f8", "f": "f8", "F": "c16"}
 EPSILON = {"e": 2e-2, "f": 2e-5, "F": 2e-5, "d": 1e-11, "D": 1e-11}
-SHAPES = [(1, 1 << 20), (3, 300_001), (700, 1000), (5000, 7), (40, 30_000), (9, 31)]
+SHAPES = [(1, 1 << 20), (2, 1 << 20), (1, 1_200_001), (3, 300_001), (700, 1000), (5000, 7), (40, 30_000), (9, 31)]
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +84,15 @@ def test_again_and_again():
         y = np.array(x)
         numpy.testing.assert_array_equal(
             np.cumsum(np.cumsum(y, -1) * 0.5, -1).numpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype, length", [
+    ("f4", 1 << 15), ("f4", 20_001), ("f2", 1 << 15), ("f2", 30_011), ("f8", 1 << 14)])
+@pytest.mark.parametrize("rows", [3, 300])
+def test_rows_that_fill_the_registers_of_a_block(dtype, length, rows):
+    def standardised(np, x):
+        away = x - x.max(axis=-1, keepdims=True)
+        return away / np.sqrt((away * away).mean(axis=-1, keepdims=True))
+
+    x = numpy.random.default_rng(length).standard_normal((rows, length)).astype(dtype)
+    assert agrees(standardised, x) == ["row"]
