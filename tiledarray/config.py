@@ -47,6 +47,7 @@ first_seconds: float
 cut: int
 grad_memory: int | None
 linalg_errors: str
+tune: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,9 @@ SETTINGS: Mapping[str, Setting] = {
                 "When a factorization that fails (a singular matrix) is told of: 'raise' (where it "
                 "is called, as NumPy does) or 'deferred' (it stays recorded, and the error comes "
                 "where the result is looked at)."),
+        Setting("tune", _flag, lambda: True,
+                "Whether a few other plans of what runs long on a GPU take turns with the usual "
+                "one, and the fastest stays: sums may then be rounded otherwise."),
     )
 }  # fmt: skip
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
@@ -18,6 +19,9 @@ from tiledarray.execution.spans import counters
 from tiledarray.fusion.ir import Value
 from tiledarray.graph.program import Trace, instantiated
 
+if TYPE_CHECKING:
+    from tiledarray.execution.tuning import Tuning
+
 Run = Callable[[list[Any]], list[Any]]
 
 
@@ -27,6 +31,13 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
     The buffers come in the order of the plan's leaves.  It is for one thread at a time, and keeps
     small temporary memory between the runs.
     """
+    if executable.tuning is not None:
+        return _Tuned(executable, executable.tuning, params)
+    return _quickest(executable, params)
+
+
+def _quickest(executable: Executable, params: Sequence[Any]) -> Run:
+    """Return what runs a plan: without looking at whether another is faster."""
     values = [value for value, _ in executable.leaves]
 
     def step_by_step(leaves: list[Buffer]) -> list[Any]:
@@ -41,6 +52,29 @@ def runner(executable: Executable, params: Sequence[Any]) -> Run:
         with suppress(TiledArrayError):  # no memory, or a call that cannot be recorded
             quick = _replayed(Replay(executable, params), values)
     return lambda leaves: (step_by_step if observers else quick)(leaves)
+
+
+class _Tuned:
+    """Runs the plan whose turn it is, and the best of them once that is known."""
+
+    def __init__(self, usual: Executable, tuning: Tuning, params: Sequence[Any]) -> None:
+        self._tuning, self._params = tuning, params
+        self._numbers = [number for _, number in usual.leaves]
+        self._plan, self._quick = usual, _quickest(usual, params)
+        self._order: list[int] | None = None  # of the leaves, where the plan has another
+
+    def __call__(self, leaves: list[Any]) -> list[Any]:
+        tuning = self._tuning
+        if tuning.turns() and not observers:
+            return tuning.timed(partial(self._step_by_step, leaves))
+        if tuning.best is not self._plan:
+            self._plan, self._quick = tuning.best, _quickest(tuning.best, self._params)
+            self._order = [self._numbers.index(number) for _, number in self._plan.leaves]
+        return self._quick(leaves if self._order is None else [leaves[k] for k in self._order])
+
+    def _step_by_step(self, leaves: list[Any], plan: Executable) -> list[Any]:
+        by_number = dict(zip(self._numbers, leaves, strict=True))
+        return plan.run({value: by_number[number] for value, number in plan.leaves}, self._params)
 
 
 class Meanwhile:

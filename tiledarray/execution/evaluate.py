@@ -168,7 +168,7 @@ def _by_plan(
     traced, device = taken.traced, executable.device
     if executable.ready:
         running.run(executable, params, taken, targets)
-        if executable.for_core and device is targets[0].device:
+        if executable.for_core and executable.tuning is None and device is targets[0].device:
             running.tell_core(executable, traced, taken)
         return None
     taken.restore()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiledarray import config
 from tiledarray.core import forget_program, install_running
@@ -28,6 +28,7 @@ from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
+from tiledarray.fusion.target import Target
 from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site
 from tiledarray.kernels.compile import cuda, host
@@ -35,6 +36,9 @@ from tiledarray.kernels.compile.host import HostKernel
 from tiledarray.kernels.text.program import Program, print_kernel
 from tiledarray.ops.loop import Steps
 from tiledarray.ops.op import Item, Leaf, Loop, Repeat
+
+if TYPE_CHECKING:
+    from tiledarray.execution.tuning import Tuning
 
 Marks = Callable[[Value, Any], Sequence[Callable[[], None]]]
 Settle = Callable[[list[Any]], None]
@@ -101,8 +105,15 @@ class Executable:
         How often it has run.
     failed : Step or None
         What failed when it failed last.
-    again : callable or None
-        Plans the same once more, where ``plan`` came from disk and says only how to run it.
+    planned : callable
+        Plans the same for a target, unless this is part of a plan.
+    again : Target or None
+        For what to plan it again to know all of the plan, where ``plan`` came from disk and says
+        only how to run it.
+    tuning : Tuning or None
+        What finds out whether another plan is faster, or has found it.
+    tuned : str
+        What an earlier run has found of such work, in words.
     """
 
     def __init__(self, plan: Plan, device: Device, contract: bool | None = None,
@@ -115,7 +126,10 @@ class Executable:
             kernel: print_kernel(kernel, device=device.kind == "cuda") for kernel in plan.kernels
         }
         self.names = names or {kernel: program_name(kernel) for kernel in plan.kernels}
-        self.again: Callable[[], Executable] | None = None
+        self.planned: Callable[[Target], Executable] = _part_of_a_plan
+        self.again: Target | None = None
+        self.tuning: Tuning | None = None
+        self.tuned = ""
         self.launches: dict[Kernel, Launch] = {}
         self.sites: list[Site | None] = []
         self.params: list[Any] = []
@@ -158,11 +172,21 @@ class Executable:
         """Return one that knows how its plan came about: itself, or the same planned again."""
         if self.again is None:
             return self
-        made = self.again()
+        made = self.planned(self.again)
         made.sites, made.params, made.trouble = self.sites, self.params, self.trouble
+        made.tuning, made.tuned = self.tuning, self.tuned
         if self.ready and made.plan.kernels:
             made.compile()
         return made
+
+    def used(self) -> Executable:
+        """Return what runs instead of this since it was found to be faster, or itself."""
+        return self if self.tuning is None else self.tuning.best
+
+    def tuning_text(self) -> str:
+        """What was found by timing other plans of the same, in words; nothing if none was."""
+        found = None if self.tuning is None else self.tuning.found
+        return self.tuned if found is None else found.text()
 
     @property
     def failure(self) -> Exception | None:
@@ -242,6 +266,8 @@ class Executable:
             self.ready = not self.sources()
             self.replay = None
             self.launches.clear()
+            if self.tuning is not None:
+                self.tuning.let_go()
             for body in self._of_loops():
                 body.let_go()
 
@@ -463,6 +489,10 @@ class Place(NamedTuple):
     number: int | None
     shape: tuple[int, ...]
     alone: bool
+
+
+def _part_of_a_plan(target: Target) -> Executable:
+    raise LookupError(f"what a loop does is planned for {target} with the loop")
 
 
 def _parts(plan: Plan) -> dict[Value, list[Value]]:

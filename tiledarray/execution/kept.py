@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import math
 import os
 import pickle
 import secrets
@@ -35,6 +36,7 @@ from tiledarray.ops.names import name_of
 SUFFIX = ".plan"
 MOST = 512  # written by a process: a program whose shapes always differ would fill the folder
 REMEMBERED = 1 << 12
+EXACT = 32  # lengths up to which arrays of one class have them alike
 # What plans and the texts of kernels are made by, with all folders in them.
 _PARTS = ("devices", "execution", "fusion", "graph", "kernels", "ops")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -100,6 +102,34 @@ def name(key: Sequence[Any], donatable: Collection[int], target: Target,
     except _Unkept:
         return None
     return total.hexdigest()
+
+
+def class_name(key: Sequence[Any], donatable: Collection[int], target: Target,
+               device: str) -> str | None:
+    """Return the name of a class of plans: of the same operations, on arrays of such lengths.
+
+    Lengths count to the next power of two, the device by its maker's name; else see `name`.
+    """
+    try:
+        told = [_told(part) if part is None else _class_of(part) for part in key]
+    except (_Unkept, LookupError):
+        return None
+    return cache.key("class", VERSION, str(target), device, str(sorted(donatable)),
+                     "\n".join(told))
+
+
+def _class_of(part: Any) -> str:
+    """A part of a trace's key in words, lengths to the next power of two."""
+    if isinstance(part, Form):
+        return f"form {name_of(part.op)} {_class_of(part.attrs)} {_class_of(part.kind)}"
+    if isinstance(part, Kind):
+        return f"kind {_class_of(part.shape)} {_text(part.dtype)}"
+    if type(part) is tuple:
+        return f"({' '.join(map(_class_of, part))})"
+    if type(part) is int:
+        rough = math.copysign(1 << (abs(part) - 1).bit_length(), part)
+        return str(part) if abs(part) <= EXACT else f"{rough:.0f}"
+    return _text(part)
 
 
 def _told(part: Any) -> str:

@@ -5,18 +5,21 @@ The planner comes along with this, so `evaluate` imports it when there is someth
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from tiledarray import config
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
-from tiledarray.execution import kept, known
+from tiledarray.execution import kept, known, tuning
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.taken import Taken
 from tiledarray.fusion import passes
+from tiledarray.fusion.choices import BY_FORM
 from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Assumption
@@ -160,23 +163,43 @@ def _found_or_made(
     assumed: Sequence[tuple[Assumption, ...]],
 ) -> Executable:
     target = target_of(device, contract)
+    name_of_class = _class_name(traced, donatable, target, device)
+    known_best = None if name_of_class is None else tuning.found(name_of_class)
+    usual = target
+    if known_best is not None:
+        target = replace(target, choice=known_best.choice)
     params = traced.params if len(assumed) < PLANS_THAT_ASSUME else None
     name = kept.name(traced.parts, donatable, target, assumed) if _keeps_plans() else None
     found = kept.find(name) if name is not None else None
     if found is not None:
         plan, programs, names, params = found
         made = Executable(plan, device, contract is True, programs, names)
-        made.again = partial(_made, traced.signature, traced.outputs, donatable, device, target,
-                             params, contract=contract is True)
+        made.again = target
         counters["plans read"] += 1
-    else:
+    planned = partial(_made, traced.signature, traced.outputs, donatable, device, params,
+                      contract=contract is True)
+    if found is None:
         counters["plans made"] += 1
-        made = _made(traced.signature, traced.outputs, donatable, device, target, params,
-                     contract=contract is True)
+        made = planned(target)
         if name is not None:
             kept.keep(name, made.plan, made.programs, made.names, params)
+    made.planned = planned
+    if known_best is not None:
+        made.tuned = known_best.text()
+    elif name_of_class is not None:
+        made.tuning = tuning.tuning_of(made, usual, name_of_class)
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     return made
+
+
+def _class_name(
+    traced: Trace, donatable: frozenset[int], target: Target, device: Device
+) -> str | None:
+    """Name of the class of plans that what tuning finds is kept for; ``None`` where it is off."""
+    if not config.tune or not BY_FORM[target.kind]:
+        return None
+    maker = device.properties.name if device.kind == "cuda" else platform.machine()
+    return kept.class_name(traced.parts, donatable, target, maker)
 
 
 def _keeps_plans() -> bool:
@@ -186,14 +209,14 @@ def _keeps_plans() -> bool:
 
 def _made(
     signature: tuple[Any, ...], outputs: Sequence[int], donatable: frozenset[int], device: Device,
-    target: Target, params: Sequence[Any] | None, *, contract: bool,
+    params: Sequence[Any] | None, target: Target, *, contract: bool,
 ) -> Executable:
     plan = passes.plan(signature, donatable, target, params=params, check=config.verify)
     for value, number in zip(plan.outputs, outputs, strict=True):
         if number not in plan.entry.setdefault(value, []):
             plan.entry[value].append(number)
     if donatable and _loses_on_failure(plan):
-        return _made(signature, outputs, _NONE, device, target, params, contract=contract)
+        return _made(signature, outputs, _NONE, device, params, target, contract=contract)
     return Executable(plan, device, contract)
 
 

@@ -18,7 +18,7 @@ from tiledarray.execution import known, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.doing_without import do_without, tell_once
-from tiledarray.execution.executable import Executable
+from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.instructions import program_of
 from tiledarray.execution.op_by_op.parts import NODE_SECONDS, Part, cost, parts_of
 from tiledarray.execution.plans import Bound
@@ -97,13 +97,27 @@ def compile_now(executable: Executable) -> None:
 def run(
     executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
 ) -> None:
-    """Run a plan that is compiled: the targets' buffers are set, their inputs forgotten.
+    """Run a plan that is compiled, or one that is faster: the targets' buffers are set.
+
+    Their inputs are forgotten.
 
     Raises
     ------
     Exception
         What went wrong, with a note of what was being computed and where that was recorded.
     """
+    tuning = executable.tuning
+    if tuning is None:
+        _run(executable, params, taken, targets)
+    elif tuning.turns() and not observers:
+        tuning.timed(lambda plan: _run(plan, params, taken, targets))
+    else:
+        _run(tuning.best, params, taken, targets)
+
+
+def _run(
+    executable: Executable, params: Sequence[Any], taken: Taken, targets: list[Node]
+) -> None:
     entry = executable.plan.entry
     leaves = _leaves_of(executable, taken, anywhere=targets[0].device.kind == "auto")
     if None in leaves.values():

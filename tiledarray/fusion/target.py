@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from tiledarray.fusion import limits
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.limits import Limits
+
+Choice = tuple[tuple[str, int], ...]  # limits by name, and what they are instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Target:
         Whether products are rounded together with the sums they go into.
     wgmma : bool
         Whether four warps multiply tiles together, while they do something else (sm_90a).
+    choice : tuple of (str, int)
+        Limits that are not those of the kind of device (`fusion.choices`).
     """
 
     kind: Literal["cpu", "cuda"]
@@ -35,11 +40,13 @@ class Target:
     shared_bytes: int = 99 << 10
     contract: bool = False
     wgmma: bool = False
+    choice: Choice = ()
 
     @property
     def limits(self) -> Limits:
-        """The thresholds of this kind of device."""
-        return limits.GPU if self.kind == "cuda" else limits.HOST
+        """The thresholds of this kind of device, or those chosen instead."""
+        usual = limits.GPU if self.kind == "cuda" else limits.HOST
+        return _replaced(usual, self.choice) if self.choice else usual
 
     @property
     def bytes_per_second(self) -> float:
@@ -116,3 +123,9 @@ class Target:
         rows = f"a row of {length * width} bytes does" if lanes == 1 else (
             f"{columns} columns of {length * width} bytes do")
         return f"{rows} not stay in a core's cache (at most {self.limits.row_bytes})"
+
+
+@functools.cache
+def _replaced(usual: Limits, choice: Choice) -> Limits:
+    others: dict[str, Any] = dict(choice)
+    return replace(usual, **others)

@@ -205,7 +205,7 @@ def _of_pending(
         executable, params = plans.bound_to(traced, device)
     except UnsupportedDtypeError as error:
         return Explanation(title, None, [f"  {error}: computed op by op"])
-    executable = executable.whole()
+    executable = executable.used().whole()
     notes, times = _measured(executable, traced, params) if measure else ([], {})
     sites = [node.site for node in traced.nodes]
     if others:
@@ -220,7 +220,7 @@ def _of_computed(title: str, node: Node, *, measure: bool) -> Explanation:
     executable = node.buffer.plan
     if executable is None:
         return Explanation(title, None, ["  it holds data: nothing was computed by a plan"])
-    executable = executable.whole()
+    executable = executable.used().whole()
     notes, times = _measured(executable, None, executable.params) if measure else ([], {})
     return Explanation(title, Reporter(executable, executable.sites, measured=times).run(), notes)
 
@@ -268,6 +268,8 @@ def _plan_lines(plan: PlanReport) -> list[str]:
         if measured:
             text += f", {time_text(sum(measured))} measured"
         lines.append(text)
+    if plan.tuned:
+        lines += _wrapped(f"tuned: {plan.tuned}", "  ")
     for step, alike in _alike(plan.steps):
         lines += ["", *_step_lines(step)]
         if alike:

@@ -155,6 +155,7 @@ class PlanReport:
     least_bytes: int
     refusals: list[str]
     rules: dict[str, int]
+    tuned: str = ""
 
     @property
     def kernels(self) -> list[StepReport]:
@@ -230,6 +231,7 @@ class Reporter:
             outputs=[self._use(value, value.nbytes) for value in self.outputs],
             least_bytes=self._least(steps), rules=dict(self.plan.fired),
             refusals=list(dict.fromkeys(map(self._readable, self.plan.refusals))),
+            tuned=self.executable.tuning_text(),
         )
 
     def _state(self) -> str:
