@@ -89,7 +89,7 @@ def expected_of(x):
 
 
 def runs(count, compute, expected):
-    """Compute again and again, look each time, and wait for the compiling thread after the first."""
+    """Compute again and again, look each time, and wait for the compiler after the first."""
     for number in range(count):
         result = compute()
         numpy.testing.assert_allclose(numpy.asarray(result), expected, rtol=1e-9, atol=1e-9)
