@@ -267,7 +267,7 @@ class Executable:
             self.replay = None
             self.launches.clear()
             if self.tuning is not None:
-                self.tuning.let_go()
+                self.tuning.let_go(self)
             for body in self._of_loops():
                 body.let_go()
 

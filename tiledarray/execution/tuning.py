@@ -65,7 +65,7 @@ class Found(NamedTuple):
         usual, *others = self.timed
         taken = choice_text(self.choice)
         if not others:
-            return "no other plan to time"
+            return "there is no other plan to time"
         times = "; ".join(f"{choice_text(choice)} {1e3 * seconds:.3g} ms"
                           for choice, seconds in sorted(others, key=lambda other: other.seconds))
         return (f"{len(others)} other {'plan' if len(others) == 1 else 'plans'} timed beside the "
@@ -169,7 +169,7 @@ class Tuning:
             if other:
                 with suppress(CompilerError, OSError), active():
                     made.compile()
-                    made.sites, made.params = usual.sites, usual.params
+                    made.sites, made.params, made.tuning = usual.sites, usual.params, self
                     self._plans[choice] = made
 
     def _is_another(self, made: Executable) -> bool:
@@ -241,16 +241,18 @@ class Tuning:
         self._plans = {}
         self.found = Found(best, [Timed((), usual), *(
             Timed(choice, seconds) for choice, seconds in self._all.items() if choice)])
-        self.best.tuning, self.best.runs = self, replay.MET  # its launches become one now
+        self.best.runs = replay.MET  # its launches become one now
         keep(self._name, self.found)
 
-    def let_go(self) -> None:
-        """Drop the kernels of all but the usual plan."""
+    def let_go(self, plan: Executable) -> None:
+        """Drop the other plans' kernels, if this is the usual one."""
+        if plan is not self._usual:
+            return
         others = {self.best, *self._plans.values()} - {self._usual}
         self.best, self._plans, self._proposed = self._usual, {}, None
         self._ready = self.queued = False
-        for plan in others:
-            plan.let_go()
+        for other in others:
+            other.let_go()
 
 
 def keep(name: str, what: Found) -> None:
