@@ -189,10 +189,10 @@ def test_another_process_finds_what_was_taken(clock, monkeypatch):
     assert len(clock.tunings) == 1
     assert "Taken: scanned_chunk = 32" in str(explain(result))
     # Also for other lengths of its class, and not for others.
-    y = data(50, 400)
+    y = data(58, 490)
     runs(1, lambda: running(np.array(y)), expected_of(y))
     assert len(clock.tunings) == 1
-    y = data(50, 1500)
+    y = data(58, 430)
     runs(1, lambda: running(np.array(y)), expected_of(y))
     assert len(clock.tunings) == 2
 

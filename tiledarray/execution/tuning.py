@@ -3,8 +3,8 @@
 The planner proposes them (`fusion.choices`) once a plan has run for a while; they are planned and
 compiled by the thread in the background, and each is timed on runs that the program makes anyway:
 so all data is real, and every run's result is used.  What was found is kept on disk for the class
-of work (its operations and dtypes, the device, lengths to the next power of two), where the next
-plan of that class, also of another process, finds it.
+of work (its operations and dtypes, the device, lengths to three bits), where the next plan of that
+class, also of another process, finds it.
 """
 
 from __future__ import annotations

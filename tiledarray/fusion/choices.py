@@ -17,9 +17,9 @@ BY_FORM: dict[str, Mapping[str, Mapping[str, tuple[int, ...]]]] = {
     "cpu": {},
     "cuda": {
         "map": {"map_tile": (1 << 11, 1 << 13), "halo_lanes": (1 << 6, 1 << 8)},
-        "row": {"held_elements": (16, 64), "split_blocks": (4, 16), "row_elements": (1 << 13,)},
-        "column": {"column_blocks": (8, 32), "staged_blocks": (1, 4), "pair_steps": (16, 256),
-                   "pair_blocks": (32, 128), "column_threads": (64,)},
+        "row": {"held_elements": (16, 8, 64), "split_blocks": (4, 16), "row_elements": (1 << 13,)},
+        "column": {"column_blocks": (8, 4, 32), "column_threads": (64,), "staged_blocks": (1, 4),
+                   "pair_blocks": (32, 16, 128), "pair_steps": (16, 256), "pair_threads": (512,)},
         "scan": {"scanned_columns": (16,), "scanned_lanes": (1 << 11, 1 << 13),
                  "shared_lanes": (1 << 12,)},
     },
