@@ -141,3 +141,19 @@ def test_overlapping_overrides_of_threads_restore():
         thread.join()
         assert config.cut == 12
     assert config.cut == before
+
+
+def test_deterministic_leaves_nothing_to_time():
+    with config.override(compile="background", tune=True, at_once=1 << 16, at_once_least=100,
+                         deterministic=False):
+        with config.override(deterministic=True):
+            assert (config.compile, config.tune, config.at_once_least) == ("wait", False, 1 << 16)
+            with config.override(compile="never", tune=True):
+                assert (config.compile, config.tune) == ("never", False)
+            with config.override(compile="background", at_once=1 << 17):
+                assert (config.compile, config.at_once_least) == ("wait", 1 << 17)
+            with config.override(deterministic=False):
+                assert (config.compile, config.tune, config.at_once_least) == (
+                    "background", True, 100)
+            assert config.compile == "wait"
+        assert (config.compile, config.tune, config.at_once_least) == ("background", True, 100)

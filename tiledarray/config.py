@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,7 @@ cut: int
 grad_memory: int | None
 linalg_errors: str
 tune: bool
+deterministic: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +219,14 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("tune", _flag, lambda: True,
                 "Whether a few other plans of what runs long on a GPU take turns with the usual "
                 "one, and the fastest stays: sums may then be rounded otherwise."),
+        Setting("deterministic", _flag, lambda: False,
+                "Whether every run gives the same bits on a machine: nothing is chosen by the time "
+                "that it takes (kernels are waited for; tune and at_once_least do nothing), and "
+                "what is scattered on a GPU is added in order, which takes longer."),
     )
 }  # fmt: skip
+
+_HUNG_ON = ("compile", "tune", "at_once_least")  # `deterministic`
 
 _lock = threading.RLock()
 hold_at_fork(_lock)
@@ -294,11 +301,26 @@ def _setting(name: str) -> Setting:
     return SETTINGS[name]
 
 
-def _apply(names: Mapping[str, Any]) -> None:
+def _latest(name: str) -> Any:
+    """What the layer entered last says of a setting that it has."""
+    return [layer[name] for layer in (_base, *_layers) if name in layer][-1]
+
+
+def _values() -> dict[str, Any]:
+    """Every setting's value; where all is to be deterministic, nothing is left to time."""
+    values = {name: _latest(name) for name in _base}
+    if values["deterministic"]:
+        values |= {"compile": "never" if values["compile"] == "never" else "wait", "tune": False,
+                   "at_once_least": max(values["at_once"], values["at_once_least"])}
+    return values
+
+
+def _apply(names: Collection[str]) -> None:
     """Bring the module's attributes in line with the base and the layers over it."""
+    names = {*names, *_HUNG_ON} if {"deterministic", "at_once"} & {*names} else names
+    values = _values()
     for name in names:
-        values = [layer[name] for layer in (_base, *_layers) if name in layer]
-        globals()[name] = values[-1]
+        globals()[name] = values[name]
     core.forget_programs()  # they are of plans made, and of launches bound, by other settings
     if "at_once" in names:
         core.set_limit(globals()["at_once"])

@@ -232,7 +232,8 @@ class Turn:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._known = _remembered(_functions, _named(function), _Function, MOST_FUNCTIONS)
         self.whole = self._known.is_due() and not is_tracing() and (
-            config.compile != "never" and config.grad_memory is None)
+            config.compile != "never" and config.grad_memory is None
+            and not config.deterministic)
         self._started = perf_counter()
         self._recorder: Recorder | None = None
         self._output: Node | None = None

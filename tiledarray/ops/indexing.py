@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config
 from tiledarray.ops.op import Gather, Library, Parts
 from tiledarray.ops.parts import ARGSORTS, SORTS
 
@@ -203,8 +204,28 @@ def _add_at_far(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> None:
         wide = old.astype(np.int32)
         xp.add.at(wide, index, xp.asarray(new).astype(np.int32))
         old[...] = wide.astype(dtype)
+    elif dtype.kind == "f" and config.deterministic:
+        _add_in_order(xp, old, new, index)
     else:
         xp.add.at(old, index, new)
+
+
+def _add_in_order(xp: Any, old: Any, new: Any, index: tuple[Any, ...]) -> None:
+    """Add what comes to each place one after the other, as NumPy does; CuPy in any order."""
+    places = xp.arange(old.size).reshape(old.shape)[index]
+    values = xp.broadcast_to(xp.asarray(new), places.shape).ravel().astype(old.dtype)
+    order = xp.argsort(places.ravel(), kind="stable")
+    places = places.ravel()[order]
+    if not places.size:
+        return
+    begins = xp.flatnonzero(xp.concatenate([xp.ones(1, bool), places[1:] != places[:-1]]))
+    ends = xp.concatenate([begins[1:], xp.full(1, places.size)])
+    total = xp.ElementwiseKernel(
+        "T before, int64 begin, int64 end, raw int64 order, raw T values", "T total",
+        "total = before; for (long long k = begin; k < end; ++k) total += values[order[k]];",
+        "ta_add_in_order")
+    where = xp.unravel_index(places[begins], old.shape)
+    old[where] = total(old[where], begins, ends, order, values)
 
 
 take = Library("take", _take, vjp=("add_at(zeros_of(x), g, inputs[1:], attrs)",),
