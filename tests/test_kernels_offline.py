@@ -289,12 +289,27 @@ def softmax_of_very_long_rows():
     return softmax(matrix("f4", rows=3, columns=50_000))
 
 
+@case
+def softmax_of_the_longest_rows_of_a_block():
+    return [softmax(matrix(dtype, rows=3, columns=32_768)) for dtype in "ef"]
+
+
+@case
+def running_sums_that_blocks_share():
+    return [np.cumsum(matrix(dtype, rows=1, columns=1 << 21) * 2, axis=-1) for dtype in "fd"]
+
+
 def layer_norm(x):
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
 
 
 family("layer_norm", REALS, lambda dtype: layer_norm(matrix(dtype, columns=768)))
+
+
+@case
+def layer_norm_of_the_longest_rows_of_a_block():
+    return layer_norm(matrix("f4", rows=3, columns=32_768))
 
 
 @case
