@@ -35,6 +35,7 @@ from tiledarray.devices.cuda_launch import (
 )
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Borrowed, Buffer
+from tiledarray.graph.dtypes import canonical
 
 T = TypeVar("T")
 
@@ -304,7 +305,7 @@ class CudaBackend:
 
     def _from_host(self, host: np.ndarray) -> cupy.ndarray:
         with Translated(f"copying {host.nbytes} bytes to cuda:{self.index}"), self.active():
-            host = np.asarray(host, host.dtype.newbyteorder("="), order="C")
+            host = np.asarray(host, canonical(host.dtype.newbyteorder("=")), order="C")
             array = self._empty(host.shape, host.dtype)
             if host.nbytes >= STAGED_FROM:
                 staging().upload(host, array)

@@ -27,6 +27,7 @@ from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Borrowed, Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
 from tiledarray.fork import hold_at_fork
+from tiledarray.graph.dtypes import canonical
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _ON_HOST = frozenset(("cpu", "auto"))
@@ -151,7 +152,7 @@ class HostBackend:
         if not copy and flags.c_contiguous and flags.aligned and dtype is array.dtype:
             buffer = Buffer(array.view(np.ndarray), address_of(array), self.device)
             return buffer if given else buffer.lent_for_ever()
-        buffer = self.allocate(array.shape, dtype)
+        buffer = self.allocate(array.shape, canonical(dtype))
         buffer.array[...] = array
         return buffer
 

@@ -27,6 +27,7 @@ from tiledarray.execution.packing import packed, unpacked
 from tiledarray.fusion.plan import Kernel, Plan
 from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
+from tiledarray.graph.dtypes import canonical
 from tiledarray.graph.node import Form, Kind
 from tiledarray.kernels.compile import cache
 from tiledarray.kernels.text.program import Program
@@ -192,15 +193,28 @@ def keep(name: str, plan: Plan, programs: dict[Kernel, Program], names: dict[Ker
     if _written[0] >= MOST:
         return
     _written[0] += 1
+    data = io.BytesIO()
     try:
-        data = pickle.dumps((params and [*params], packed(plan, programs, names)), 5)
-        cache.put(name, SUFFIX, data, small=True)
+        _Writer(data, 5).dump((params and [*params], packed(plan, programs, names)))
+        cache.put(name, SUFFIX, data.getvalue(), small=True)
     except (OSError, LookupError, pickle.PicklingError):
         return
 
 
+class _Writer(pickle.Pickler):
+    """Writes plain data; dtypes of numbers by their letters, or they would come back as copies."""
+
+    def persistent_id(self, part: Any) -> Any:
+        if isinstance(part, np.dtype) and canonical(part) is part and part.kind in "biufc":
+            return part.char
+        return None
+
+
 class _Reader(pickle.Unpickler):
     """Reads plain data: of all that a pickle might name, only dtypes and the types of scalars."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return np.dtype(pid)
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "dtype" and module == "numpy":

@@ -29,6 +29,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiledarray.core import CONSTANT, MOVES, SMOOTH, UPDATES, Form, Kind, Node
+from tiledarray.graph.dtypes import canonical
 from tiledarray.ops.op import AxisView, Op, Source, Update
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any], device: Any) -> Kind:
         if len(_kinds) >= INTERNED:
             _kinds.clear()
         size = max(1, math.prod(shape)) if device.on_host else sys.maxsize
-        kind = _kinds.setdefault(key, Kind(tuple(map(int, shape)), dtype, device, int(size)))
+        kind = _kinds.setdefault(
+            key, Kind(tuple(map(int, shape)), canonical(dtype), device, int(size)))
     return kind
 
 
