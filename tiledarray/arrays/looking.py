@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.arrays import views
 from tiledarray.arrays.handle import (
     as_node,
@@ -16,7 +17,7 @@ from tiledarray.arrays.handle import (
     taken_out,
     wrap,
 )
-from tiledarray.devices.device import resolve
+from tiledarray.devices.device import home, resolve
 from tiledarray.ops import movement
 from tiledarray.recording import record
 from tiledarray.recording.history import check_look
@@ -72,10 +73,13 @@ def cupy(self: Any) -> Any:
 def nonzero(self: Any) -> tuple[Any, ...]:
     """Return the places of the elements that are not zero: an array for each axis."""
     node = self.computed()
-    device = node.buffer.device  # where the value lies
-    array = node.buffer.array
-    if self._base is not None:
-        array = views.on_array(array, self._steps)
+    if node.device.kind == "auto" and self.size <= core.small():
+        array, device = shown(self), home()
+    else:
+        device = node.buffer.device  # where the value lies
+        array = node.buffer.array
+        if self._base is not None:
+            array = views.on_array(array, self._steps)
     return tuple(
         wrap(record.leaf(device.wrap(places, copy=True), node.device))
         for places in device.xp.nonzero(array)

@@ -185,6 +185,9 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
     return view_of(taken, views.Frozen(index.COPIED)) if copied else taken
 
 
+_AT_HOME = ("cpu", "auto")  # kinds of devices whose arrays may be NumPy's
+
+
 def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
     """Compute what is pending of an array on the host, and of the masks that it is read by.
 
@@ -194,9 +197,9 @@ def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
     Returns
     -------
     bool
-        Whether something was pending, and nothing is any more.
+        Whether something was pending, and nothing is any more.  It may lie on a GPU now.
     """
-    if config.at_once <= 1 or self.origin()._node.device.kind != "cpu" or (
+    if config.at_once <= 1 or self.origin()._node.device.kind not in _AT_HOME or (
             not stretch.local.recorder.immediate):
         return False
     if not any(index.is_mask(item) and item.ndim for item in key):
@@ -204,9 +207,10 @@ def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
     wanted = [
         each.origin()._node for each in (self, *key, *values) if isinstance(each, Handle)]
     pending = [node for node in wanted if node.buffer is None]
-    if not pending or any(node.device.kind != "cpu" or node.keeps for node in wanted):
+    if not pending or any(node.device.kind not in _AT_HOME or node.keeps for node in wanted):
         return False
-    stretch.look(pending)
+    with placement.wanted_here(pending):
+        stretch.look(pending)
     return True
 
 

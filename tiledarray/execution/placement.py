@@ -8,9 +8,12 @@ have a copy on each side (`Buffer.elsewhere`); what is written keeps one.
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from tiledarray import config, core
 from tiledarray.devices.device import Device, accelerator, home
@@ -24,8 +27,12 @@ from tiledarray.ops.op import Library, Scan, Source, Update
 REMEMBERED = 4096  # traces
 LINK_BYTES_PER_SECOND = 1e10  # from the host to a GPU and back
 GPU_SECONDS = 1e-4  # to bind and launch a plan, and to wait for it
+CALL_SECONDS = 1e-4  # the same of a library call, which is several of CuPy's
 USES = 4  # what is brought to the GPU is used so often there, or more
 LIBRARY_SECONDS = 5e-9  # of NumPy for an element of a library call's operands: sorting, FFT
+CACHED_BYTES = 1 << 22  # of arrays that stay in the host's caches ...
+CACHED = 0.4  # ... and of the time that others take: a plan for them writes fewer, too
+PLACE_SECONDS = 2e-9  # for an element that is read, or written, where an index says
 PRODUCT_SECONDS = 1e-10  # for an element and a step along the last axis: products, solving
 LOOK_BYTES = 1 << 18  # a look by way of the GPU takes as long as bringing so many bytes home
 MANY = 64  # looks that a crowd of small operations is counted as
@@ -34,16 +41,49 @@ _products = frozenset((
     "matmul", "dot", "einsum", "tensordot", "solve", "inv", "cholesky", "qr", "svd", "eigh", "eig",
     "lstsq", "det", "pinv", "convolve", "correlate",
 ))
+_at_places = frozenset(("take", "put", "add_at"))
 
 
-class _Choice(NamedTuple):
-    """Whether the GPU computes a trace, and whether that is done for a few elements."""
+@dataclass(slots=True)
+class _Choice:
+    """Where a trace is computed.
 
-    on_gpu: bool
+    Attributes
+    ----------
+    saves : float
+        Seconds of a run that the GPU saves; negative where the host is quicker.
+    few : bool
+        Whether that is done for a few elements.
+    owed : float
+        Seconds that runs on the host lose before the GPU computes it: to plan for the GPU and to
+        compile takes as long, and what was met once or a few times may not come again.
+    """
+
+    saves: float
     few: bool
+    owed: float
 
 
 _choices: OrderedDict[Any, _Choice] = OrderedDict()
+
+
+class _Wanted(threading.local):
+    """What this thread evaluates in order to look at all of it on the host."""
+
+    nodes: Collection[Node] = ()
+
+
+_wanted = _Wanted()
+
+
+@contextmanager
+def wanted_here(nodes: Collection[Node]) -> Iterator[None]:
+    """Have it count inside the ``with`` block that these values will be brought home."""
+    before, _wanted.nodes = _wanted.nodes, nodes
+    try:
+        yield
+    finally:
+        _wanted.nodes = before
 
 
 def chosen(
@@ -65,22 +105,25 @@ def chosen(
     """
     nodes = traced.nodes
     far = tuple([k for k in traced.leaves if not _has_copy_at_home(nodes[k].buffer)])
-    key = traced.key, far
+    wanted = frozenset([k for k in traced.outputs if nodes[k] in _wanted.nodes])
+    key = traced.key, far, wanted
     choice = _choices.get(key)
     if choice is None:
-        seconds = host_seconds(nodes, targets, threads)
-        over = sum(nbytes(nodes[k]) for k in traced.leaves if k not in far)
-        back = sum(nbytes(nodes[k]) for k in far) / LINK_BYTES_PER_SECOND
         # Where the inputs lie on the GPU, bringing them home is the host's way to do it.
+        back = sum(nbytes(nodes[k]) for k in far) / LINK_BYTES_PER_SECOND
+        over = sum(nbytes(nodes[k]) for k in traced.leaves if k not in far)
         choice = _choices[key] = _Choice(
-            seconds + back > GPU_SECONDS + over / LINK_BYTES_PER_SECOND / USES,
-            all(_elements(node) <= core.small() for node in nodes if node.buffer is None))
+            host_seconds(nodes, targets, threads) + back
+            - _gpu_seconds(nodes) - over / LINK_BYTES_PER_SECOND / USES
+            - sum(nbytes(nodes[k]) for k in wanted) / LINK_BYTES_PER_SECOND,
+            all(_elements(node) <= core.small() for node in nodes if node.buffer is None),
+            config.first_seconds)
         while len(_choices) > REMEMBERED:
             _choices.popitem(last=False)
-        once = not again and config.compile != "wait"
-        if once and seconds + back < config.first_seconds:  # not compiled: it may not come again
-            return Device("cpu")
-    if not choice.on_gpu or (choice.few and not far):
+    if choice.saves <= 0 or (choice.few and not far):
+        return Device("cpu")
+    choice.owed -= choice.saves
+    if choice.owed > 0 and not again:
         return Device("cpu")
     if far and choice.few and not again and _paid(
             [nodes[k].buffer for k in far], MANY if crowd else 1):
@@ -95,16 +138,27 @@ def _elements(node: Node) -> int:
     return math.prod(node.attrs[2] if isinstance(node.op, Update) else node.shape)
 
 
+def _gpu_seconds(nodes: Iterable[Node]) -> float:
+    """Return roughly the seconds beside the work itself that the pending nodes take on the GPU."""
+    calls = sum(node.buffer is None and isinstance(node.op, Library) for node in nodes)
+    return GPU_SECONDS + calls * CALL_SECONDS
+
+
 def host_seconds(nodes: Iterable[Node], targets: list[Node], threads: int) -> float:
     """Return roughly the seconds that the pending ones of the nodes take on the host."""
     pending = [node for node in nodes if node.buffer is None and node.op is not placeholder]
-    seconds, _ = cost(parts_of(pending, targets), threads)
+    seconds, largest = cost(parts_of(pending, targets), threads)
+    if largest <= CACHED_BYTES:
+        seconds *= CACHED
     return seconds + sum(_of_library(node) for node in pending
                          if isinstance(node.op, Library | Scan))
 
 
 def _of_library(node: Node) -> float:
     inputs = operands(node)
+    if node.op.name in _at_places:
+        places = math.prod(node.shape if node.op.name == "take" else inputs[1].shape)
+        return places * PLACE_SECONDS
     elements = sum(math.prod(x.shape) for x in inputs) + math.prod(node.shape)
     if node.op.name not in _products:
         return elements * LIBRARY_SECONDS
