@@ -64,6 +64,7 @@ def two_sides(choose: Callable[..., bool] | None = None) -> Iterator[Device]:
             stack.enter_context(chosen_by(choose, far))
         stack.enter_context(config.override(device="auto"))
         stack.callback(placement._choices.clear)
+        stack.callback(placement._lost.clear)
         stack.callback(set_beside_gpu, False)
         yield far
     devices._interned.pop("auto", None)

@@ -29,11 +29,13 @@ LINK_BYTES_PER_SECOND = 1e10  # from the host to a GPU and back
 GPU_SECONDS = 1e-4  # to bind and launch a plan, and to wait for it
 CALL_SECONDS = 1e-4  # the same of a library call, which is several of CuPy's
 USES = 4  # what is brought to the GPU is used so often there, or more
-LIBRARY_SECONDS = 5e-9  # of NumPy for an element of a library call's operands: sorting, FFT
+LIBRARY_SECONDS = 5e-9  # of NumPy for an element of a library call's operands, such as an FFT's
+SORT_SECONDS = 4e-8  # for an element whose place in an order is looked for
 CACHED_BYTES = 1 << 22  # of arrays that stay in the host's caches ...
 CACHED = 0.4  # ... and of the time that others take: a plan for them writes fewer, too
 PLACE_SECONDS = 2e-9  # for an element that is read, or written, where an index says
 PRODUCT_SECONDS = 1e-10  # for an element and a step along the last axis: products, solving
+PLANNED_AFTER = 0.25  # of `config.first_seconds`, lost on the host: what comes again is planned
 LOOK_BYTES = 1 << 18  # a look by way of the GPU takes as long as bringing so many bytes home
 MANY = 64  # looks that a crowd of small operations is counted as
 
@@ -41,6 +43,7 @@ _products = frozenset((
     "matmul", "dot", "einsum", "tensordot", "solve", "inv", "cholesky", "qr", "svd", "eigh", "eig",
     "lstsq", "det", "pinv", "convolve", "correlate",
 ))
+_orders = frozenset(("argsort", "argpartition", "lexsort"))
 _at_places = frozenset(("take", "put", "add_at"))
 
 
@@ -54,17 +57,14 @@ class _Choice:
         Seconds of a run that the GPU saves; negative where the host is quicker.
     few : bool
         Whether that is done for a few elements.
-    owed : float
-        Seconds that runs on the host lose before the GPU computes it: to plan for the GPU and to
-        compile takes as long, and what was met once or a few times may not come again.
     """
 
     saves: float
     few: bool
-    owed: float
 
 
 _choices: OrderedDict[Any, _Choice] = OrderedDict()
+_lost: OrderedDict[Any, float] = OrderedDict()  # seconds, of runs on the host, by trace
 
 
 class _Wanted(threading.local):
@@ -116,19 +116,29 @@ def chosen(
             host_seconds(nodes, targets, threads) + back
             - _gpu_seconds(nodes) - over / LINK_BYTES_PER_SECOND / USES
             - sum(nbytes(nodes[k]) for k in wanted) / LINK_BYTES_PER_SECOND,
-            all(_elements(node) <= core.small() for node in nodes if node.buffer is None),
-            config.first_seconds)
+            all(_elements(node) <= core.small() for node in nodes if node.buffer is None))
         while len(_choices) > REMEMBERED:
             _choices.popitem(last=False)
-    if choice.saves <= 0 or (choice.few and not far):
-        return Device("cpu")
-    choice.owed -= choice.saves
-    if choice.owed > 0 and not again:
+    if choice.saves <= 0 or (choice.few and not far) or not (
+            _has_paid(traced.key, choice.saves) or again):
         return Device("cpu")
     if far and choice.few and not again and _paid(
             [nodes[k].buffer for k in far], MANY if crowd else 1):
         return Device("cpu")
     return accelerator()
+
+
+def _has_paid(key: Any, saves: float) -> bool:
+    """Count what a run on the host loses; whether all of them lose enough for a plan for the GPU.
+
+    To plan for it and to compile takes as long, and what was met a few times may not come again.
+    """
+    new, lost = key not in _lost, _lost.pop(key, 0.0) + saves
+    _lost[key] = lost
+    while len(_lost) > REMEMBERED:
+        _lost.popitem(last=False)
+    once = new and config.compile != "wait"
+    return lost >= (config.first_seconds if once else PLANNED_AFTER * config.first_seconds)
 
 
 def _elements(node: Node) -> int:
@@ -161,7 +171,7 @@ def _of_library(node: Node) -> float:
         return places * PLACE_SECONDS
     elements = sum(math.prod(x.shape) for x in inputs) + math.prod(node.shape)
     if node.op.name not in _products:
-        return elements * LIBRARY_SECONDS
+        return elements * (SORT_SECONDS if node.op.name in _orders else LIBRARY_SECONDS)
     steps = max((x.shape[-1] for x in inputs if x.shape), default=1)
     return elements * steps * PRODUCT_SECONDS + elements * 8 / BYTES_PER_SECOND
 
