@@ -35,7 +35,6 @@ CACHED_BYTES = 1 << 22  # of arrays that stay in the host's caches ...
 CACHED = 0.4  # ... and of the time that others take: a plan for them writes fewer, too
 PLACE_SECONDS = 2e-9  # for an element that is read, or written, where an index says
 PRODUCT_SECONDS = 1e-10  # for an element and a step along the last axis: products, solving
-PLANNED_AFTER = 0.25  # of `config.first_seconds`, lost on the host: what comes again is planned
 LOOK_BYTES = 1 << 18  # a look by way of the GPU takes as long as bringing so many bytes home
 MANY = 64  # looks that a crowd of small operations is counted as
 
@@ -133,12 +132,10 @@ def _has_paid(key: Any, saves: float) -> bool:
 
     To plan for it and to compile takes as long, and what was met a few times may not come again.
     """
-    new, lost = key not in _lost, _lost.pop(key, 0.0) + saves
-    _lost[key] = lost
+    lost = _lost[key] = _lost.pop(key, 0.0) + saves
     while len(_lost) > REMEMBERED:
         _lost.popitem(last=False)
-    once = new and config.compile != "wait"
-    return lost >= (config.first_seconds if once else PLANNED_AFTER * config.first_seconds)
+    return lost >= config.first_seconds
 
 
 def _elements(node: Node) -> int:
@@ -172,8 +169,12 @@ def _of_library(node: Node) -> float:
     elements = sum(math.prod(x.shape) for x in inputs) + math.prod(node.shape)
     if node.op.name not in _products:
         return elements * (SORT_SECONDS if node.op.name in _orders else LIBRARY_SECONDS)
-    steps = max((x.shape[-1] for x in inputs if x.shape), default=1)
-    return elements * steps * PRODUCT_SECONDS + elements * 8 / BYTES_PER_SECOND
+    if node.op.name in ("matmul", "dot"):
+        steps = math.prod(node.shape) * inputs[0].shape[-1]
+    else:
+        steps = elements * max((x.shape[-1] for x in inputs if x.shape), default=1)
+    seconds = elements * 8 / BYTES_PER_SECOND
+    return steps * PRODUCT_SECONDS + seconds * (CACHED if elements * 8 <= CACHED_BYTES else 1)
 
 
 def _has_copy_at_home(buffer: Any) -> bool:

@@ -15,7 +15,16 @@ from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import instantiated
 from tiledarray.ops.movement import placeholder
-from tiledarray.ops.op import NANOSECONDS, Elementwise, Item, Library, Repeat, Scan, Update
+from tiledarray.ops.op import (
+    NANOSECONDS,
+    AxisView,
+    Elementwise,
+    Item,
+    Library,
+    Repeat,
+    Scan,
+    Update,
+)
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
 NODE_SECONDS = 1e-5  # that each node of a loop takes at every step, small as it may be
@@ -130,7 +139,7 @@ class _Cutter:
 def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
     """Return roughly the seconds that the parts take, and the bytes of their largest array.
 
-    Library calls and scans are left out: kernels take as long.
+    Library calls and scans are left out: kernels take as long.  Views cost nothing.
     """
     seconds, largest = 0.0, 0
     for part in parts:
@@ -138,17 +147,28 @@ def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
             more, of_steps = _cost_of_steps(part.nodes[0], threads)
             seconds, largest = seconds + more, max(largest, of_steps)
             continue
-        if part.space is None and isinstance(part.nodes[0].op, Library | Item | Scan):
+        if part.space is None and isinstance(part.nodes[0].op, Library | Item | Scan | AxisView):
             continue
         written = [node for node in part.nodes if part.space is None or node in part.stored
                    or not in_blocks(node)]
-        moved = sum(map(nbytes, written))
+        moved = sum(map(_written_bytes, written))
         largest = max([largest, *map(nbytes, written)])
         if part.space is None:
-            moved += sum(map(nbytes, operands(part.nodes[0])))
+            moved += sum(nbytes(x) for x in operands(part.nodes[0])[is_update(part.nodes[0]):])
         work = sum(math.prod(node.shape) * _nanoseconds(node) for node in part.nodes)
         seconds += moved / BYTES_PER_SECOND + 1e-9 * work / (1 if part.space is None else threads)
     return seconds, largest
+
+
+def is_update(node: Node) -> bool:
+    """Whether a node writes into part of an array, which is its first input: in place, mostly."""
+    return isinstance(node.op, Update)
+
+
+def _written_bytes(node: Node) -> int:
+    if is_update(node):
+        return math.prod(node.attrs[2]) * node.dtype.itemsize
+    return nbytes(node)
 
 
 def _cost_of_steps(node: Node, threads: int) -> tuple[float, int]:
