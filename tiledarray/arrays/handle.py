@@ -175,6 +175,10 @@ def shown(handle: Handle) -> np.ndarray[Any, Any]:
     array = handle._array
     if array is not None:
         return array if type(array) is np.ndarray else np.asarray(array)
+    node = handle._node if handle._base is None else None
+    if node is not None and node.buffer is None and node.device.kind == "auto":
+        with placement.wanted_here((node,)):
+            look([node])
     node = handle.computed()
     if node.device.kind == "auto":
         if handle._base is None:
