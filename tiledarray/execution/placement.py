@@ -118,8 +118,14 @@ def chosen(
             all(_elements(node) <= core.small() for node in nodes if node.buffer is None))
         while len(_choices) > REMEMBERED:
             _choices.popitem(last=False)
-    if choice.saves <= 0 or (choice.few and not far) or not (
-            _has_paid(traced.key, choice.saves) or again):
+    if choice.saves <= 0 or (choice.few and not far):
+        return Device("cpu")
+    if wanted and not far and choice.saves < config.first_seconds:
+        return Device("cpu")  # what follows is done here, and comes from here the next time
+    new, lost = _lost_so_far(traced.key, choice.saves)
+    # What lies on the GPU already would come home for every run on the host, and go there again.
+    soon = again or (far and (not new or config.compile == "wait"))
+    if lost < config.first_seconds and not soon:
         return Device("cpu")
     if far and choice.few and not again and _paid(
             [nodes[k].buffer for k in far], MANY if crowd else 1):
@@ -127,15 +133,17 @@ def chosen(
     return accelerator()
 
 
-def _has_paid(key: Any, saves: float) -> bool:
-    """Count what a run on the host loses; whether all of them lose enough for a plan for the GPU.
+def _lost_so_far(key: Any, saves: float) -> tuple[bool, float]:
+    """Count what a run on the host loses; whether it is the first, and what all of them lose.
 
-    To plan for it and to compile takes as long, and what was met a few times may not come again.
+    To plan for the GPU and to compile takes as long, and what was met a few times may not come
+    again.
     """
-    lost = _lost[key] = _lost.pop(key, 0.0) + saves
+    before = _lost.pop(key, None)
+    lost = _lost[key] = (before or 0.0) + saves
     while len(_lost) > REMEMBERED:
         _lost.popitem(last=False)
-    return lost >= config.first_seconds
+    return before is None, lost
 
 
 def _elements(node: Node) -> int:
