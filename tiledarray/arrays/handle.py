@@ -23,7 +23,7 @@ from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, check_look
 from tiledarray.recording.join import stack_nodes
 from tiledarray.recording.site import warn
-from tiledarray.recording.stretch import local, look
+from tiledarray.recording.stretch import local, look, look_here
 
 SCALARS = frozenset((bool, int, float, complex))
 _new: Any = Base.__new__
@@ -175,10 +175,8 @@ def shown(handle: Handle) -> np.ndarray[Any, Any]:
     array = handle._array
     if array is not None:
         return array if type(array) is np.ndarray else np.asarray(array)
-    node = handle._node if handle._base is None else None
-    if node is not None and node.buffer is None and node.device.kind == "auto":
-        with placement.wanted_here((node,)):
-            look([node])
+    if handle._base is None and handle._node.buffer is None:
+        look_here(handle._node)
     node = handle.computed()
     if node.device.kind == "auto":
         if handle._base is None:

@@ -72,7 +72,7 @@ def look(handle: Handle) -> None:
     if node is None:
         return
     if node.buffer is None:
-        stretch.look([node])
+        stretch.look_here(node)
     if node.device.kind == "auto":
         placement.bring_home(node)
 

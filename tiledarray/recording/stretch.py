@@ -141,6 +141,15 @@ def look(nodes: list[Node]) -> None:
     _evaluate(wanted)
 
 
+def look_here(node: Node) -> None:
+    """Evaluate a node that has no value yet, for all of which the host asks."""
+    if node.device.kind == "auto":
+        with execution.placement.wanted_here((node,)):
+            look([node])
+    else:
+        look([node])
+
+
 def check(nodes: list[Node]) -> None:
     """Evaluate what may be an error for its values, so that it is raised where NumPy raises it.
 
