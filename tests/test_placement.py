@@ -10,6 +10,7 @@ from tiledarray.devices import device as devices
 from tiledarray.devices.device import Device
 from tiledarray.execution import placement
 from tiledarray.execution.executable import Executable
+from tiledarray.graph.program import trace
 
 pytestmark = pytest.mark.compiler
 LARGE = 200_000
@@ -251,3 +252,73 @@ def test_each_result_of_an_operation_with_several_goes_where_it_is_used(far):
     with config.override(at_once=1):  # a function that has one of them from outside
         _, r = np.linalg.qr(ta.asarray(np.arange(12.0).reshape(4, 3)) + 0)
         assert ta.jit(lambda x: x + r)(ta.zeros((3, 3))).numpy() == pytest.approx(r.numpy())
+
+
+# ---- when the GPU pays -----------------------------------------------------------------------
+
+
+def places(step, times):
+    """Where the results of so many steps lay when they were computed."""
+    found = []
+    for k in range(times):
+        y = step(k)
+        ta.evaluate(y)
+        found.append(lies(y))
+    return found
+
+
+def test_what_comes_again_goes_there_once_the_host_has_lost_enough():
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
+        x = ta.asarray(np.random.default_rng(0).random((1000, 1000)))
+        found = places(lambda k: np.sqrt(x + 1) * x, 30)
+        assert found[0] != to.kind and found[-1] == to.kind
+        assert sorted(found, key=lambda kind: kind == to.kind) == found  # and stays there
+
+
+def test_shapes_that_change_stay_on_the_host():
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
+        x = ta.asarray(np.random.default_rng(0).random((1000, 1000)))
+        assert to.kind not in places(lambda k: x[k:, k:] * 2 + x[k:, :1], 40)
+
+
+def test_loops_over_masks_stay_on_the_host():
+    with two_sides() as to, config.override(at_once=1000, first_seconds=0.02):
+        d = ta.asarray(np.random.default_rng(0).random((450, 450)))
+        expected = d.numpy()
+        for k in range(60):
+            through = d[:, k][:, None] + d[k][None, :]
+            shorter = through < d
+            d[shorter] = through[shorter]
+            assert lies(d) != to.kind
+            through = expected[:, k][:, None] + expected[k][None, :]
+            shorter = through < expected
+            expected[shorter] = through[shorter]
+        np.testing.assert_array_equal(d.numpy(), expected)
+
+
+def test_small_parts_of_a_mask_that_lies_there_are_looked_at_here(copies, far):
+    x = ta.asarray(np.random.default_rng(0).random((400, 500)))
+    mask = x < 0.5
+    ta.evaluate(mask)
+    assert lies(mask) == "far"
+    small, wanted = ta.arange(500.0), np.arange(500.0)
+    for k in range(20):
+        assert small[mask[k]].tolist() == wanted[x.numpy()[k] < 0.5].tolist()
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_views_and_writes_cost_what_they_touch(write):
+    x = ta.asarray(np.ones((2000, 2000)))
+
+    def step():
+        if write:
+            x[5, 10:20] = x[7, 10:20] * 2
+            return x
+        return x[3:, 5:][:, 7] * 2
+
+    with config.override(at_once=0, device="cpu"):
+        y = step()
+        node = y.origin().node
+        traced = trace([node])
+        assert placement.host_seconds(traced.nodes, [node], 2) < 1e-4
+    assert np.asarray(y).size
