@@ -37,9 +37,10 @@ from tiledarray.core import paced
 from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.execution import doing_without, known
+from tiledarray.execution import doing_without, known, tuning
 from tiledarray.execution.op_by_op import chain
 from tiledarray.execution.op_by_op import run as op_by_op
+from tiledarray.fusion import choices
 from tiledarray.recording import pace
 from tiledarray.recording.stretch import local
 
@@ -70,6 +71,8 @@ class Tier:
         Nothing is put on a device, and each evaluation is on the host or on another by chance.
     paced : bool
         What is of middle size is computed at once or recorded by chance, which changes.
+    tuned : bool
+        Plans take turns with others, and any of them may stay.
     """
 
     share: float
@@ -79,6 +82,7 @@ class Tier:
     repeats: int = 1
     sides: bool = False
     paced: bool = False
+    tuned: bool = False
 
 
 TIERS = {
@@ -93,6 +97,8 @@ TIERS = {
     "kernels_and_elements": Tier(0.04, {"compile": "wait", "at_once": 1, "threads": 1}, few=True),
     "background": Tier(0.05, {"compile": "background", "at_once": 1, "threads": 2}, few=True,
                        repeats=3),
+    "tuned": Tier(0.04, {"compile": "wait", "at_once": 1, "threads": 2, "tune": True}, few=True,
+                  repeats=8, tuned=True),
     "two_sides": Tier(0.05, {"compile": "wait", "at_once": 30, "threads": 1}, few=True, sides=True),
 }
 
@@ -182,6 +188,22 @@ def paced_by_chance(seed: int) -> Iterator[None]:
     pace.begin()
 
 
+# Limits that give small programs other plans, and other kernels.
+OTHER_LIMITS = {form: {"expensive": (1, 1000), "parts": (1,), "loads": (2,), "small_reduction": (1,),
+                       "short_reduction": (1,), "tile": (16,), "summed_vectors": (1,)}
+                for form in ("map", "row", "column", "scan")}
+
+
+@contextlib.contextmanager
+def tuned_by_chance(seed: int) -> Iterator[None]:
+    """Have other plans take turns from the second run on, and any of them be the fastest."""
+    random = Random(seed)
+    with mock.patch.dict(choices.BY_FORM, {"cpu": OTHER_LIMITS}), mock.patch.multiple(
+            tuning, LEAST_SECONDS=0.0, WORTH_SECONDS=0.0, TIMES=1, GAIN=-10.0,
+            perf_counter=random.random, found=lambda name: None, keep=lambda name, what: None):
+        yield
+
+
 @contextlib.contextmanager
 def setting(tier: Tier, device: str) -> Iterator[None]:
     """Run programs as the tier says."""
@@ -192,6 +214,8 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
             stack.enter_context(two_sides(by_chance(1)))
         elif tier.sides:
             stack.enter_context(chosen_by(by_chance(1), accelerator()))
+        if tier.tuned:
+            stack.enter_context(tuned_by_chance(1))
         if tier.paced:
             stack.enter_context(paced_by_chance(1))
         stack.enter_context(mock.patch.object(known, "SMALL_SECONDS", 0.0))
