@@ -189,9 +189,9 @@ def paced_by_chance(seed: int) -> Iterator[None]:
 
 
 # Limits that give small programs other plans, and other kernels.
-OTHER_LIMITS = {form: {"expensive": (1, 1000), "parts": (1,), "loads": (2,), "small_reduction": (1,),
-                       "short_reduction": (1,), "tile": (16,), "summed_vectors": (1,)}
-                for form in ("map", "row", "column", "scan")}
+OTHER_LIMITS = dict.fromkeys(("map", "row", "column", "scan"), {
+    "expensive": (1, 1000), "parts": (1,), "loads": (2,), "small_reduction": (1,),
+    "short_reduction": (1,), "tile": (16,), "summed_vectors": (1,)})
 
 
 @contextlib.contextmanager
