@@ -189,16 +189,16 @@ def paced_by_chance(seed: int) -> Iterator[None]:
 
 
 # Limits that give small programs other plans, and other kernels.
-OTHER_LIMITS = dict.fromkeys(("map", "row", "column", "scan"), {
-    "expensive": (1, 1000), "parts": (1,), "loads": (2,), "small_reduction": (1,),
-    "short_reduction": (1,), "tile": (16,), "summed_vectors": (1,)})
+OTHER_LIMITS = {"expensive": (1, 1000), "parts": (1,), "loads": (2,), "small_reduction": (1,),
+                "short_reduction": (1,), "tile": (16,), "summed_vectors": (1,)}
 
 
 @contextlib.contextmanager
 def tuned_by_chance(seed: int) -> Iterator[None]:
     """Have other plans take turns from the second run on, and any of them be the fastest."""
     random = Random(seed)
-    with mock.patch.dict(choices.BY_FORM, {"cpu": OTHER_LIMITS}), mock.patch.multiple(
+    limits = {form: OTHER_LIMITS for form in ("map", "row", "column", "scan")}
+    with mock.patch.dict(choices.BY_FORM, {"cpu": limits}), mock.patch.multiple(
             tuning, LEAST_SECONDS=0.0, WORTH_SECONDS=0.0, TIMES=1, GAIN=-10.0,
             perf_counter=random.random, found=lambda name: None, keep=lambda name, what: None):
         yield

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tiledarray
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.core import kind
 
@@ -484,3 +485,40 @@ def test_shape_changes_in_place():
     a = from_host(X)
     a.resize(2, 2)
     same(a, np.array([[-7.0, -6], [-5, -4]]))
+
+
+@pytest.mark.parametrize("how", [
+    lambda x: x[:], lambda x: x[2:8], lambda x: x.reshape(3, 4), lambda x: x[::2],
+    lambda x: x.reshape(2, 6)[:, ::2], lambda x: x.reshape(3, 4)[1],
+])
+@pytest.mark.parametrize("large", [False, True])
+def test_views_may_be_resized_to_their_own_size(how, large):
+    def attempt(lib, shape):
+        x = lib.arange(12.0)
+        if large:
+            x = lib.tile(x, 1) + 0
+        view = how(x)
+        shape = (view.size,) if shape == "line" else shape
+        try:
+            view.resize(shape)
+            view.flat[0] = 9
+        except ValueError as error:
+            return str(error)
+        return view.tolist(), x.tolist()
+
+    with tiledarray.config.override(at_once=0 if large else 1 << 16):
+        for shape in ("line", (2, 3), (6, 2), (5,), (13,)):
+            assert attempt(tiledarray, shape) == attempt(np, shape)
+
+
+def test_flat_of_what_is_read_only():
+    for lib in (np, tiledarray):
+        x = lib.broadcast_to(lib.arange(3.0), (2, 3))
+        for key, value in ((0, 1), (slice(None), 2), (0, "x"), (slice(1, 3), [1, 2])):
+            with pytest.raises(ValueError, match=r"^underlying array is read-only$"):
+                x.flat[key] = value
+        y = lib.arange(3.0)
+        with pytest.raises(ValueError, match=r"^Error setting single item of array\.$"):
+            y.flat[0] = "x"
+        with pytest.raises(IndexError):
+            y.flat[7] = 1.0

@@ -180,18 +180,20 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
     Raises
     ------
     ValueError
-        If the array is a view, or has views and is to have another size.
+        If the array is a view, or has views, and is to have another size.
     """
     if shape in ((), (None,)):
         return
     wanted = lengths_of(shape)
     if min(wanted, default=0) < 0:
         raise ValueError("negative dimensions not allowed")
-    if self._base is not None:
-        raise ValueError("cannot resize this array: it does not own its data")
+    if self._base is not None and not (self.flags.c_contiguous or self.flags.f_contiguous):
+        raise ValueError("resize only works on single-segment arrays")
     if math.prod(wanted) == self.size:
         self.shape = wanted  # its views stay where they are
         return
+    if self._base is not None:
+        raise ValueError("cannot resize this array: it does not own its data")
     if refcheck and self._viewed:
         raise ValueError(
             "cannot resize an array that references or is referenced\n"

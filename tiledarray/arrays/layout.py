@@ -105,6 +105,14 @@ class FlatIterator:
         return wrap(found.node)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        try:
+            self._set(key, value)
+        except (TypeError, ValueError, OverflowError) as error:
+            if not self.base.flags.writeable:
+                raise ValueError("underlying array is read-only") from None
+            raise error.with_traceback(None) from None
+
+    def _set(self, key: Any, value: Any) -> None:
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             self._set_one(key, value)
             return
