@@ -522,3 +522,18 @@ def test_flat_of_what_is_read_only():
             y.flat[0] = "x"
         with pytest.raises(IndexError):
             y.flat[7] = 1.0
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_numpy_returns_as_an_array_without_axes_is_one(large):
+    with tiledarray.config.override(at_once=0 if large else 1 << 16):
+        for compute in (
+                lambda lib, x: lib.cov(x),
+                lambda lib, x: lib.piecewise(x[3:4].reshape(()), [True], [lambda t: t * 2])):
+            found = compute(tiledarray, tiledarray.arange(60.0))
+            wanted = compute(np, np.arange(60.0))
+            assert type(wanted) is np.ndarray and repr(found) == repr(wanted)
+            view = found[()], found.reshape(1)
+            view[1][0] = 7
+            wanted.reshape(1)[0] = 7
+            assert repr(found) == repr(wanted) == "array(7.)"

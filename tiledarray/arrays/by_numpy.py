@@ -488,7 +488,8 @@ def wrapped(
             return values
         new = values.base is None and values.flags.c_contiguous and values.flags.writeable
         copy = not new or (held is not None and held(values))
-        return wrap(record.leaf(device.wrap(values, copy=copy)))
+        node = record.leaf(device.wrap(values, copy=copy))
+        return wrap(node if values.ndim else record.without_axes(node))
     if type(values) in (tuple, list):
         return type(values)(wrapped(part, device, held) for part in values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):
