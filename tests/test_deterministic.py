@@ -4,7 +4,12 @@ import os
 import subprocess
 import sys
 
+import numpy
 import pytest
+
+import tiledarray as np
+from tiledarray import config, jit
+from tiledarray.execution.executable import Executable
 
 pytestmark = pytest.mark.compiler
 
@@ -69,3 +74,17 @@ def test_a_program_gives_the_same_bits_in_every_run(tmp_path):
     assert [line.split()[0] for line in cold.splitlines()[:2]] == ["1", "1"]
     assert run(tmp_path / "one", TILEDARRAY_DETERMINISTIC="1") == cold  # warm
     assert run(tmp_path / "two", TILEDARRAY_DETERMINISTIC="1") == cold
+
+
+def test_a_jitted_function_that_went_op_by_op_waits_from_then_on(tmp_path, monkeypatch):
+    x = np.array(numpy.random.default_rng(0).random(300_000))
+    function = jit(lambda x: (np.cos(x) * x).sum())
+    with config.override(cache_dir=tmp_path, compile="background", first_seconds=0.2, at_once=1,
+                         device="cpu"):
+        monkeypatch.setattr(Executable, "compile_in_background", lambda executable: None)
+        first = float(function(x)), float(function(x))
+        assert first[0] == first[1]
+        with config.override(deterministic=True):
+            inside = {float(function(x)) for _ in range(3)}
+            assert inside == {float((np.cos(x) * x).sum())}
+        assert {float(function(x))} == inside

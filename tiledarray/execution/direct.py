@@ -7,9 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tiledarray import config
 from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import TiledArrayError
+from tiledarray.errors import CompilerError, TiledArrayError
 from tiledarray.execution.doing_without import do_without
 from tiledarray.execution.evaluate import run_reference
 from tiledarray.execution.executable import Executable, observers
@@ -104,6 +105,9 @@ class Meanwhile:
     def __call__(self, leaves: list[Any]) -> list[Any]:
         """Return the outputs' buffers, given those of the plan's leaves in their order."""
         if self._kernels is None:
+            if not self._executable.ready and config.compile == "wait":  # it was not at first
+                with suppress(CompilerError, OSError):
+                    self._executable.compile()
             if not self._executable.ready:
                 return self._op_by_op(leaves)
             self._kernels = runner(self._executable, self._params)
