@@ -10,6 +10,7 @@ import pytest
 import tiledarray as np
 from tiledarray import config, jit
 from tiledarray.execution.executable import Executable
+from tiledarray.execution.spans import counters
 
 pytestmark = pytest.mark.compiler
 
@@ -85,6 +86,8 @@ def test_a_jitted_function_that_went_op_by_op_waits_from_then_on(tmp_path, monke
         first = float(function(x)), float(function(x))
         assert first[0] == first[1]
         with config.override(deterministic=True):
+            before = counters["op by op"]
             inside = {float(function(x)) for _ in range(3)}
             assert inside == {float((np.cos(x) * x).sum())}
+            assert counters["op by op"] == before
         assert {float(function(x))} == inside
