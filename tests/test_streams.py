@@ -91,6 +91,13 @@ def test_random_programs(seed):
     agree("interpreter", made, made.inputs)
 
 
+def test_recordings_that_live_on():
+    """What others have recorded, and still hold, does not cut a program in two."""
+    made = cases.Made(304)
+    held = [tiles.traced_of(made, *made.inputs) for _ in range(20)]
+    assert {len(tiles.stream_kernels(tiles.planned_for(traced, H200))) for traced in held} == {1}
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_texts_of_random_programs(seed, tmp_path_factory):
     made = cases.Made(1000 + seed)

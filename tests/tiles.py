@@ -30,6 +30,7 @@ from tiledarray.fusion.tiles.ir import Store
 from tiledarray.fusion.tiles.kernel import TileKernel, body_plan
 from tiledarray.graph.program import Trace, trace
 from tiledarray.ops.op import Leaf, Loop
+from tiledarray.recording.stretch import local
 
 Function = Callable[..., Any]
 STREAMED = 16  # columns of a tile of a stream, to the interpreter
@@ -37,7 +38,8 @@ STREAMED = 16  # columns of a tile of a stream, to the interpreter
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Nothing is computed inside but what is looked at."""
+    """Nothing is computed inside but what is looked at: it does not add to a long recording."""
+    local.recorder.flush()
     with config.override(linalg_errors="deferred", at_once=0):
         yield
 
