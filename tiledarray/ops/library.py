@@ -26,6 +26,7 @@ from tiledarray.ops.parts import (
     lines,
     transforms,
 )
+from tiledarray.ops.spectra import of_real
 
 Attrs = tuple[tuple[str, Any], ...]
 
@@ -183,6 +184,17 @@ _FOURIER: dict[str, str] = {
 }
 
 
+def _fourier(name: str) -> Callable[..., Any]:
+    usual = _call(f"fft.{name}")
+
+    def reference(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+        if xp is not np and name in ("fft", "fftn") and array.dtype.kind != "c":
+            return of_real(xp, array, attrs).astype(dtype, copy=False)
+        return usual(xp, array, attrs=attrs, shape=shape, dtype=dtype)
+
+    return reference
+
+
 def _transform(name: str) -> Library:
     return BY_NAME[f"fft.{name}"]
 
@@ -226,8 +238,8 @@ BY_NAME: dict[str, Library] = {
                  parts=INTERPOLATIONS),
         _library("convolve", "slid_left(g, x, y, attrs)", "slid_right(g, x, y, attrs)"),
         _library("correlate", "matched_left(g, x, y, attrs)", "matched_right(g, x, y, attrs)"),
-        *(_library(f"fft.{name}", rule, batch=_NAMED, parts=transforms(name, _transform),
-                   tile="fourier")
+        *(Library(f"fft.{name}", _fourier(name), vjp=(rule,), batch=_NAMED,
+                  parts=transforms(name, _transform), tile="fourier")
           for name, rule in _FOURIER.items()),
         # Linear algebra
         _of_matrices("linalg.inv", 30, "uninverted(g, out)", batch=_LAST, tile="inv"),
