@@ -7,7 +7,7 @@ shares equal values, so one forward walk simplifies everything and leaves out wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from tiledarray.fusion.along import Looped
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.short import computed_again, may_unroll
+from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
 from tiledarray.fusion.target import Target
 from tiledarray.ops import (
     arithmetic,
@@ -28,11 +29,8 @@ from tiledarray.ops import (
 )
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
-from tiledarray.ops.spectra import real_inverse
 
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
-_INVERSES = {BY_NAME[f"fft.{name}"] for name in ("ifft", "ifftn")}
-_REAL_INVERSES = {BY_NAME[f"fft.{name}"] for name in ("irfft", "irfftn")}
 _PRODUCTS_WITH_VECTORS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", "vecmat")}
 
 
@@ -382,44 +380,6 @@ def size_compared(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shap
             return builder.make(
                 comparison.OF_SIZES[compare], loops, (size.args[0], other), shape, dtype)
     return None
-
-
-def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
-                         dtype: DType) -> Value | None:
-    """The real part of an inverse transform is one of the half that its symmetric part has."""
-    if builder.target.kind != "cuda" or op is not selection.real or (
-            not _is_unscaled_later(builder, args[0], _INVERSES)):
-        return None
-    inner = args[0]
-    (source,) = inner.args
-    if (source.shape, source.dtype) != (inner.shape, inner.dtype) or inner.shape != shape:
-        return None
-    return _scaled_later(builder, real_inverse, inner, shape, dtype)
-
-
-def inverse_scaled_later(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
-                         dtype: DType) -> Value | None:
-    """Divide a real inverse transform by its length where it is used: CuPy reads it once more."""
-    if builder.target.kind != "cuda" or not any(
-            _is_unscaled_later(builder, arg, _REAL_INVERSES) for arg in args):
-        return None
-    scaled = [_scaled_later(builder, arg.op, arg, arg.shape, arg.dtype)
-              if _is_unscaled_later(builder, arg, _REAL_INVERSES) else arg for arg in args]
-    return builder.make(op, attrs, scaled, shape, dtype)
-
-
-def _is_unscaled_later(builder: Builder, arg: Any, ops: Collection[Op]) -> bool:
-    """Whether an argument is an inverse that is divided by its length, and nobody else's."""
-    return (isinstance(arg, Value) and arg.op in ops and arg.number not in builder.shared
-            and dict(arg.attrs)["norm"] in (None, "backward"))
-
-
-def _scaled_later(builder: Builder, op: Op, inverse: Value, shape: Shape, dtype: DType) -> Value:
-    options = dict(inverse.attrs)
-    length = prod(options["s"]) if "s" in options else options["n"]
-    attrs = tuple(sorted({**options, "norm": "forward"}.items()))
-    found = builder.make(op, attrs, inverse.args, shape, dtype)
-    return builder.make(arithmetic.divide, (dtype, dtype), (found, Size(length)), shape, dtype)
 
 
 def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,

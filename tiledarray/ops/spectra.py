@@ -6,7 +6,6 @@ makes use of that; CuPy computes as if the array were complex, which takes twice
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -17,35 +16,45 @@ from tiledarray.ops.op import Library
 
 def of_real(xp: Any, array: Any, attrs: Any) -> Any:
     """The `fft` or `fftn` of a real array of CuPy's."""
-    lengths, axes, norm = _options(attrs, array.ndim)
+    lengths, axes, norm = options_of(attrs, array.ndim)
     half = xp.ascontiguousarray(
         xp.fft.rfftn(xp.ascontiguousarray(array), s=lengths, axes=axes, norm=norm))
     shape = list(half.shape)
     shape[axes[-1]] = lengths[-1]
     whole = xp.empty(shape, half.dtype)
     if whole.size:
-        _kernel(xp, "spread", half.ndim, axes, math.prod(shape))(half, *shape, whole)
+        _kernel(xp, "spread", axes, axes[-1], "c", whole.size, half.ndim)(half, *shape, whole)
     return whole
 
 
-def _real_inverse(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
-    lengths, axes, norm = _options(attrs, array.ndim)
+def _fold(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axes, halved = attrs
     if xp.__name__ == "numpy":
-        return xp.fft.ifftn(array, s=lengths, axes=axes, norm=norm).real.astype(dtype, copy=False)
-    array, folded = xp.ascontiguousarray(array), list(shape)
-    folded[axes[-1]] = lengths[-1] // 2 + 1
-    half = xp.empty(folded, array.dtype)
+        mirrored = xp.roll(xp.flip(array, axes), 1, axes) if axes else array
+        return (array + mirrored.conj())[tuple(map(slice, shape))]
+    array, half = xp.ascontiguousarray(array), xp.empty(shape, dtype)
     if half.size:
-        _kernel(xp, "fold", half.ndim, axes, array.size)(array, *shape, half)
-    inverse = import_module("cupyx.scipy.fft").irfftn
-    return inverse(half, s=lengths, axes=axes, norm=norm, overwrite_x=True)
+        _kernel(xp, "fold", axes, halved, array.dtype.kind, array.size, array.ndim)(
+            array, *array.shape, half)
+    return half
 
 
-# The real part of `ifftn`, or of `ifft`: what the planner makes of the two (`fusion/rewrite.py`).
+def _real_inverse(xp: Any, half: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    given = dict(attrs)
+    if xp.__name__ == "numpy":
+        return xp.fft.irfftn(half, **given).astype(dtype, copy=False)
+    return import_module("cupyx.scipy.fft").irfftn(half, **given, overwrite_x=True)
+
+
+# What the planner makes of the real part of an inverse transform (`fusion/spectra.py`): what an
+# array has at `k` and the conjugate of what it has at `-k`, added, of which half says all; and
+# `irfftn`, which on a GPU leaves anything in its argument.  ``attrs`` of the first: the axes, and
+# the one of them that is halved, if one is.
+fold = Library("fft.fold", _fold)
 real_inverse = Library("fft.real_inverse", _real_inverse)
 
 
-def _options(attrs: Any, ndim: int) -> tuple[Sequence[int], tuple[int, ...], Any]:
+def options_of(attrs: Any, ndim: int) -> tuple[Sequence[int], tuple[int, ...], Any]:
     """Lengths, axes and norm of a transform along one axis or several."""
     given = dict(attrs)
     lengths, axes = (given["s"], given["axes"]) if "s" in given else (
@@ -53,29 +62,30 @@ def _options(attrs: Any, ndim: int) -> tuple[Sequence[int], tuple[int, ...], Any
     return lengths, tuple(axis % ndim for axis in axes), given["norm"]
 
 
-def _kernel(xp: Any, name: str, ndim: int, axes: tuple[int, ...], size: int) -> Any:
+def _kernel(xp: Any, name: str, axes: tuple[int, ...], halved: int | None, kind: str, size: int,
+            ndim: int) -> Any:
     """Return what copies between half a spectrum and a whole one, of so many elements."""
-    wide = size >= 1 << 31
-    return _made(xp, name, ndim, axes, "long long" if wide else "unsigned")
+    index = "long long" if size >= 1 << 31 else "unsigned"
+    return _made(xp, name, axes, halved, kind, ndim, index)
 
 
 @cache
-def _made(xp: Any, name: str, ndim: int, axes: tuple[int, ...], index: str) -> Any:
+def _made(xp: Any, name: str, axes: tuple[int, ...], halved: int | None, kind: str, ndim: int,
+          index: str) -> Any:
     """Return the kernel: an element of the half for a thread, and where it stands twice over."""
-    last = axes[-1]
-    half = [f"(n{last} / 2 + 1)" if axis == last else f"n{axis}" for axis in range(ndim)]
     text = [f"{index} rest = ({index})i, step = 1, here = 0, there = 0;"]
     for axis in reversed(range(ndim)):
-        text.append(f"const {index} k{axis} = rest % ({index}){half[axis]};")
-        text.append(f"rest /= ({index}){half[axis]}; here += k{axis} * step;")
+        count = f"({index})" + (f"(n{axis} / 2 + 1)" if axis == halved else f"n{axis}")
+        text.append(f"const {index} k{axis} = rest % {count};")
+        text.append(f"rest /= {count}; here += k{axis} * step;")
         mirrored = f"(k{axis} ? ({index})n{axis} - k{axis} : 0)" if axis in axes else f"k{axis}"
         text.append(f"there += {mirrored} * step; step *= ({index})n{axis};")
     if name == "spread":
         text.append("const T x = half; whole[here] = x;")
-        text.append(f"if (k{last} && 2 * k{last} != ({index})n{last}) whole[there] = conj(x);")
+        text.append(f"if (k{halved} && 2 * k{halved} != ({index})n{halved})")
+        text.append("  whole[there] = conj(x);")
     else:
-        text.append("const T x = whole[here], y = conj(whole[there]);")
-        text.append("half = (x + y) * T(0.5);")
+        text.append(f"half = whole[here] + {'conj' if kind == 'c' else ''}(whole[there]);")
     lengths = "".join(f", int64 n{axis}" for axis in range(ndim))
     given, made = (("T half", "raw T whole") if name == "spread" else ("raw T whole", "T half"))
     return xp.ElementwiseKernel(given + lengths, made, "\n".join(text), f"ta_{name}_spectrum")
