@@ -670,3 +670,29 @@ def test_linear_algebra_is_traced_and_fails_with_the_call():
     gradient = ta.jit(ta.grad(lambda a: ta.log(ta.linalg.cholesky(a @ a.T).diagonal()).sum()))
     a = ta.array(random.normal(size=(3, 3)) + 3 * np.eye(3))
     np.testing.assert_allclose(gradient(a), ta.linalg.inv(a).T, rtol=1e-9)
+
+
+def test_a_part_of_a_new_array_is_an_array():
+    """What nobody can see of it is not computed; two parts of one array still share memory."""
+    x = ta.array(np.random.default_rng(0).random((40, 60)))
+    first = ta.jit(lambda x: ta.sqrt(x)[3])
+    assert np.array_equal(first(x), np.sqrt(x.numpy())[3]) and first(x).base is None
+    assert [value.shape for value in first(x).node.buffer.plan.plan.outputs] == [(60,)]
+    first(x)[...] = 0
+    assert np.array_equal(first(x), np.sqrt(x.numpy())[3])
+    real = ta.jit(lambda x: (x * (1 + 2j)).real)(x)
+    assert real.dtype == np.float64 and np.array_equal(real, (x.numpy() * (1 + 2j)).real)
+
+    @ta.jit
+    def halves(x):
+        y = x * 2
+        return y[:20], y[10:]
+
+    top, rest = halves(x)
+    top[10:] = 7
+    assert (rest.numpy()[:10] == 7).all()
+
+    turned = ta.jit(lambda x: (x + 1).T)(x)
+    assert turned.base is not None and turned.strides == (x + 1).T.strides
+    frozen = ta.jit(lambda x: ta.broadcast_to((x + 1)[:1], (1, 60)))(x)
+    assert not frozen.flags.writeable

@@ -251,19 +251,26 @@ class _Trace:
                  alone: dict[int, Any], nodes: list[Node]) -> list[tuple[str, int, Any]]:
         """Say what each result is: an argument, an array from outside, a new one; or a view.
 
-        The values of the new ones are added to ``nodes``.
+        The values of the new ones are added to ``nodes``.  A part of a new one of which nothing
+        else is returned is an array of its own, so that the rest need not be computed.
         """
         owners: dict[int, tuple[str, int]] = {
             **{id(handle): ("outside", k) for k, handle in enumerate(roots)},
             **{id(handle.origin()): ("argument", k) for k, (handle, _) in alone.items()},
         }
         same = {id(handle): k for k, handle in enumerate(given)}
+        uses = Counter(id(x.origin()) for x in results)
         found: list[tuple[str, int, Any]] = []
         for x in results:
             if id(x) in same:
                 found.append(("argument", same[id(x)], ()))
                 continue
             origin = x.origin()
+            if id(origin) not in owners and x.nbytes < origin.nbytes and (
+                    uses[id(origin)] == 1 and not is_frozen(x.steps)):
+                found.append(("new", len(nodes), ()))
+                nodes.append(x.node)
+                continue
             if id(origin) not in owners:
                 owners[id(origin)] = "new", len(nodes)
                 nodes.append(origin.node)
