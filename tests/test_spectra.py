@@ -103,3 +103,16 @@ def test_inverses_of_halves_are_divided_where_they_are_used(tmp_path_factory):
 def test_other_inverses_stay(program, tmp_path_factory):
     plan = agree(program, Z, folder=tmp_path_factory.getbasetemp())
     assert not {"real_part_of_inverse", "inverse_scaled_later"} & {*plan.fired}
+
+
+@pytest.mark.parametrize("program, overwrites", [
+    (lambda np, z: np.fft.irfft2(z * 2), True), (lambda np, z: np.fft.irfft(z.T * 2) + 1, True),
+    (lambda np, z: np.fft.irfft(z * 2, n=199, axis=0), False),
+    (lambda np, z: np.fft.irfft2(z), False), (lambda np, z: np.fft.irfft2(z[::-1]), False),
+    (lambda np, z: (lambda w: (np.fft.irfft2(w), w))(z * 2), False),
+    (lambda np, z: (np.fft.irfft2(z * 2), np.exp(z * 2)), False),  # recorded twice, computed once
+    (lambda np, z: (np.fft.irfft2(z * 2), np.fft.irfft2(z * 2, norm="ortho")), False)])
+def test_what_may_be_overwritten(program, overwrites, tmp_path_factory):
+    z = Z[:, :97] * numpy.float32(0.1)
+    plan = agree(program, z, folder=tmp_path_factory.getbasetemp())
+    assert ("fft.real_inverse" in calls(plan)) == overwrites == ("half_overwritten" in plan.fired)

@@ -21,6 +21,7 @@ from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
 from tiledarray.fusion.share import share
+from tiledarray.fusion.spectra import overwrite_halves
 from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.find import Found, in_tiles
@@ -67,7 +68,8 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
 
     # Values.  Rewriting comes first: it removes reshapes that grouping would have to store for, and
     # shares equal values.  What is overwritten must be known before arrays are cut along their
-    # parts: a part may begin uninitialised.  Gathers come last, when it is known who reads them.
+    # parts: a part may begin uninitialised.  Gathers come last, when it is known who reads them,
+    # and what a call may overwrite.
     tiled = _on_chip(signature, target) if loops else Found(looped_of(signature), [])
     looped = in_blocks(tiled.looped, target, most=MOST_LOOPS if loops else 0)
     builder, outputs = rewrite(looped, target)
@@ -76,6 +78,7 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     uncover(builder, outputs, assumed)
     outputs = cut(builder, outputs, assumed)
     fuse_gathers(builder, outputs)
+    overwrite_halves(builder, outputs)
     if check:
         verify_values(builder.values, outputs)
 

@@ -6,16 +6,18 @@ more, to divide it by its length.  NumPy's does neither.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiledarray.fusion.ir import Size, Value
+from tiledarray.fusion.ir import Size, Value, value_args
+from tiledarray.fusion.stored import reachable
 from tiledarray.ops import arithmetic, movement, selection
 from tiledarray.ops.library import BY_NAME
-from tiledarray.ops.op import Op
+from tiledarray.ops.op import Elementwise, Op
 from tiledarray.ops.spectra import fold, options_of, real_inverse
 
 if TYPE_CHECKING:
@@ -92,6 +94,26 @@ def _divided(builder: Builder, inverse: Value) -> Value:
     shape, dtype = inverse.shape, inverse.dtype
     found = builder.make(inverse.op, tuple(sorted(options.items())), inverse.args, shape, dtype)
     return builder.make(arithmetic.divide, (dtype, dtype), (found, Size(length)), shape, dtype)
+
+
+def overwrite_halves(builder: Builder, outputs: list[Value]) -> None:
+    """Let real inverses overwrite what is computed for them alone: CuPy would copy it."""
+    if builder.target.kind != "cuda":
+        return
+    live = reachable(builder.values, outputs)
+    uses = Counter(arg for value in live for arg in value_args(value))
+    uses.update(outputs)
+    for value in live:
+        if value.op not in _REAL_INVERSES:
+            continue
+        (half,) = value.args
+        transform = _transform_of(value)
+        if uses[half] == 1 and isinstance(half.op, Elementwise) and (
+                half.shape == transform.half(value.shape)):
+            norm = dict(value.attrs)["norm"]
+            value.op = real_inverse
+            value.attrs = (("axes", transform.axes), ("norm", norm), ("s", transform.lengths))
+            builder.fired["half_overwritten"] += 1
 
 
 def _folded(builder: Builder, value: Value, transform: _Transform, shape: Shape) -> Value:
