@@ -35,10 +35,17 @@ _PRODUCTS_WITH_VECTORS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", 
 
 
 class Builder:
-    """Makes values, one of each; keeps which rules fired, and what is read again or returned."""
+    """Makes values, one of each; keeps which rules fired, and what is read again or returned.
 
-    def __init__(self, target: Target) -> None:
+    Attributes
+    ----------
+    calls : bool
+        Whether library calls will be calls; in what is computed on chip they are part of it.
+    """
+
+    def __init__(self, target: Target, *, calls: bool = True) -> None:
         self.target = target
+        self.calls = calls
         self.values: list[Value] = []
         self.fired: Counter[str] = Counter()
         self.shared: set[int] = set()
@@ -453,14 +460,16 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
 }
 
 
-def rewrite(signature: Looped, target: Target) -> tuple[Builder, list[Value]]:
+def rewrite(
+    signature: Looped, target: Target, *, calls: bool = True
+) -> tuple[Builder, list[Value]]:
     """Build the values of a signature; return them and the outputs."""
     entries, kinds, outputs, numbers = signature
     uses = Counter(ref for entry in entries if entry[0] is not None
                    for ref in entry[4:] if ref is not None and ref >= 0)
     uses.update(outputs)
     returned = set(outputs)
-    builder = Builder(target)
+    builder = Builder(target, calls=calls)
     made: list[Value] = []
     for place, (number, entry) in enumerate(zip(numbers, entries, strict=True)):
         before = len(builder.values)

@@ -56,7 +56,7 @@ def _transform_of(value: Value) -> _Transform:
 def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                          dtype: DType) -> Value | None:
     """The real part of an inverse transform is one of the half that its symmetric part has."""
-    if builder.target.kind != "cuda" or op is not selection.real or (
+    if not _calls_cupy(builder) or op is not selection.real or (
             not _is_divided_later(builder, args[0], _INVERSES)):
         return None
     inner = args[0]
@@ -74,12 +74,16 @@ def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shap
 def inverse_scaled_later(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                          dtype: DType) -> Value | None:
     """A real inverse transform is divided by its length where it is used."""
-    if builder.target.kind != "cuda" or not any(
+    if not _calls_cupy(builder) or not any(
             _is_divided_later(builder, arg, _REAL_INVERSES) for arg in args):
         return None
     return builder.make(op, attrs, [
         _divided(builder, arg) if _is_divided_later(builder, arg, _REAL_INVERSES) else arg
         for arg in args], shape, dtype)
+
+
+def _calls_cupy(builder: Builder) -> bool:
+    return builder.calls and builder.target.kind == "cuda"
 
 
 def _is_divided_later(builder: Builder, arg: Any, ops: Collection[Op]) -> bool:

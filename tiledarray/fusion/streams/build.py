@@ -640,7 +640,8 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int,
     NoTile
     """
     entries, kinds, outputs = signature
-    builder, found = rewrite(Looped(entries, kinds, outputs, range(len(entries))), target)
+    looped = Looped(entries, kinds, outputs, range(len(entries)))
+    builder, found = rewrite(looped, target, calls=False)
     maker = StreamMaker(builder.values, found, scalars, lengths, target)
     return maker.program(), builder, found
 

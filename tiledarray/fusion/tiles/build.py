@@ -535,7 +535,8 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Targ
     NoTile
     """
     entries, kinds, outputs = signature
-    builder, found = rewrite(Looped(entries, kinds, outputs, range(len(entries))), target)
+    looped = Looped(entries, kinds, outputs, range(len(entries)))
+    builder, found = rewrite(looped, target, calls=False)
     maker = Maker(builder.values, found, scalars, target)
     maker.run(primitives)
     values = [value for value in maker.values if not isinstance(value.op, Leaf | AxisView | Update)]
