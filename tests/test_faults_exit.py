@@ -179,6 +179,22 @@ def test_arrays_are_evaluated_in_exit_handlers(compile, before, folder, shared):
     assert (status, out.split(), messages) == (0, ["right"] * (1 + (before == "evaluate()")), "")
 
 
+def test_compilers_that_are_stopped_at_exit_are_nobodys_failure(script, tmp_path, folder):
+    """A handler that runs after they were stopped computes op by op, and is not warned."""
+    program = script(f"{VERSION}: > {tmp_path}/begun; sleep 5")
+    before = """
+    evaluate()
+    while not os.path.exists("begun"):
+        check()
+    evaluate = lambda: None"""
+    code = AT_EXIT.format(before=before).replace(
+        "for _ in range(3):", "__import__('time').sleep(0.7)\n        for _ in range(3):")
+    child = begin(code, folder, CXX=str(program), TILEDARRAY_COMPILE="background",
+                  TILEDARRAY_THREADS="3")
+    status, out, messages = ended(child)
+    assert (status, out.split(), messages) == (0, ["right"] * 2, "")
+
+
 def test_a_handler_registered_before_the_import_compiles(folder):
     code = """
         import atexit

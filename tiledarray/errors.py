@@ -39,6 +39,8 @@ class CompilerError(TiledArrayError, RuntimeError):
     passing : bool
         The compiler did not refuse the source: it was killed, had no room, took too long.  The
         same may compile later.
+    ending : bool
+        It was killed because the process ends: nobody's failure.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class CompilerError(TiledArrayError, RuntimeError):
         log: str = "",
         path: Path | None = None,
         passing: bool = False,
+        ending: bool = False,
         remedy: str | None = None,
     ) -> None:
         super().__init__(message, remedy=remedy)
@@ -56,6 +59,7 @@ class CompilerError(TiledArrayError, RuntimeError):
         self.log = log
         self.path = path
         self.passing = passing
+        self.ending = ending
 
 
 class OutOfMemory(TiledArrayError, MemoryError):

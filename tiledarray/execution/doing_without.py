@@ -10,8 +10,12 @@ _told: set[str] = set()
 
 
 def do_without(failure: BaseException) -> bool:
-    """Warn, once, that something runs op by op since it does not compile; return ``False``."""
-    tell_once(f"tiledarray runs op by op what does not compile: {failure}", "compile")
+    """Warn, once, that something runs op by op since it does not compile; return ``False``.
+
+    Compilers that are stopped because the process ends are nobody's failure.
+    """
+    if not getattr(failure, "ending", False):
+        tell_once(f"tiledarray runs op by op what does not compile: {failure}", "compile")
     return False
 
 

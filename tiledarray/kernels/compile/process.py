@@ -46,17 +46,17 @@ class Finished:
 class Compilers:
     """Compilers that work for one caller, who may stop them all."""
 
-    __slots__ = ("stopped", "__weakref__")
+    __slots__ = ("stopped", "ended", "__weakref__")
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.stopped = self.ended = False
         with _lock:
             _known.add(self)
 
     def check(self) -> None:
         """Raise a `CompilerError` that may pass where they were stopped."""
         if self.stopped:
-            raise CompilerError("the compiler was stopped", passing=True)
+            raise CompilerError("the compiler was stopped", passing=True, ending=self.ended)
 
     def run(self, command: Sequence[str], place: Folder, seconds: float) -> Finished:
         """Run a compiler in a folder of its own, and wait for it.
@@ -151,7 +151,7 @@ def _kill_all() -> None:
     """At exit: kill every compiler of this process, and let whoever has begun start no other."""
     with _lock:
         for owner in list(_known):
-            owner.stopped = True
+            owner.stopped = owner.ended = True
         for process in _running:
             _kill(process)
 
