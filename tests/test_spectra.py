@@ -1,11 +1,14 @@
 """What the planner makes of transforms for a GPU: the calls, and what divides by the length."""
 
+import random
+
 import numpy
 import pytest
 
 from tests import tiles
 from tests.plans import HOST
 from tests.test_streams import H200
+from tiledarray.ops.spectra import real_inverse
 
 X = numpy.random.default_rng(0).random((96, 200)).astype("f4")
 Z = (X + 1j * X[::-1]).astype("c8")
@@ -125,3 +128,58 @@ def test_what_may_be_overwritten(program, overwrites, tmp_path_factory):
     z = Z[:, :97] * numpy.float32(0.1)
     plan = agree(program, z, folder=tmp_path_factory.getbasetemp())
     assert ("fft.real_inverse" in calls(plan)) == overwrites == ("half_overwritten" in plan.fired)
+
+
+@pytest.fixture
+def spoilt(monkeypatch):
+    """Halves that were overwritten, as CuPy's inverse leaves them: nobody may read them."""
+    found, compute = [], real_inverse.reference
+
+    def spoil(xp, half, **attrs):
+        found.append(half)
+        result = compute(xp, half, **attrs)
+        half[...] = numpy.nan
+        return result
+
+    object.__setattr__(real_inverse, "reference", spoil)
+    yield found
+    object.__setattr__(real_inverse, "reference", compute)
+
+
+STEPS = [
+    lambda np, x, y, axes, norm: np.fft.fftn(x, axes=axes, norm=norm),
+    lambda np, x, y, axes, norm: np.fft.ifftn(x, axes=axes, norm=norm),
+    lambda np, x, y, axes, norm: np.fft.ifftn(np.fft.fftn(x.real, axes=axes) * y, axes=axes).real,
+    lambda np, x, y, axes, norm: np.fft.ifftn(
+        np.fft.fftn(x.real, axes=axes, norm=norm) / (2 + abs(y)), axes=axes).real,
+    lambda np, x, y, axes, norm: np.real(x), lambda np, x, y, axes, norm: x * y,
+    lambda np, x, y, axes, norm: -x * 2j, lambda np, x, y, axes, norm: x / (2 + abs(y)),
+    lambda np, x, y, axes, norm: np.fft.irfftn(
+        x[:, :x.shape[1] // 2 + 1] * 2, s=x.shape, axes=(0, 1), norm=norm),
+    lambda np, x, y, axes, norm: np.fft.ifft(x, axis=axes[0]).real * y[:1]]
+
+
+def made(np, inputs, seed):
+    """Some results of a random program of transforms, real parts, products and quotients."""
+    chance, pool = random.Random(seed), [*inputs]
+    for _ in range(chance.randint(3, 8)):
+        axes = chance.choice([(0, 1), (1, 0), (1,), (0,), (-2, -1)])
+        norm = chance.choice([None, None, None, "ortho", "forward"])
+        step, x, y = chance.choice(STEPS), chance.choice(pool[-4:]), chance.choice(inputs)
+        pool.append(step(np, x, y, axes, norm))
+    return tuple(pool[-chance.randint(1, 3):])
+
+
+def test_random_programs(spoilt, tmp_path_factory):
+    for seed in range(30):
+        shape = random.Random(seed).choice([(6, 7), (7, 6), (1, 5), (5, 1), (8, 11), (4, 4)])
+        values = numpy.random.default_rng(seed)
+        inputs = [values.normal(size=shape), values.normal(size=(*shape, 2)) @ [1, 1j],
+                  values.normal(size=(shape[0], 1)) + numpy.zeros(shape)]
+        traced = tiles.traced_of(lambda np, *x, seed=seed: made(np, x, seed), *inputs)
+        plan = tiles.planned_for(traced, H200)
+        found = tiles.run(plan, traced, folder=tmp_path_factory.getbasetemp())
+        for mine, theirs in zip(found, made(numpy, inputs, seed), strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), seed
+            assert abs(mine - theirs).max() <= 1e-10 * (1 + abs(theirs).max()), seed
+    assert len(spoilt) > 10
