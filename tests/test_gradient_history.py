@@ -414,3 +414,28 @@ def test_progressions_between_ends_with_a_history():
         return (values * step).sum()
 
     check(step)
+
+
+@pytest.mark.parametrize("write", [
+    lambda np, n, m: np.put(n, [0, 1], m[2:4]), lambda np, n, m: np.put(n, [3, 0], n[1:3]),
+    lambda np, n, m: np.place(n, numpy.arange(6) % 2 == 0, m[::-1]),
+    lambda np, n, m: np.put_along_axis(n, numpy.array([4, 1]), m[:2], 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_places_in_parts_of_one_array(write, turned):
+    """The parts of a complex array have its memory, but not its elements."""
+    x = numpy.random.default_rng(0).normal(size=6)
+
+    def function(np, x):
+        z = (x + 2j) * x
+        parts = z.imag, z.real
+        write(np, *(parts[::-1] if turned else parts))
+        return (z.real * x * x + z.imag * 3 * x).sum()
+
+    def places(y):
+        return float(function(numpy, y))
+
+    value, slope = np.value_and_grad(lambda x: function(np, x))(np.array(x))
+    assert abs(float(value) - places(x)) < 1e-12
+    step = 1e-6 * numpy.eye(6)
+    numpy.testing.assert_allclose(
+        slope, [(places(x + h) - places(x - h)) / 2e-6 for h in step], rtol=1e-6, atol=1e-7)

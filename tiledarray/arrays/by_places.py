@@ -14,7 +14,7 @@ from tiledarray.arrays.handle import Handle, as_node, part_of, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
 from tiledarray.arrays.tracing import may_look
-from tiledarray.arrays.views import on_array
+from tiledarray.arrays.views import Part, Reinterpreted, on_array
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -42,7 +42,9 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     *between, values = arguments
     between = [seen(x) for x in between]
     root = target.origin()
-    if isinstance(values, Handle) and values.origin() is root:  # what is written may be read again
+    if isinstance(values, Handle) and values.origin() is root and not any(
+            isinstance(step, Part | Reinterpreted) for step in (*target.steps, *values.steps)):
+        # What is written may be read again.
         whole = root.node
         shared = np.arange(wrap(whole).size).reshape(whole.shape)
         into, out_of = on_array(shared, target.steps), on_array(shared, values.steps)
