@@ -8,6 +8,7 @@ import pytest
 from tests import tiles
 from tests.plans import HOST
 from tests.test_streams import H200
+from tiledarray.fusion.stored import reachable
 from tiledarray.ops.spectra import real_inverse
 
 X = numpy.random.default_rng(0).random((96, 200)).astype("f4")
@@ -36,13 +37,12 @@ L = numpy.fft.fftfreq(200).astype("f4")
 H = (K**2 + 1j * L).astype("c8")
 
 FILTERS = [
+    lambda np, x: np.fft.ifft2(-(np.fft.fft2(x) / (1 + K**2 + L**2))).real * 2,
+    lambda np, x: np.fft.ifft2(2j * np.fft.fft2(x)).real,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x) * K).real,
     lambda np, x: np.fft.ifft2(L * np.fft.fft2(x)).real,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x) * H).real,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x) * 2.0).real,
-    lambda np, x: np.fft.ifft2(2j * np.fft.fft2(x) * K).real,
-    lambda np, x: np.fft.ifft2(np.fft.fft2(x) * H / (1 + K * K) * 3.0).real,
-    lambda np, x: np.fft.ifft2(-(np.fft.fft2(x) / (1 + K**2 + L**2)) * H / 2).real * 2,
     lambda np, x: np.real(np.fft.ifftn(np.fft.fftn(x, norm="ortho") * (1j * L))) - 1,
     lambda np, x: np.fft.ifft(np.fft.fft(x[:83], axis=0) * H[:83], axis=0).real,
     lambda np, x: np.fft.ifft(np.fft.fft(x[:, :79]) * (L[:79] + 1j)).real,
@@ -51,6 +51,9 @@ FILTERS = [
     lambda np, x: np.fft.ifftn(np.fft.fftn(x.reshape(4, 24, 200), axes=(2, 0)) * L,
                                axes=(2, 0)).real]
 OTHERS = [
+    lambda np, x: np.fft.ifft2(2j * np.fft.fft2(x) * K).real,
+    lambda np, x: np.fft.ifft2(np.fft.fft2(x) * H / (1 + K * K) * 3.0).real,
+    lambda np, x: np.fft.ifft2(-(np.fft.fft2(x) / (1 + K**2 + L**2)) * H / 2).real * 2,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x)).real,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x + 1j * x) * K).real,
     lambda np, x: np.fft.ifft2(np.fft.fft2(x) * K + 1).real,
@@ -144,6 +147,28 @@ def spoilt(monkeypatch):
     object.__setattr__(real_inverse, "reference", spoil)
     yield found
     object.__setattr__(real_inverse, "reference", compute)
+
+
+@pytest.mark.parametrize("program", [
+    lambda np, x: (np.fft.ifft2(np.fft.fft2(x) * K).real, np.fft.ifft2(-np.fft.fft2(x) * K).real),
+    lambda np, x: (np.fft.ifft2(-np.fft.fft2(x) * K).real, np.fft.ifft2(np.fft.fft2(x) * K).real)])
+def test_halves_of_which_others_are_made(program, spoilt, tmp_path_factory):
+    """The spectrum is recorded twice and computed once; so is its half, which is negated."""
+    plan = agree(program, X, folder=tmp_path_factory.getbasetemp())
+    needed = reachable(plan.values, plan.outputs)
+    for inverse in needed:
+        if inverse.op is real_inverse:
+            assert sum(value.args.count(inverse.args[0]) for value in needed) == 1
+
+
+def test_factors_stay_apart(tmp_path_factory):
+    """Their product may be too small to be a number, where that with the spectrum is not."""
+    tiny = numpy.full((96, 1), 1e-30, "f4")
+    x = X * numpy.float32(1e25)
+    traced = tiles.traced_of(lambda np, x: np.fft.ifft2(np.fft.fft2(x) * tiny * tiny).real, x)
+    (found,) = tiles.run(tiles.planned_for(traced, H200), traced,
+                         folder=tmp_path_factory.getbasetemp())
+    numpy.testing.assert_allclose(found, X * 1e-35, rtol=1e-3, atol=1e-38)
 
 
 STEPS = [

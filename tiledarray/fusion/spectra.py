@@ -37,7 +37,7 @@ class _Transform(NamedTuple):
     axes: tuple[int, ...]
 
     def needed(self) -> _Transform:
-        """The same without axes of length 1, so that equal halves are of equal transforms."""
+        """The same without axes of length 1: equal halves are of equal transforms, mostly."""
         pairs = [pair for pair in zip(self.lengths, self.axes, strict=True) if pair[0] > 1]
         lengths, axes = zip(*(pairs or [(1, self.axes[-1])]), strict=True)
         return _Transform(lengths, axes)
@@ -66,7 +66,7 @@ def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shap
     transform = _transform_of(inner).needed()
     half = _filtered(builder, source, transform) or _folded(builder, source, transform, shape)
     options = (("axes", transform.axes), ("norm", "forward"), ("s", transform.lengths))
-    found = builder.make(real_inverse, options, (half,), shape, dtype)
+    found = builder.make(BY_NAME["fft.irfftn"], options, (half,), shape, dtype)
     twice = Size(2 * prod(transform.lengths))
     return builder.make(arithmetic.divide, (dtype, dtype), (found, twice), shape, dtype)
 
@@ -112,7 +112,7 @@ def overwrite_halves(builder: Builder, outputs: list[Value]) -> None:
             continue
         (half,) = value.args
         transform = _transform_of(value)
-        if uses[half] == 1 and isinstance(half.op, Elementwise) and (
+        if uses[half] == 1 and (isinstance(half.op, Elementwise) or half.op is fold) and (
                 half.shape == transform.half(value.shape)):
             norm = dict(value.attrs)["norm"]
             value.op = real_inverse
@@ -132,9 +132,10 @@ def _folded(builder: Builder, value: Value, transform: _Transform, shape: Shape)
 
 
 def _filtered(builder: Builder, value: Value, transform: _Transform) -> Value | None:
-    """The folded product of a real array's spectrum and others, as that of half the spectrum.
+    """The folded product of a real array's spectrum and another, as that of half the spectrum.
 
-    At ``-k`` the spectrum is the conjugate of what it is at ``k``, so only the others are folded.
+    At ``-k`` the spectrum is the conjugate of what it is at ``k``, so only the other is folded.
+    Several stay apart: a product of theirs may be too large or small to be a number.
     """
     dtype, spectrum, negated = value.dtype, value, False
     other: Value | None = None
@@ -144,11 +145,11 @@ def _filtered(builder: Builder, value: Value, transform: _Transform) -> Value | 
         first, *rest = spectrum.args
         if spectrum.op is arithmetic.multiply and not _may_hold(first, spectrum):
             first, rest = rest[0], [first]
-        if not _may_hold(first, spectrum):
+        if not _may_hold(first, spectrum) or (rest and other is not None):
             return None
         negated ^= not rest
         if rest:
-            other = _times(builder, other, rest[0], spectrum.op, dtype)
+            other = _factor(builder, rest[0], spectrum.op, dtype)
             if other is None:
                 return None
         spectrum = first
@@ -170,19 +171,13 @@ def _may_hold(value: Any, product: Value) -> bool:
         product.shape, product.dtype) and (value.op in _HALVES or value.op in _FACTORS))
 
 
-def _times(builder: Builder, so_far: Value | None, factor: Any, op: Op,
-           dtype: DType) -> Value | None:
-    """The product of the factors until now and one more, or what is divided by that one."""
-    real = np.empty(0, dtype).real.dtype
+def _factor(builder: Builder, factor: Any, op: Op, dtype: DType) -> Value | None:
+    """What a spectrum is multiplied by, or the reciprocal of what it is divided by."""
     if not isinstance(factor, Value):
         factor = builder.make(movement.full, None, (factor,), (), dtype)
-    if factor.dtype not in (real, dtype):
+    if factor.dtype not in (np.empty(0, dtype).real.dtype, dtype):
         return None
-    if op is arithmetic.divide:
-        factor = builder.make(
-            arithmetic.reciprocal, (factor.dtype,), (factor,), factor.shape, factor.dtype)
-    if so_far is None:
+    if op is arithmetic.multiply:
         return factor
-    loop = dtype if dtype in (factor.dtype, so_far.dtype) else real
-    shape = np.broadcast_shapes(so_far.shape, factor.shape)
-    return builder.make(arithmetic.multiply, (loop, loop), (so_far, factor), shape, loop)
+    return builder.make(
+        arithmetic.reciprocal, (factor.dtype,), (factor,), factor.shape, factor.dtype)
