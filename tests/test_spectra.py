@@ -97,9 +97,10 @@ def test_on_chip_there_are_no_calls():
 
 def test_axes_of_length_one(tmp_path_factory):
     """Equal halves have one inverse: it overwrites what it is given."""
-    program = lambda np, z: (  # noqa: E731
-        np.fft.ifftn(z, axes=(0, 1)).real, np.fft.ifftn(z, axes=(1,)).real,
-        np.fft.ifft2(z, axes=(1, 0)).real, np.fft.ifft(z, axis=0).real)
+    def program(np, z):
+        return (np.fft.ifftn(z, axes=(0, 1)).real, np.fft.ifftn(z, axes=(1,)).real,
+                np.fft.ifft2(z, axes=(1, 0)).real, np.fft.ifft(z, axis=0).real)
+
     plan = agree(program, Z[:1], folder=tmp_path_factory.getbasetemp())
     assert calls(plan).count("fft.real_inverse") == 2 == calls(plan).count("fft.fold")
 
