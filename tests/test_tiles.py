@@ -30,12 +30,15 @@ def few(monkeypatch):
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
 
 
-TIERS = {"interpreter": HOST, "host": HOST, "interpreted for a GPU": DEVICE, "emulated": DEVICE}
+TIERS = {"interpreter": HOST, "host": HOST, "interpreted for a GPU": DEVICE, "emulated": DEVICE,
+         "emulated, a thread each": DEVICE}
 
 
 @pytest.fixture(params=TIERS)
-def through(request, tmp_path_factory):
-    tier = request.param
+def through(request, tmp_path_factory, monkeypatch):
+    tier, _, each = request.param.partition(", ")
+    if each:
+        monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=0))
     folder = tmp_path_factory.getbasetemp() / "emulated"
     folder.mkdir(exist_ok=True)
 

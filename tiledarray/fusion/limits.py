@@ -58,6 +58,7 @@ class Limits:
     problem_bytes: int = 1 << 19  # host: of the problems that a thread works on side by side
     problems: int = 32  # of a batch, at least; see docs/decisions.md
     problem_flops: int = 1 << 18  # of a batch, at least
+    thread_problems: int = 64  # device: for each multiprocessor, before a thread has one
     problem_call: int = 1000  # flops that NumPy's calls take for each problem beside its own
     matrix_rows: int = 96  # host: of a factorization, beyond which LAPACK's blocks are as fast
     matrix_row_bytes: int = 512  # host: the same of a row

@@ -48,7 +48,8 @@ def shared_out(kernel: TileKernel | StreamKernel, device: str) -> str:
                 f"{shape.columns} columns")
     program = kernel.program
     together = f"{kernel.side} side by side" if device != "cuda" else (
-        f"{kernel.teams} a block, each by {kernel.side} threads")
+        f"{kernel.teams} a block, each by "
+        + ("a thread" if kernel.side == 1 else f"{kernel.side} threads"))
     return f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip"
 
 

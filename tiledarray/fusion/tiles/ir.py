@@ -291,11 +291,13 @@ class Program:
     values : list of Value
         What is computed, for those who tell.
     offsets : dict
-        Where each tile lies, in bytes of one problem.
+        Where each tile lies in memory on chip, in bytes of one problem.
     nbytes : int
-        Of all tiles of a problem.
+        Of all those tiles of a problem.
     flops : int
         Of a problem, roughly.
+    own : frozenset of Tile or None
+        On a device where a thread has a problem: the tiles in its registers, which lie nowhere.
     """
 
     lengths: Shape
@@ -305,6 +307,7 @@ class Program:
     offsets: dict[Tile, int] = field(default_factory=dict)
     nbytes: int = 0
     flops: int = 0
+    own: frozenset[Tile] | None = None
 
     @property
     def problems(self) -> int:

@@ -18,6 +18,7 @@ from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, 
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
+from tiledarray.fusion.tiles.threads import own_tiles
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
 from tiledarray.ops import movement
@@ -93,8 +94,10 @@ def _arrange(program: Program, target: Target) -> None:
     drop_unread(program)
     if target.kind == "cuda":
         absorb(program)
+        program.own = own_tiles(program, target)
     lay_out(program)
-    put_barriers(program)
+    if program.own is None:
+        put_barriers(program)
 
 
 def _sides(program: Program, target: Target) -> tuple[int, int]:
@@ -125,7 +128,7 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
     NoTile
         If there is no room for one.
     """
-    side = _widest(program)
+    side = _widest(program) if program.own is None else 1
     while side < WARP and WARP // side * _region(program, side) > room:
         side *= 2
     if _region(program, side) > room:
@@ -138,6 +141,9 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
 
 def _region(program: Program, side: int) -> int:
     """Bytes from the tiles of one problem to those of the next."""
+    if program.own is not None:  # an odd number of elements: threads are at different banks
+        width = max((tile.dtype.itemsize for tile in program.offsets), default=1)
+        return (-(-program.nbytes // width) | 1) * width
     widths = [tile.dtype.itemsize for tile in program.tiles if tile.dtype.kind in "fc"]
     return max(16, -(-region(program.nbytes, side, max(widths, default=8)) // 16) * 16)
 

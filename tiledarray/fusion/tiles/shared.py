@@ -44,8 +44,9 @@ def drop_unread(program: Program) -> None:
 
 
 def lay_out(program: Program) -> None:
-    """Give every tile a place: the largest first, each as low as there is room."""
-    ranges = live_ranges(program)
+    """Give every tile in memory a place: the largest first, each as low as there is room."""
+    ranges = {tile: found for tile, found in live_ranges(program).items()
+              if tile not in (program.own or ())}
     offsets: dict[Tile, int] = {}
     for tile in sorted(ranges, key=lambda tile: (-tile.nbytes, tile.number)):
         first, last = ranges[tile]
@@ -97,5 +98,7 @@ def _meet(program: Program, some: set[Tile], others: set[Tile]) -> bool:
 
 def overlap(program: Program, one: Tile, other: Tile) -> bool:
     """Whether two tiles have memory in common."""
+    if not {one, other} <= program.offsets.keys():
+        return one is other
     at, to = program.offsets[one], program.offsets[other]
     return at < to + other.nbytes and to < at + one.nbytes

@@ -34,7 +34,8 @@ def text_of(program: Program) -> str:
     for tile in program.tiles:
         shape = " x ".join(map(str, tile.shape)) or "1"
         apart = f", rows {tile.pitch} apart" if tile.shape and tile.pitch != tile.shape[-1] else ""
-        lines.append(f"  {tile} = {tile.dtype} [{shape}] at {program.offsets[tile]}{apart}")
+        place = f"at {program.offsets[tile]}{apart}" if tile in program.offsets else "in registers"
+        lines.append(f"  {tile} = {tile.dtype} [{shape}] {place}")
     writer = _Writer(program)
     lines += [f"  {writer.statement(statement)}" for statement in program.statements]
     return "\n".join(lines) + "\n"

@@ -58,7 +58,12 @@ def _order(program: Program) -> Iterator[str]:
 
 
 def _races(program: Program) -> Iterator[str]:
-    """Between the writer and a reader of a tile, or the other way round, all threads wait."""
+    """Between the writer and a reader of a tile, or the other way round, all threads wait.
+
+    A thread that has a problem for itself is both, but for copies, which wait themselves.
+    """
+    if program.own is not None:
+        return
     wrote: list[Tile] = []
     read: list[Tile] = []
     for place, statement in enumerate(program.statements):

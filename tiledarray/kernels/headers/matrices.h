@@ -24,21 +24,23 @@ template <class T> TA_FN T conjugate(T x) {
 // is zero makes it zero whatever else there is, as NumPy has it of a singular matrix.
 template <class T> struct Determinant {
   using R = part_of<T>;
-  T factor;
-  i32 exponent;
-  bool zero, negative;
+  T factor = cast<T>((R)1);
+  i32 exponent = 0;
+  bool zero = false, negative = false;
 
   // Of what `lu` left, elements STEP apart.
   template <int N, int LD, int STEP> static TA_MEMBER Determinant of(const T* a, const int* pivots) {
-    Determinant d{cast<T>((R)1), 0, false, false};
-    for (int k = 0; k < N; ++k) {
-      d.multiply(a[(k * LD + k) * STEP]);
-      if (pivots[k * STEP] != k) {
-        d.factor = -d.factor;
-        d.negative = !d.negative;
-      }
-    }
+    Determinant d;
+    for (int k = 0; k < N; ++k) d.take(a[(k * LD + k) * STEP], pivots[k * STEP] != k);
     return d;
+  }
+  // The next element on the diagonal, and whether its row was exchanged.
+  TA_MEMBER void take(T x, bool exchanged) {
+    multiply(x);
+    if (exchanged) {
+      factor = -factor;
+      negative = !negative;
+    }
   }
   TA_MEMBER void multiply(T x) {
     if constexpr (is_complex<T>) zero |= (x.re == 0) & (x.im == 0);
@@ -84,6 +86,7 @@ template <class T> struct Determinant {
 
 #ifdef __CUDACC__
 #include "matrices_device.h"
+#include "matrices_thread.h"
 #else
 #include "matrices_host.h"
 #endif

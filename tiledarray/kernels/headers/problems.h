@@ -57,14 +57,43 @@ TA_FN void each_of_rows(const Team<G>& team, Body body) {
   }
 }
 
+// The same for the problems that a warp's threads have, one each: body(problem, in its tile, in its
+// part of memory).  Neighbouring threads have neighbouring elements; first and last all wait.
+template <int COUNT, int COLUMNS, int PITCH, class T, class M, class Body>
+TA_FN void each_of_warp(T* tile, M* memory, Body body) {
+  const int lane = int(threadIdx.x) % 32;
+  const auto at = [&](int problem, T* tile, M* memory, int e) {
+    body(problem, tile + (e / COLUMNS * PITCH + e % COLUMNS), memory + e);
+  };
+  __syncwarp();
+  if constexpr (COUNT >= 32) {
+    _Pragma("unroll 1") for (int problem = 0; problem < 32; ++problem) {
+      T* const its_tile = from_thread<32>(tile, problem);
+      M* const its_memory = from_thread<32>(memory, problem);
+      _Pragma("unroll AT_ONCE") for (int e = lane; e < COUNT; e += 32)
+        at(problem, its_tile, its_memory, e);
+    }
+  } else {
+    _Pragma("unroll 4") for (int e = lane; e < 32 * COUNT; e += 32) {
+      const int problem = e / COUNT;
+      at(problem, from_thread<32>(tile, problem), from_thread<32>(memory, problem), e % COUNT);
+    }
+  }
+  __syncwarp();
+}
+
+template <class T> TA_FN void begin_copy(T* to, const T* from) {
+  if constexpr (sizeof(T) >= 4) copy_async<sizeof(T)>(to, from);
+  else *to = Constant<T>(from)[0];
+}
+
 }  // namespace problems
 
-// Begins to copy rows from memory into a tile; `await_copies` waits for a thread's own copies.
+// Begins to copy rows from memory into a tile; `await_copies` waits for a team's own copies.
 template <int COUNT, int COLUMNS, int PITCH, int G, class T>
 TA_FN void load_rows(const Team<G>& team, T* tile, Constant<T> from) {
   problems::each_of_rows<COUNT, COLUMNS, PITCH>(team, [&](i64 on_chip, i64 in_memory) {
-    if constexpr (sizeof(T) >= 4) copy_async<sizeof(T)>(tile + on_chip, from.at + in_memory);
-    else tile[on_chip] = from[in_memory];
+    problems::begin_copy(tile + on_chip, from.at + in_memory);
   });
 }
 template <int COUNT, int COLUMNS, int PITCH, int G, class T>
@@ -73,6 +102,26 @@ TA_FN void store_rows(const Team<G>& team, T* to, const T* tile, bool valid) {
     problems::each_of_rows<COUNT, COLUMNS, PITCH>(team, [&](i64 on_chip, i64 in_memory) {
       put(to[in_memory], T(tile[on_chip]));
     });
+}
+template <int G> TA_FN void await_copies(const Team<G>&) { await_copies(); }
+
+// Where a thread has a problem.
+template <int COUNT, int COLUMNS, int PITCH, class T>
+TA_FN void load_rows(const Team<1>&, T* tile, Constant<T> from) {
+  problems::each_of_warp<COUNT, COLUMNS, PITCH>(
+      tile, from.at, [](int, T* to, const T* at) { problems::begin_copy(to, at); });
+}
+template <int COUNT, int COLUMNS, int PITCH, class T>
+TA_FN void store_rows(const Team<1>&, T* to, const T* tile, bool valid) {
+  const unsigned all = __ballot_sync(0xffffffffu, valid);
+  problems::each_of_warp<COUNT, COLUMNS, PITCH>(
+      tile, to, [&](int problem, const T* from, T* at) {
+        if (all >> problem & 1) put(*at, T(*from));
+      });
+}
+TA_FN void await_copies(const Team<1>&) {
+  await_copies();
+  __syncwarp();
 }
 #else
 #include "lanes.h"

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from tiledarray.fusion.ir import ORIGIN, Affine, Index, Param, Value
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.tiles.copies import copied, everywhere
 from tiledarray.fusion.tiles.ir import (
     Apply,
     Barrier,
@@ -51,9 +51,21 @@ class TilePrinter(TileText):
     ----------
     copies : bool
         Whether copies into tiles are under way.
+    alone : bool
+        Whether a thread has a problem, so that all is unrolled.
+    by : str
+        Whose the primitives are then.
     """
 
     copies = False
+
+    @property
+    def alone(self) -> bool:
+        return self.program.own is not None
+
+    @property
+    def by(self) -> str:
+        return "thread::" if self.alone else ""
 
     # ---- the whole -----------------------------------------------------------------------------
 
@@ -61,7 +73,11 @@ class TilePrinter(TileText):
         """Return the program's text and arguments."""
         kernel, program = self.kernel, self.program
         for tile in program.tiles:
-            kind, offset = ctype(tile.dtype), program.offsets[tile]
+            kind = ctype(tile.dtype)
+            if tile not in program.offsets:
+                self.put(f"{kind} t_{tile.number}[{tile.size}];")
+                continue
+            offset = program.offsets[tile]
             at = f"{offset}" if self.device else f"{offset} * W"
             self.put(f"{kind}* const t_{tile.number} = reinterpret_cast<{kind}*>(memory + {at});")
         for place in range(len(program.failures)):
@@ -195,7 +211,8 @@ class TilePrinter(TileText):
         """A loop over the points of a domain, and on the host over problems within."""
         if self.device:
             guard = " if (valid)" if guarded else ""
-            self.put('_Pragma("unroll 4")')  # whole, it would keep all addresses in registers
+            # Whole, it would keep all addresses in registers.
+            self.put(f'_Pragma("unroll{"" if self.alone else " 4"}")')
             with self.block(f"for (int e = team.rank; e < {prod(domain)}; e += G){guard}"):
                 self._indices(domain, "e")
                 yield
@@ -265,9 +282,8 @@ class TilePrinter(TileText):
 
     def _load(self, statement: Load) -> None:
         tile, shape = statement.tile, statement.tile.shape
-        here = _everywhere(tile)
         source = self._in_memory(statement.source, statement.index)
-        if self._is_side_by_side(statement.source, statement.index, tile, here, shape):
+        if copied(statement, device=self.device):
             begin, name = source[:source.index("[")], f"t_{tile.number}"
             if self.device:
                 self.put(f"load_rows<{self._rows(tile)}>(team, {name}, {begin});")
@@ -276,11 +292,11 @@ class TilePrinter(TileText):
                 self.put(f"load_problems<{prod(shape)}>({name}, {begin});")
             return
         with self._points(shape, structs=tile.dtype.kind == "c"):
-            self.put(f"{self._on_chip(tile, here)} = {source};")
+            self.put(f"{self._on_chip(tile, everywhere(tile))} = {source};")
 
     def _await_copies(self) -> None:
         if self.copies:
-            self.put("await_copies();")
+            self.put("await_copies(team);")
             self.copies = False
 
     @staticmethod
@@ -288,41 +304,19 @@ class TilePrinter(TileText):
         """Of a tile how many elements, in rows of how many, how far apart."""
         return _listed((prod(tile.shape), tile.shape[-1] if tile.shape else 1, tile.pitch))
 
-    def _is_side_by_side(self, array: Value, index: Index, tile: Tile, here: Index,
-                         domain: Shape) -> bool:
-        """Whether the points of a domain, in order, are neighbours in an array and in a tile.
-
-        On a device rows may have gaps between them in the tile.
-        """
-        on_chip = dense_strides(tile.shape) if self.device else tile.strides
-        for strides, places in ((dense_strides(array.shape), index), (on_chip, here)):
-            steps = [0] * len(domain)
-            for at, stride in zip(places, strides, strict=True):
-                if at.axis >= 0:
-                    steps[at.axis] += at.step * stride
-            dense = dense_strides(domain)
-            if any(n > 1 and step != wanted
-                   for n, step, wanted in zip(domain, steps, dense, strict=True)):
-                return False
-        return not any(at.terms for at in here) and all(
-            n == 1 or at.axis < 0 or not any(number >= 0 for number, _ in at.terms)
-            for n, at in zip(array.shape, index, strict=True)) and prod(tile.shape) == prod(domain)
-
     def _store(self, statement: Store) -> None:
-        kind, value = ctype(statement.target.dtype), statement.expression
-        if isinstance(value, Read) and isinstance(value.source, Tile) and (
-                value.dtype == statement.target.dtype and prod(statement.domain) > 1
-                and self._is_side_by_side(statement.target.args[0], statement.index, value.source,
-                                          value.index, statement.domain)):
+        kind = ctype(statement.target.dtype)
+        tile = copied(statement, device=self.device)
+        if tile is not None:
             place = self._in_memory(statement.target, statement.index, stores=True)
-            begin, name = place[:place.index("[")], f"t_{value.source.number}"
+            begin, name = place[:place.index("[")], f"t_{tile.number}"
             if self.device:
-                self.put(f"store_rows<{self._rows(value.source)}>(team, {begin}, {name}, valid);")
+                self.put(f"store_rows<{self._rows(tile)}>(team, {begin}, {name}, valid);")
             else:
                 self.put(f"store_problems<{prod(statement.domain)}>({begin}, {name}, valid);")
             return
         with self._points(statement.domain, guarded=True):
-            name = self._value(value, statement.target.dtype)
+            name = self._value(statement.expression, statement.target.dtype)
             target = self._in_memory(statement.target, statement.index, stores=True)
             self.put(self._assigned(target, f"cast<{kind}>({name})"))
 
@@ -378,6 +372,8 @@ class TilePrinter(TileText):
         while together * 2 * results <= self.kernel.side and together < min(32, count):
             together *= 2
         accumulator = ctype(statement.accumulator)
+        if self.alone:
+            self.put('_Pragma("unroll")')
         with self.block(f"for (int e = 0; e < {results}; e += G / {together})"):
             at = f"team.rank / {together}" if together > 1 else "team.rank"
             self.put(f"const int mine = e + {at};")
@@ -390,6 +386,8 @@ class TilePrinter(TileText):
             self.put(f"auto total = {reducer}::total();")
             self.put(f"auto lane = {reducer}::lane();")
             start = f"team.rank % {together}" if together > 1 else "0"
+            if self.alone:
+                self.put('_Pragma("unroll")')
             with self.block(f"for (int k = {start}; k < {count}; k += {together})"):
                 self._reduced_indices(statement, "k")
                 value = self._value(statement.expression, statement.accumulator)
@@ -408,7 +406,7 @@ class TilePrinter(TileText):
         numbers = (out.rows, out.columns, left.columns, out.pitch, left.pitch, right.pitch,
                    left.transposed, right.transposed)
         half = ", true" if statement.hermitian else ""
-        self.put(f"product<{_listed(numbers)}{half}>"
+        self.put(f"{self.by}product<{_listed(numbers)}{half}>"
                  f"(team, {_name(out)}, {_name(left)}, {_name(right)});")
 
     def _call(self, call: Call) -> None:
@@ -418,18 +416,18 @@ class TilePrinter(TileText):
 
     def _call_cholesky(self, call: Call, failed: str) -> None:
         out, read = call.out[0], call.reads[0]
-        self.put(f"cholesky<{_listed((out.rows, out.pitch, read.pitch))}>"
+        self.put(f"{self.by}cholesky<{_listed((out.rows, out.pitch, read.pitch))}>"
                  f"(team, {_name(out)}, {_name(read)}, {failed});")
 
     def _call_triangular(self, call: Call, failed: str) -> None:
         x, a = call.out[0], call.reads[1]
         lower = "true" if call.numbers[0] else "false"
-        self.put(f"triangular<{_listed((x.rows, x.columns, x.pitch, a.pitch))}, {lower}, "
+        self.put(f"{self.by}triangular<{_listed((x.rows, x.columns, x.pitch, a.pitch))}, {lower}, "
                  f"{a.transposed}, false>(team, {_name(x)}, {_name(a)}, {failed});")
 
     def _call_lu(self, call: Call, failed: str) -> None:
         a, pivots = call.out
-        text = f"lu<{_listed((a.rows, a.pitch))}>(team, {_name(a)}, {_name(pivots)}, {failed});"
+        text = f"{self.by}lu<{_listed((a.rows, a.pitch))}>(team, {_name(a)}, {_name(pivots)}, {failed});"
         if call.failure:
             self.put(text)
         else:
@@ -439,23 +437,23 @@ class TilePrinter(TileText):
 
     def _call_lu_solve(self, call: Call, failed: str) -> None:
         x, a, pivots = call.reads
-        self.put(f"lu_solve<{_listed((x.rows, x.columns, x.pitch, a.pitch))}>"
+        self.put(f"{self.by}lu_solve<{_listed((x.rows, x.columns, x.pitch, a.pitch))}>"
                  f"(team, {_name(x)}, {_name(a)}, {_name(pivots)});")
 
     def _call_inverse(self, call: Call, failed: str) -> None:
         x, a, pivots = call.out
-        self.put(f"inverse<{_listed((x.rows, x.pitch, a.pitch))}>"
+        self.put(f"{self.by}inverse<{_listed((x.rows, x.pitch, a.pitch))}>"
                  f"(team, {_name(x)}, {_name(a)}, {_name(pivots)}, {failed});")
 
     def _call_lu_det(self, call: Call, failed: str) -> None:
         a, pivots = call.reads
-        self.put(f"determinant<{_listed((a.rows, a.pitch))}>"
+        self.put(f"{self.by}determinant<{_listed((a.rows, a.pitch))}>"
                  f"(team, {_name(call.out[0])}, {_name(a)}, {_name(pivots)});")
 
     def _call_lu_slogdet(self, call: Call, failed: str) -> None:
         a, pivots = call.reads
         sign, size = call.out
-        self.put(f"slogdet<{_listed((a.rows, a.pitch))}>"
+        self.put(f"{self.by}slogdet<{_listed((a.rows, a.pitch))}>"
                  f"(team, {_name(sign)}, {_name(size)}, {_name(a)}, {_name(pivots)});")
 
     def _call_qr(self, call: Call, failed: str) -> None:
@@ -540,7 +538,7 @@ class TilePrinter(TileText):
         elif before is not None:
             value = self._in_memory(before.source, before.index)
         else:
-            value = self._on_chip(tile, _everywhere(tile))
+            value = self._on_chip(tile, everywhere(tile))
         return f"return cast<{ctype(tile.dtype)}>({value});"
 
     def _made(self, call: Call) -> str:
@@ -561,11 +559,7 @@ class TilePrinter(TileText):
         if isinstance(after, Store):
             place = self._in_memory(after.target, after.index, stores=True)
             return f"if (valid) {self._assigned(place, made)}"
-        return f"{self._on_chip(tile, _everywhere(tile))} = {made};"
-
-
-def _everywhere(tile: Tile) -> Index:
-    return tuple(Affine(axis) for axis in range(len(tile.shape)))
+        return f"{self._on_chip(tile, everywhere(tile))} = {made};"
 
 
 def _has_structs(expression: Expression) -> bool:

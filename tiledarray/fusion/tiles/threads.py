@@ -1,0 +1,80 @@
+"""Small problems of which a thread of a GPU has one each: in its registers, where they fit.
+
+There is nothing to wait for then, and no element that several threads would compute the place of.
+What is copied from or to memory as it lies there goes through shared memory, where the threads of a
+warp copy for each other.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles.copies import copied
+from tiledarray.fusion.tiles.ir import (
+    Barrier,
+    Call,
+    Load,
+    Map,
+    Product,
+    Program,
+    Read,
+    Reduce,
+    Statement,
+    Store,
+    Tile,
+    parts,
+    reads,
+    written,
+)
+from tiledarray.fusion.tiles.shared import live_ranges
+from tiledarray.fusion.tiles.teams import WARP
+
+PRIMITIVES = ("cholesky", "triangular", "lu", "lu_solve", "inverse", "lu_det", "lu_slogdet")
+WORD = 4  # bytes of a register
+MOST_WORDS = 176  # in registers at once, of the 255 that a thread may have
+MOST_OPERATIONS = 12 << 10  # of a problem: all of them are text
+WARPS = 5  # of a multiprocessor that shared memory should have room for
+
+
+def own_tiles(program: Program, target: Target) -> frozenset[Tile] | None:
+    """Return the tiles that lie in registers if a thread has a problem; ``None`` if it has not."""
+    if (program.problems < target.limits.thread_problems * target.workers
+            or not all(map(_has_a_form, program.statements))
+            or program.flops + sum(map(_operations, program.statements)) > MOST_OPERATIONS):
+        return None
+    shared = frozenset(tile for statement in program.statements
+                       if (tile := copied(statement, device=True)) is not None)
+    ranges = live_ranges(program)
+    for place, statement in enumerate(program.statements):
+        held = {tile for tile, (first, last) in ranges.items()
+                if first <= place <= last and tile not in shared}
+        if isinstance(statement, Call):
+            held.update(written(statement), reads(statement))
+        if sum(prod(tile.shape) * tile.dtype.itemsize for tile in held) > MOST_WORDS * WORD:
+            return None
+    own = frozenset(ranges) - shared
+    return own if all(_is_known(program, statement, own) for statement in program.statements) else None
+
+
+def _has_a_form(statement: Statement) -> bool:
+    return not isinstance(statement, Call) or statement.name in PRIMITIVES
+
+
+def _operations(statement: Statement) -> int:
+    """Roughly the instructions of what is no primitive."""
+    if not isinstance(statement, Map | Reduce | Store):
+        return 0
+    return prod(statement.domain) * sum(1 for _ in parts(statement.expression))
+
+
+def _is_known(program: Program, statement: Statement, own: frozenset[Tile]) -> bool:
+    """Whether it is known ahead which elements of those tiles a statement touches."""
+    if isinstance(statement, Load | Call | Product | Barrier):
+        return True
+    touched = [(part.source, part.index) for part in parts(statement.expression)
+               if isinstance(part, Read)]
+    if isinstance(statement, Map):
+        touched.append((statement.tile, statement.index))
+    return not any(source in own and number >= 0
+                   for source, index in touched for at in index for number, _ in at.terms)
