@@ -83,11 +83,14 @@ class Maker:
     scalars : int
         How many of the parameters are no places along the batch axes.
     target : Target
+    padded : bool
+        Whether threads go down the columns of a tile, whose rows should be at different banks.
     """
 
     def __init__(self, values: list[Value], outputs: list[Value], scalars: int,
-                 target: Target) -> None:
+                 target: Target, *, padded: bool) -> None:
         self.target = target
+        self.padded = padded
         self.scalars = scalars
         self.statements: list[Statement] = []
         self.flops = 0
@@ -158,13 +161,13 @@ class Maker:
     # ---- tiles ---------------------------------------------------------------------------------
 
     def tile(self, shape: Shape, dtype: DType, *, padded: bool = False, apart: int = 0) -> Tile:
-        """A new tile; ``padded`` on a device, where threads go down its columns.
+        """A new tile; ``padded`` where threads go down its columns.
 
         Its rows are at least ``apart`` elements apart.
         """
         self._count += 1
         columns = shape[-1] if shape else 1
-        if padded and self.target.kind == "cuda" and prod(shape[:-1]) > 1:
+        if padded and self.padded and prod(shape[:-1]) > 1:
             columns = pitch(columns, dtype.itemsize)
         return Tile(self._count, shape, dtype, max(columns, apart))
 
@@ -508,7 +511,7 @@ def through_reshape(value: Value, index: Index) -> Index:
 
 
 def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Target,
-          primitives: Any) -> tuple[Program, Builder, list[Value]]:
+          primitives: Any, *, padded: bool) -> tuple[Program, Builder, list[Value]]:
     """Make the program of a loop's body for one problem.
 
     Parameters
@@ -522,6 +525,8 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Targ
     target : Target
     primitives : callable
         What becomes of library calls.
+    padded : bool
+        Whether threads share a problem: see `Maker`.
 
     Returns
     -------
@@ -537,7 +542,7 @@ def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Targ
     entries, kinds, outputs = signature
     looped = Looped(entries, kinds, outputs, range(len(entries)))
     builder, found = rewrite(looped, target, calls=False)
-    maker = Maker(builder.values, found, scalars, target)
+    maker = Maker(builder.values, found, scalars, target, padded=padded)
     maker.run(primitives)
     values = [value for value in maker.values if not isinstance(value.op, Leaf | AxisView | Update)]
     return (Program(lengths, scalars, maker.statements, values, flops=maker.flops),

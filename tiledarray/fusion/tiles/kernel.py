@@ -11,6 +11,7 @@ import numpy as np
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.ir import Cell, Group, Sink, Value
 from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
+from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
 from tiledarray.fusion.tiles.build import NoTile, build
@@ -18,7 +19,7 @@ from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, 
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
-from tiledarray.fusion.tiles.threads import own_tiles
+from tiledarray.fusion.tiles.threads import own_tiles, worth_threads
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
 from tiledarray.ops import movement
@@ -81,23 +82,36 @@ def programmed(body: Body, target: Target) -> Body:
     ------
     NoTile
     """
-    (signature,) = body.signatures.values()
-    scalars = len(signature[1]) - len(body.lengths)
-    program, _, _ = build(signature, body.lengths, scalars, target, primitive)
-    _arrange(program, target)
+    program, _, _ = _built(body, target)
     _sides(program, target)
     return replace(body, program=program)
 
 
-def _arrange(program: Program, target: Target) -> None:
-    """Have statements share passes, tiles share memory, and threads wait for each other."""
-    drop_unread(program)
-    if target.kind == "cuda":
-        absorb(program)
-        program.own = own_tiles(program, target)
-    lay_out(program)
-    if program.own is None:
-        put_barriers(program)
+def _built(body: Body, target: Target) -> tuple[Program, Builder, list[Value]]:
+    """Make a body's program: for a thread if one can have a problem, or for a team.
+
+    Raises
+    ------
+    NoTile
+    """
+    ((signature),) = body.signatures.values()
+    scalars = len(signature[1]) - len(body.lengths)
+    for padded in (False, True) if worth_threads(body.lengths, target) else (True,):
+        made = build(signature, body.lengths, scalars, target, primitive,
+                     padded=padded and target.kind == "cuda")
+        program = made[0]
+        drop_unread(program)
+        if target.kind == "cuda":
+            absorb(program)
+        if not padded:
+            program.own = own_tiles(program)
+            if program.own is None:
+                continue
+        lay_out(program)
+        if program.own is None:
+            put_barriers(program)
+        return made
+    raise AssertionError("unreachable")
 
 
 def _sides(program: Program, target: Target) -> tuple[int, int]:
@@ -180,9 +194,7 @@ def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
     InvalidPlan
     """
     ((signature),) = body.signatures.values()
-    scalars = len(signature[1]) - len(body.lengths)
-    program, builder, outputs = build(signature, body.lengths, scalars, target, primitive)
-    _arrange(program, target)
+    program, builder, outputs = _built(body, target)
     side, teams = _sides(program, target)
     if check:
         verify_program(program, target.limits.problem_bytes // side if target.kind == "cpu"

@@ -20,6 +20,7 @@ from tiledarray.fusion.tiles.ir import (
     Program,
     Read,
     Reduce,
+    Shape,
     Statement,
     Store,
     Tile,
@@ -28,19 +29,22 @@ from tiledarray.fusion.tiles.ir import (
     written,
 )
 from tiledarray.fusion.tiles.shared import live_ranges
-from tiledarray.fusion.tiles.teams import WARP
 
 PRIMITIVES = ("cholesky", "triangular", "lu", "lu_solve", "inverse", "lu_det", "lu_slogdet")
 WORD = 4  # bytes of a register
 MOST_WORDS = 176  # in registers at once, of the 255 that a thread may have
 MOST_OPERATIONS = 12 << 10  # of a problem: all of them are text
-WARPS = 5  # of a multiprocessor that shared memory should have room for
 
 
-def own_tiles(program: Program, target: Target) -> frozenset[Tile] | None:
+def worth_threads(lengths: Shape, target: Target) -> bool:
+    """Whether there are so many problems that a thread each keeps a GPU busy."""
+    return target.kind == "cuda" and (
+        prod(lengths) >= target.limits.thread_problems * target.workers)
+
+
+def own_tiles(program: Program) -> frozenset[Tile] | None:
     """Return the tiles that lie in registers if a thread has a problem; ``None`` if it has not."""
-    if (program.problems < target.limits.thread_problems * target.workers
-            or not all(map(_has_a_form, program.statements))
+    if (not all(map(_has_a_form, program.statements))
             or program.flops + sum(map(_operations, program.statements)) > MOST_OPERATIONS):
         return None
     shared = frozenset(tile for statement in program.statements
