@@ -275,13 +275,12 @@ def _where_index(
     if min(shape) < 0:
         raise ValueError("negative dimensions are not allowed")
     row, column = _grid(shape, device)
-    shifted = record.binary(BY_NAME["add"], row, offset)
+    shifted = record.binary(BY_NAME["add"], row, offset) if offset else row
     return wrap(record.cast(record.binary(BY_NAME[relation], column, shifted), dtype))
 
 
 def _grid(shape: tuple[int, int], device: Any) -> tuple[Node, Node]:
-    rows = record.iota(shape[0], 0, 1, np.int64, np.int64, device)
-    columns = record.iota(shape[1], 0, 1, np.int64, np.int64, device)
+    rows, columns = (record.places(n, device) for n in shape)
     return record.expand_dims(rows, (1,)), record.expand_dims(columns, (0,))
 
 
@@ -468,7 +467,7 @@ def _linspace(
     node = record.iota(count, begin, by, loop, loop, device)
     if endpoint and count > 1:
         # The last element is `stop` itself; said so that it fuses with what reads it.
-        place = record.iota(count, 0, 1, np.int64, np.int64, device)
+        place = record.places(count, device)
         last = record.binary(BY_NAME["equal"], place, count - 1)
         end = record.full((), loop.type(stop).item(), loop, device)
         node = record.elementwise(_WHERE, last, end, node)

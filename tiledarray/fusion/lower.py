@@ -422,6 +422,7 @@ class Lowering:
     def _source(self, value: Value, index: Index) -> Cell:
         args = tuple(self._param(arg) for arg in value.args)
         if value.op is iota:
+            args = args or (self._param(0), self._param(1))
             axes = frozenset({index[0].axis}) - {-1}
             return self._cell((value, index), kind="iota", value=value, dtype=value.dtype,
                               args=args, access=Access(value, index), axes=axes)

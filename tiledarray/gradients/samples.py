@@ -237,7 +237,7 @@ class _Index:
             self.template = (":", *template)
             self.order = self._front(0 if together else self.width)
         else:
-            numbers = record.iota(call.count, 0, 1, np.intp, np.intp, call.node.device)
+            numbers = record.places(call.count, call.node.device)
             self.template = ("at", *template)
             self.inputs.insert(0, record.expand_dims(numbers, range(1, 1 + self.width)))
             axes = [*range(1 + self.rank)]

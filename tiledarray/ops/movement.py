@@ -60,7 +60,9 @@ def _empty(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     return xp.empty(shape, dtype)
 
 
-def _iota(xp: Any, start: Any, step: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+def _iota(
+    xp: Any, start: Any = 0, step: Any = 1, *, attrs: Any, shape: Any, dtype: Any
+) -> Any:
     loop = attrs[0]
     index = xp.arange(shape[0]).astype(loop)
     return (index * xp.asarray(step, loop) + xp.asarray(start, loop)).astype(dtype)

@@ -218,7 +218,8 @@ class Source(Op):
     """Elements computed from their index alone.
 
     ``full``: ``inputs = (value,)``.  ``iota``: ``inputs = (start, step)``, one-dimensional,
-    element ``k`` is ``start + k * step`` computed in ``attrs[0]``, cast to the node's dtype.
+    element ``k`` is ``start + k * step`` computed in ``attrs[0]``, cast to the node's dtype;
+    without inputs it is ``k``, and no kernel has to be told.
     """
 
 

@@ -41,8 +41,8 @@ from tiledarray.recording.stretch import (
 __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
     "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota",
-    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "reduce", "scan",
-    "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
+    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "places", "reduce",
+    "scan", "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
     "without_axes",
 ]
 
@@ -398,6 +398,12 @@ def full(shape: Shape, value: Any, dtype: Any, device: Any) -> Node:
 def empty(shape: Shape, dtype: Any, device: Any) -> Node:
     """Record an array of any old content: every element must be written before it is read."""
     return _new(movement.empty, (), None, shape, dtype, device)
+
+
+def places(n: int, device: Any) -> Node:
+    """Record ``k`` for ``k < n``, as int64."""
+    kind = np.dtype(np.int64)
+    return _new(movement.iota, (), (kind,), (n,), kind, device)
 
 
 def iota(n: int, start: Any, step: Any, loop: Any, dtype: Any, device: Any) -> Node:

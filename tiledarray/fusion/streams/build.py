@@ -83,7 +83,7 @@ class StreamMaker(Maker):
 
     def __init__(self, values: list[Value], outputs: list[Value], scalars: int,
                  lengths: Shape, target: Target) -> None:
-        Maker.__init__(self, values, outputs, scalars, target)
+        Maker.__init__(self, values, outputs, scalars, target, padded=True)
         self.lengths = lengths
         self.outputs = outputs
         self._made_of_seed: set[Value] = set()

@@ -366,7 +366,7 @@ class Maker:
         if op is movement.full:
             return Apply(None, (value.dtype,), value.dtype, (Scalar(value.args[0]),))
         if op is movement.iota:
-            start, step = (Scalar(arg) for arg in value.args)
+            start, step = map(Scalar, value.args or (0, 1))
             return Position(index[0], start, step, value.attrs[0], value.dtype)
         if not isinstance(op, Elementwise):
             raise NoTile(f"{op.name} has no form for tiles")

@@ -70,8 +70,9 @@ TA_FN void each_of_warp(T* tile, M* memory, Body body) {
     _Pragma("unroll 1") for (int problem = 0; problem < 32; ++problem) {
       T* const its_tile = from_thread<32>(tile, problem);
       M* const its_memory = from_thread<32>(memory, problem);
-      _Pragma("unroll AT_ONCE") for (int e = lane; e < COUNT; e += 32)
-        at(problem, its_tile, its_memory, e);
+      _Pragma("unroll AT_ONCE") for (int round = 0; round < COUNT / 32; ++round)
+        at(problem, its_tile, its_memory, lane + 32 * round);
+      if (lane < COUNT % 32) at(problem, its_tile, its_memory, lane + COUNT / 32 * 32);
     }
   } else {
     _Pragma("unroll 4") for (int e = lane; e < 32 * COUNT; e += 32) {
