@@ -306,10 +306,19 @@ def test_memory_has_one_owner_or_is_counted(backend):
     assert not buffer.alone()
 
 
-def test_zero(backend):
-    buffer = backend.wrap(np.ones((3, 5)))
-    backend.fill_bytes(buffer, 0)
-    assert not backend.to_host(buffer).any()
+def test_what_kernels_note_is_seen_by_the_host(backend):
+    cupy = backend.xp
+    noted = backend.notes(3)
+    noted.array[...] = -1
+    note = cupy.RawKernel(
+        'extern "C" __global__ void f(unsigned long long* at) {'
+        " atomicMin(at + 1, 1000 - threadIdx.x); }", "f")
+    for _ in range(3):
+        note((64,), (128,), (cupy.ndarray((3,), np.int64, cupy.cuda.MemoryPointer(
+            cupy.cuda.UnownedMemory(noted.pointer, 24, noted), 0)),))
+        backend.finish()
+        assert noted.array.tolist() == [-1, 873, -1]
+        noted.array[1] = -1
 
 
 def test_dlpack_shares_memory(backend):

@@ -253,11 +253,17 @@ class CudaBackend:
         host.reshape(-1).view(np.uint8)[:] = view[:nbytes]
         return host
 
-    def fill_bytes(self, buffer: Buffer, byte: int) -> None:
-        """Set every byte, in stream order."""
-        array = buffer.array
-        with self.active():
-            runtime.memsetAsync(array.data.ptr, byte, array.nbytes, self.stream())
+    def notes(self, count: int) -> Buffer:
+        """Memory of the host for int64 numbers that kernels may write, to be read after `finish`."""
+        nbytes = count * np.dtype(np.int64).itemsize
+        with Translated(f"taking {nbytes} bytes that cuda:{self.index} sees"), self.active():
+            pinned = cupy.cuda.alloc_pinned_memory(nbytes)
+        return Buffer(np.frombuffer(pinned, np.int64, count), pinned.ptr, self.device)
+
+    def finish(self) -> None:
+        """Wait for the work of the current stream; raises what went wrong in it."""
+        with Translated(f"waiting for cuda:{self.index}"), self.active():
+            runtime.streamSynchronize(self.stream())
 
     def counters(self, count: int) -> int:
         """Pointer to at least ``count`` zeroed ``uint32`` counters of the current stream.

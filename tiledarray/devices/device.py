@@ -162,9 +162,12 @@ class HostBackend:
             return Borrowed(array, address_of(array), self.device)
         return self.wrap(array, given=True)
 
-    def fill_bytes(self, buffer: Buffer, byte: int) -> None:
-        """Set every byte."""
-        buffer.array.view(np.uint8).fill(byte)
+    def notes(self, count: int) -> Buffer:
+        """Memory for int64 numbers that kernels may write, to be read after `finish`."""
+        return self.allocate((count,), np.dtype(np.int64))
+
+    def finish(self) -> None:
+        """Nothing to wait for."""
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Return the buffer's own memory, which is lent as long as the array lives."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.fusion.along import Sizes
 from tiledarray.fusion.bodies import Body, Result
-from tiledarray.fusion.tiles.kernel import FINE, STATUS
+from tiledarray.fusion.tiles.kernel import FINE
 from tiledarray.ops.failures import of_matrix
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
     failures = body.program.failures
     origins = (0,) * len(body.lengths)
     spare: list[Buffer] = []  # where failures are noted, while nobody does
+    lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
 
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
@@ -63,17 +64,29 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
         inputs = [device.borrow(array) for array in operands[:body.inputs]]
         leaves = [*results, *inputs]
         if failures:
-            noted = spare.pop() if spare else device.allocate((len(failures),), STATUS)
-            device.fill_bytes(noted, FINE & 0xFF)
-            leaves.append(noted)
+            check(leaves, scalars)
+        else:
+            run(leaves, scalars)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
         executable.run({value: leaves[number] for value, number in executable.leaves},
                        (*scalars, *origins))
-        if failures:
-            for call, problem in zip(failures, device.to_host(noted).tolist(), strict=True):
-                if problem != FINE:
-                    raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
-            spare.append(noted)
-        return results[0] if len(results) == 1 else tuple(results)
+
+    def check(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
+        noted = spare.pop() if spare else device.notes(len(failures))
+        noted.array[...] = FINE
+        try:
+            run([*leaves, noted], scalars)
+            device.finish()
+        except BaseException:
+            lost.append(noted)
+            raise
+        found = noted.array.tolist()
+        spare.append(noted)
+        for call, problem in zip(failures, found, strict=True):
+            if problem != FINE:
+                raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
 
     return compute
 
