@@ -25,6 +25,9 @@ VALUES = {
     "t": numpy.array(["x", "yz"]),
 }
 EXPRESSIONS = [
+    "m.astype(int).choose(v, w)", "m.astype(int).choose([v, w])", "v.choose(v, w, v * 2, w * 3)",
+    "m.astype(int).choose(0, 1)", "v.choose(v, w, mode='clip')", "m.astype(int).choose()",
+    "[x := v * 10, m.astype(int).choose(v, x), x][1:]",
     "np.where(m, v, w)", "np.where(a > 3, a, 0)", "np.where(m)", "np.where(n)", "np.where(m, 1, 2)",
     "np.where(m, 1, 2.5)", "np.where(m, v)", "np.where(True, 1, 2)", "np.where(v, v, -1)",
     "np.where(a > 3, v, w)", "np.where(m, a, np.float32(2))",

@@ -13,6 +13,8 @@ import tiledarray
 from tests.strategies import agree, agree_on, arrays
 
 VALUES = {
+    "g": numpy.arange(4.0).astype("g"), "d": numpy.arange(4).astype("M8[D]"),
+    "o": numpy.array(["a", 1, None]),
     "a": numpy.arange(12.0).reshape(3, 4),
     "b": numpy.arange(24, dtype="i4").reshape(2, 3, 4).transpose(2, 0, 1),
     "v": numpy.arange(5),
@@ -23,6 +25,9 @@ VALUES = {
     "t": numpy.array(["x", "yz"]),
 }
 EXPRESSIONS = [
+    *(f"np.{name}_memory({one}, {other})" for name in ("shares", "may_share") for x in "gdot"
+      for one, other in ((x, x), (x, f"{x}[1:]"), (f"{x}[:1]", f"{x}[1:]"), (x, f"{x}.copy()"))),
+    "np.asfortranarray(s).shape", "np.asfortranarray(v)",
     "np.shares_memory(a, a[1:])", "np.shares_memory(a[0], a[1])", "np.may_share_memory(v, v[::2])",
     "np.shares_memory(a[:, ::2], a[:, 1::2])", "np.may_share_memory(a[:, ::2], a[:, 1::2])",
     "np.shares_memory(a, a.copy())", "np.shares_memory(a.T, a)", "np.tril_indices_from(a)",

@@ -14,6 +14,7 @@ from tests.strategies import agree, agree_on, arrays
 
 _random = numpy.random.default_rng(0)
 VALUES = {
+    "o": numpy.array([["a", 0, None], [[], 2, "b"]], object),
     "a": _random.normal(size=(4, 5)),
     "i": _random.integers(-9, 9, (3, 4)),
     "v": numpy.array([3.0, 1.0, 2.0, 5.0, 4.0]),
@@ -34,6 +35,8 @@ EXPRESSIONS = [
     *(f"np.{name}({array}{axis})" for name in REDUCTIONS for array in "aivnfcmueh"
       for axis in ("", ", axis=0", ", -1")),
     *(f"np.{name}(a, axis=5)" for name in REDUCTIONS),
+    *(f"np.{name}({given})" for name in ("any", "all") for given in (
+        "o", "o, axis=0", "o, 1", "o[:1]", "o, None", "o, keepdims=True")), "o.any()", "o.all(0)",
     "np.sum(a, axis=(0, 1))", "np.sum(a, keepdims=True)", "np.sum(i, dtype='f')", "np.sum([1, 2])",
     "np.sum(a, [0])", "np.std(a, [0])", "np.max(a, True)", "np.sum(a, (True,))",
     "np.median(a, [0])", "np.sum(a, axis=2**65)", "np.average(a, [0])",

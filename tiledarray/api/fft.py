@@ -12,7 +12,7 @@ import numpy as np
 from tiledarray.api.arguments import (
     TiledArray,
     check_with_numpy,
-    give,
+    give_alike,
     handle_of,
     normalize_axis_index,
     refuse,
@@ -45,7 +45,7 @@ def _dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
     if norm not in _NORMS:
-        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
     for size in sizes:
         if size < 1:
             raise ValueError(f"Invalid number of FFT data points ({size}) specified.")
@@ -73,11 +73,12 @@ def _along_one(name: str) -> Callable[..., Any]:
         if n is None:
             count = 2 * (size - 1) if name in _FROM_HALF else size
         else:
+            refuse(isinstance(n, (bool, np.bool_)), "a length that is no number")
             count = operator.index(n)
         _check(name, norm, (count,))
         length = count // 2 + 1 if name in _HALF else count
         shape = (*array.shape[:axis], length, *array.shape[axis + 1:])
-        return give(_record(name, array, shape, n=count, axis=axis, norm=norm), out)
+        return give_alike(_record(name, array, shape, n=count, axis=axis, norm=norm), out)
 
     return implements(original, "library")(ours)
 
@@ -89,16 +90,17 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
         a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(s is not None and (axes is None or -1 in tuple(s)), "s= without axes=, or with -1")
+        refuse(s is not None and (axes is None or any(size in (-1, None) for size in s)),
+               "s= without axes=, or with -1 or None")
         if axes is None:
             axes = tuple(range(array.ndim))
         places = tuple(operator.index(axis) for axis in axes)
+        if any(not -array.ndim <= place < array.ndim for place in places):
+            check_with_numpy(original, array, axes=places)
         refuse(
             not places or len({place % max(array.ndim, 1) for place in places}) < len(places),
             "no axes, or one given twice",
         )
-        if any(not -array.ndim <= place < array.ndim for place in places):
-            check_with_numpy(original, array, axes=places)
         sizes = [array.shape[normalize_axis_index(place, array.ndim)] for place in places]
         if s is None:
             if name in _FROM_HALF:
@@ -114,7 +116,7 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
         if name in _HALF:
             shape[places[-1]] = sizes[-1] // 2 + 1
         result = _record(name, array, tuple(shape), s=tuple(sizes), axes=places, norm=norm)
-        return give(result, out)
+        return give_alike(result, out)
 
     return implements(original, "library")(ours)
 
@@ -138,6 +140,7 @@ irfft2 = _along_many("irfftn", "irfft2", (-2, -1))
 def _shift(original: Callable[..., Any], sign: int) -> Callable[..., Any]:
     def ours(x: Any, axes: Any = None) -> TiledArray:
         array = handle_of(x)
+        refuse(axes is None and not array.ndim, "no axes")
         if axes is None:
             axes = tuple(range(array.ndim))
         elif not isinstance(axes, (tuple, list)):

@@ -33,6 +33,13 @@ def as_function(name: str) -> Callable[..., Any]:
     return method
 
 
+def choose(self: Handle, *choices: Any, **kwargs: Any) -> Any:
+    """Return what the elements choose of an array's items, or of several arguments."""
+    if not choices:
+        np.ndarray.choose(np.zeros(1, int), **kwargs)  # raises
+    return np.choose(self, choices[0] if len(choices) == 1 else choices, **kwargs)
+
+
 def copy(self: Any, order: str = "C") -> Any:
     """Return an array of its own with the same value."""
     return wrap(self.node)

@@ -313,7 +313,7 @@ class TiledArray(Handle):
     round = method("round", copying.as_function("round"))
     searchsorted = method("searchsorted", copying.as_function("searchsorted"), LIBRARY | SHARED)
     compress = method("compress", copying.compress)
-    choose = method("choose", copying.as_function("choose"))
+    choose = method("choose", copying.choose)
     argpartition = method(
         "argpartition", copying.as_function("argpartition"), LIBRARY | SHARED)
 

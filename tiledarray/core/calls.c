@@ -531,11 +531,13 @@ PyObject *call_ufunc(PyObject *ufunc, PyObject **values, size_t flags)
     return result;
 }
 
-/* Whether a call asks for nothing but an array's reduction, perhaps along an axis. */
+/* Whether a call asks for nothing but an array's reduction, perhaps along an axis; of objects
+   `any` and `all` are not the ufuncs' reductions. */
 static int only_reduces(const AtOnce *function, const Arguments *arguments, PyObject *names)
 {
     return function->reduce && arguments->count && arguments->count <= 2 &&
            is_array(arguments->values[1]) &&
+           PyArray_TYPE((PyArrayObject *)arguments->values[1]) != NPY_OBJECT &&
            (!names || (PyTuple_GET_SIZE(names) == 1 && arguments->count == 2 &&
                        !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "axis")));
 }
