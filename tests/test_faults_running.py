@@ -20,6 +20,7 @@ from tiledarray.core import forget_programs
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution import evaluate, plans
+from tiledarray.execution.executable import Executable
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -298,3 +299,100 @@ def test_an_evaluation_interrupted_between_any_two_byte_codes_loses_nothing(comp
         while run(at):
             at += 1
     assert raised == at - 1 > 10
+
+
+@pytest.mark.compiler
+def test_a_jit_call_writes_all_of_its_arguments_or_none():
+    count = [0]
+
+    def each(frame, event, _):
+        if frame.f_globals.get("__name__", "").startswith("tiledarray"):
+            frame.f_trace_opcodes = True
+            count[0] -= event == "opcode"
+            if count[0] == 0:
+                raise KeyboardInterrupt
+        return each
+
+    def step(*many):
+        for u in many:
+            u += 1
+
+    tracing = sys.gettrace()
+    with override(compile="wait", at_once=0):
+        jitted = np.jit(step)
+        arrays = [np.array(numpy.zeros(300)) for _ in range(5)]
+        jitted(*arrays)
+        written = 0
+        for place in range(1, 3000):
+            before = [float(u[0]) for u in arrays]
+            count[0] = place
+            try:
+                sys.settrace(each)
+                jitted(*arrays)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(tracing)
+            done = [float(u[0]) - x for u, x in zip(arrays, before, strict=True)]
+            assert done in ([0] * 5, [1] * 5), place
+            written += done[0] > 0
+            if count[0] > 0:
+                break
+        assert 1 < written < place
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("error", [TimeOut, TimeoutError])
+def test_what_a_handler_raises_is_no_failure_of_the_compiler(error, monkeypatch):
+    forget_programs()
+    prepare, raised = Executable._prepare, []
+
+    def interrupted(executable):
+        if not raised:
+            raised.append(error("a handler's"))
+            raise raised[0]
+        prepare(executable)
+
+    monkeypatch.setattr(Executable, "_prepare", interrupted)
+    x = numpy.linspace(0.1, 2, 1237 + len(error.__name__))  # a plan of its own
+    with override(compile="wait", at_once=0):
+        jitted = np.jit(lambda x: np.sin(x) / (x + 0.37) ** 2)
+        with pytest.raises(error, match="a handler's"):
+            jitted(np.array(x))
+        numpy.testing.assert_allclose(jitted(np.array(x)), numpy.sin(x) / (x + 0.37) ** 2)
+        raised.clear()
+        forget_programs()
+        y = np.cos(np.array(x)) / (np.array(x) + 0.73) ** 3
+        with pytest.raises(error, match="a handler's"):
+            y.numpy()
+        numpy.testing.assert_allclose(y.numpy(), numpy.cos(x) / (x + 0.73) ** 3)
+
+
+NO_MEMORY = """
+    import numpy, tiledarray as np, _testcapi
+
+    np.config.compile, np.config.at_once, np.config.first_seconds = "wait", 0, 0
+    for _ in range(300):  # numbers beyond those that Python has ready
+        a = np.array(numpy.zeros(2000))
+        a[1:-1] += 1.0
+        np.evaluate(a)
+    for allocation in range(1, 60):
+        a = np.array(numpy.zeros(2000))
+        np.evaluate(a)
+        a[1:-1] += 1.0
+        _testcapi.set_nomemory(allocation, allocation + 1)
+        try:
+            np.evaluate(a)
+        except (MemoryError, SystemError):
+            pass
+        finally:
+            _testcapi.remove_mem_hooks()
+        assert float(a[5]) == 1.0, allocation
+"""
+
+
+@pytest.mark.compiler
+def test_no_memory_for_the_account_of_a_run_does_not_repeat_it():
+    pytest.importorskip("_testcapi")
+    done = run(NO_MEMORY)  # not in here: other threads would have no memory either
+    assert done.returncode == 0, done.stderr

@@ -93,9 +93,7 @@ class Handle(Base):
         while True:
             root = self.origin()
             before = root._node
-            after = views.write(before, self.steps, value)
-            if not after.form.kind.shape:
-                after = record.without_axes(after)
+            after = _written(before, self.steps, value)
             place = id(before)  # no other has it while `after` refers to that, or is all new
             del before  # who holds the old value while it is written makes it a copy
             if rebind(root, after, place):  # else another has written meanwhile: upon its value
@@ -105,6 +103,28 @@ class Handle(Base):
         """Give the array a new value as ``a[...] = value`` does."""
         node = self.node
         self.assign(fitting(value, node.shape, node.dtype, node.device))
+
+
+def _written(before: Node, steps: Sequence[Step], value: Node) -> Node:
+    """The value of an array once a view of it has been given this one."""
+    after: Node = views.write(before, steps, value)
+    return after if after.form.kind.shape else record.without_axes(after)
+
+
+def assign_all(writes: Sequence[tuple[Any, Node]]) -> None:
+    """Give arrays new values as `Handle.assign` does: all or none if a signal handler raises."""
+    roots = [array.origin() for array, _ in writes]
+    before = [root._node for root in roots]
+    after = [_written(node, array.steps, value)
+             for node, (array, value) in zip(before, writes, strict=True)]
+    for array, _ in writes:
+        array._seen = None
+    places = [*map(id, before)]
+    del before
+    done = [*map(rebind, roots, after, places)]  # without a byte code in between
+    for (array, value), written in zip(writes, done, strict=True):
+        if not written:  # another has written meanwhile, perhaps one of these
+            array.assign(value)
 
 
 _handle_class: type[Handle] = Handle

@@ -331,22 +331,23 @@ static int count(PyObject *name, Py_ssize_t more)
     return failed ? -1 : 0;
 }
 
-/* Say of the outputs what they were computed by, and count what was done. */
-static int account(Frame *frame)
+/* Say of the outputs what they were computed by, and count what was done.  What was done stays done
+   if there is no memory for that: it may have overwritten what it was made of. */
+static void account(Frame *frame)
 {
     const Program *program = frame->program;
-    for (Py_ssize_t k = 0; k < program->outputs_count; k++)
-        if (PyObject_SetAttr(frame->buffers[program->outputs[k]], plan_name, program->plan))
-            return -1;
-    return count(launches_name, program->launches) || count(calls_name, program->calls) ? -1 : 0;
+    int failed = 0;
+    for (Py_ssize_t k = 0; k < program->outputs_count && !failed; k++)
+        failed = PyObject_SetAttr(frame->buffers[program->outputs[k]], plan_name, program->plan);
+    if (failed || count(launches_name, program->launches) || count(calls_name, program->calls))
+        PyErr_Clear();
 }
 
 /* Make the outputs the nodes' values. */
-static int settle(Frame *frame, PyObject *targets)
+static void settle(Frame *frame, PyObject *targets)
 {
     Program *program = frame->program;
-    if (account(frame))
-        return -1;
+    account(frame);
     for (Py_ssize_t k = 0; k < program->outputs_count; k++) {
         Node *node = (Node *)PyList_GET_ITEM(targets, k);
         if (!node->buffer)
@@ -355,7 +356,6 @@ static int settle(Frame *frame, PyObject *targets)
     if (!frame->stolen.inputs)
         for (Py_ssize_t k = 0; k < program->outputs_count; k++)
             forget_inputs((Node *)PyList_GET_ITEM(targets, k));
-    return 1;
 }
 
 /* Walk, unless something else has to be done first: as `set_pointer`. */
@@ -424,7 +424,7 @@ static int run_chosen(PyObject *targets, const Walk *walk)
     if (done == 1)
         done = run_all(&frame);
     if (done == 1)
-        done = settle(&frame, targets);
+        settle(&frame, targets);
     leave(&frame);
     return done;
 }
@@ -481,7 +481,9 @@ static int run_on(Frame *frame, Program *program, PyObject *leaves, PyObject *pa
     int done = take_own(frame);
     if (done == 1)
         done = run_all(frame);
-    return done == 1 && account(frame) ? -1 : done;
+    if (done == 1)
+        account(frame);
+    return done;
 }
 
 /* The outputs' buffers in a list, or None if Python has to do it. */

@@ -46,6 +46,7 @@ static int is_users(PyFrameObject *frame)
 /* The nearest frame outside this package, a new reference: frames are walked, never counted. */
 static inline PyFrameObject *user_frame(void)
 {
+    const int failed = PyErr_Occurred() != NULL;
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
     while (frame && !is_users(frame)) {
@@ -53,6 +54,8 @@ static inline PyFrameObject *user_frame(void)
         Py_DECREF(frame);
         frame = back;
     }
+    if (!frame && !failed)
+        PyErr_Clear(); /* no memory for a frame: nobody is told where it was, that is all */
     return frame;
 }
 

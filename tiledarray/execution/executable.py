@@ -220,6 +220,8 @@ class Executable:
         try:
             self._prepare()
         except Exception as error:
+            if raised_outside(error):
+                raise
             self.trouble.note(error, perf_counter() - started)
             if passing(error):
                 everywhere.note(error, perf_counter() - started)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiledarray import config, execution
-from tiledarray.arrays.handle import follow, host_array, wrap
+from tiledarray.arrays.handle import assign_all, follow, host_array, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
 from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError
+from tiledarray.errors import CompilerError, raised_outside
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Kind, Node, form_of
@@ -356,9 +356,7 @@ class _Trace:
 
         made = [wrap(node(source, at)) for source, at in self.made]
         if self.written:
-            writes = [(inputs[k], node(source, at)) for k, source, at in self.written]
-            for array, value in writes:
-                array.assign(value)
+            assign_all([(inputs[k], node(source, at)) for k, source, at in self.written])
         if not self.all_new:
             places = {"argument": arguments, "outside": inputs, "new": made}
             made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
@@ -531,6 +529,8 @@ def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tra
     except HasHistory:
         return None
     except (CompilerError, OSError) as error:
+        if isinstance(error, OSError) and raised_outside(error):
+            raise
         execution.doing_without.do_without(error)
         return None
 
