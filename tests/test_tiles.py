@@ -30,6 +30,11 @@ def few(monkeypatch):
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
 
 
+def one_for_a_thread(monkeypatch):
+    """Few problems, too, are shared out to a thread each where they are small."""
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=0))
+
+
 TIERS = {"interpreter": HOST, "host": HOST, "interpreted for a GPU": DEVICE, "emulated": DEVICE,
          "emulated, a thread each": DEVICE}
 
@@ -38,7 +43,7 @@ TIERS = {"interpreter": HOST, "host": HOST, "interpreted for a GPU": DEVICE, "em
 def through(request, tmp_path_factory, monkeypatch):
     tier, _, each = request.param.partition(", ")
     if each:
-        monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=0))
+        one_for_a_thread(monkeypatch)
     folder = tmp_path_factory.getbasetemp() / "emulated"
     folder.mkdir(exist_ok=True)
 
@@ -602,13 +607,19 @@ def test_few_problems_are_left_to_numpy(monkeypatch):
     assert not tiles.kernels(plan)
 
 
-def test_the_text_of_a_program():
+def test_the_text_of_a_program(monkeypatch):
     x, y = drawn(100, 6, 3, dtype="f4"), drawn(100, 6, dtype="f4")
     told = []
-    for target in TARGETS.values():
+
+    def tell(target):
         traced = tiles.traced_of(regression, x, y)
         (kernel,) = tiles.kernels(tiles.planned_for(traced, target))
         told.append(text_of(kernel.program))
+
+    for target in TARGETS.values():
+        tell(target)
+    one_for_a_thread(monkeypatch)
+    tell(DEVICE)
     golden = Path(__file__).parent / "golden" / "tile_program.txt"
     text = "".join(told)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -668,14 +679,40 @@ def test_the_largest_hermitian_matrices_are_a_warp_s():
 
 
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
+@pytest.mark.parametrize("each", ["team", "thread"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("program", WORKLOADS)
-def test_nothing_spills(program, dtype):
+def test_nothing_spills(program, dtype, each, monkeypatch):
+    if each == "thread":
+        one_for_a_thread(monkeypatch)
     shapes = WORKLOADS[program]
     dtype = {"f4": "c8", "f8": "c16"}[dtype] if program in FILTERS else dtype
     inputs = [drawn(*shape, dtype=dtype, seed=k) for k, shape in enumerate(shapes)]
     (kernel,) = tiles.kernels(tiles.planned_for(tiles.traced_of(program, *inputs), DEVICE))
     compiled_for_a_device(kernel, "sm_90", "sm_80")
+
+
+@pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
+@pytest.mark.parametrize(("program", "n", "dtype"), [
+    (by_solve, 12, "f4"), (by_solve, 8, "f8"), (by_solve, 6, "c16"), (inverted, 8, "f4"),
+    (inverted, 6, "c8"), (log_determinant, 12, "f4"), (by_cholesky, 8, "f8"), (traces, 4, "c16")])
+def test_what_a_thread_has_is_in_registers(program, n, dtype, monkeypatch):
+    monkeypatch.undo()
+    x, b = numpy.zeros((1 << 14, n, n), dtype), numpy.zeros((1 << 14, n, 1), dtype)
+    (kernel,) = tiles.kernels(tiles.planned_for(tiles.traced_of(program, x, b), DEVICE))
+    assert kernel.side == 1 and kernel.teams >= 32
+    compiled_for_a_device(kernel, "sm_90", "sm_80")
+    few = tiles.traced_of(program, x[:4096], b[:4096])
+    assert [kernel.side > 1 for kernel in tiles.kernels(tiles.planned_for(few, DEVICE))] == [True]
+
+
+def test_what_is_too_large_for_a_thread_is_a_team_s(monkeypatch):
+    one_for_a_thread(monkeypatch)
+    for program, n, dtype in ((by_solve, 16, "f4"), (inverted, 12, "f8"), (square_root, 4, "f4"),
+                              (by_cholesky, 20, "f4"), (factors, 4, "f4")):
+        x = drawn(40, n, n, dtype=dtype)
+        for kernel in tiles.kernels(tiles.planned_for(tiles.traced_of(program, x, x), DEVICE)):
+            assert kernel.side > 1 and kernel.program.own is None
 
 
 def test_the_gradient_of_a_diagonal_stays_on_chip():

@@ -37,7 +37,8 @@ def choose(self: Handle, *choices: Any, **kwargs: Any) -> Any:
     """Return what the elements choose of an array's items, or of several arguments."""
     if not choices:
         np.ndarray.choose(np.zeros(1, int), **kwargs)  # raises
-    return np.choose(self, choices[0] if len(choices) == 1 else choices, **kwargs)
+    function: Any = np.choose
+    return function(self, choices[0] if len(choices) == 1 else choices, **kwargs)
 
 
 def copy(self: Any, order: str = "C") -> Any:

@@ -16,6 +16,7 @@ from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
 from tiledarray.core import Base, rebind, wrap
 from tiledarray.execution import placement
+from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.movement import AN_ARRAY, full
@@ -105,7 +106,7 @@ class Handle(Base):
         self.assign(fitting(value, node.shape, node.dtype, node.device))
 
 
-def _written(before: Node, steps: Sequence[Step], value: Node) -> Node:
+def _written(before: Node, steps: tuple[Step, ...], value: Node) -> Node:
     """The value of an array once a view of it has been given this one."""
     after: Node = views.write(before, steps, value)
     return after if after.form.kind.shape else record.without_axes(after)
@@ -121,10 +122,17 @@ def assign_all(writes: Sequence[tuple[Any, Node]]) -> None:
         array._seen = None
     places = [*map(id, before)]
     del before
-    done = [*map(rebind, roots, after, places)]  # without a byte code in between
-    for (array, value), written in zip(writes, done, strict=True):
-        if not written:  # another has written meanwhile, perhaps one of these
-            array.assign(value)
+
+    def bind() -> None:
+        for root, node, place, (array, value) in zip(roots, after, places, writes, strict=True):
+            if root._node is not node and not rebind(root, node, place):
+                array.assign(value)  # another has written meanwhile, perhaps one of these
+
+    try:
+        bind()
+    except BaseException:
+        persist(bind)
+        raise
 
 
 _handle_class: type[Handle] = Handle

@@ -254,7 +254,7 @@ class CudaBackend:
         return host
 
     def notes(self, count: int) -> Buffer:
-        """Memory of the host for int64 numbers that kernels may write, to be read after `finish`."""
+        """Memory of the host for int64 numbers that kernels write, to be read after `finish`."""
         nbytes = count * np.dtype(np.int64).itemsize
         with Translated(f"taking {nbytes} bytes that cuda:{self.index} sees"), self.active():
             pinned = cupy.cuda.alloc_pinned_memory(nbytes)

@@ -163,7 +163,7 @@ class HostBackend:
         return self.wrap(array, given=True)
 
     def notes(self, count: int) -> Buffer:
-        """Memory for int64 numbers that kernels may write, to be read after `finish`."""
+        """Memory for int64 numbers that kernels write, to be read after `finish`."""
         return self.allocate((count,), np.dtype(np.int64))
 
     def finish(self) -> None:

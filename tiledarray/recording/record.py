@@ -40,10 +40,10 @@ from tiledarray.recording.stretch import (
 
 __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
-    "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full", "iota",
-    "item", "leaf", "library", "live_pending", "local", "look", "note_fallback", "places", "reduce",
-    "scan", "reshape", "shape_text", "signature", "transpose", "unary", "update", "user_site", "view",
-    "without_axes",
+    "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full",
+    "iota", "item", "leaf", "library", "live_pending", "local", "look", "note_fallback",
+    "places", "reduce", "reshape", "scan", "shape_text", "signature", "transpose", "unary",
+    "update", "user_site", "view", "without_axes",
 ]
 
 Operand = Any  # Node, or a Python scalar

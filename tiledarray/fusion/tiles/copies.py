@@ -1,4 +1,4 @@
-"""Which statements copy a whole tile from or to memory, where its elements lie in the same order."""
+"""Which statements copy a whole tile from or to memory, where it lies in the same order."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def copied(statement: Statement, *, device: bool) -> Tile | None:
     if not isinstance(statement, Store):
         return None
     value = statement.expression
-    alike = (isinstance(value, Read) and isinstance(value.source, Tile)
-             and value.dtype == statement.target.dtype and prod(statement.domain) > 1
+    if not isinstance(value, Read) or not isinstance(value.source, Tile):
+        return None
+    alike = (value.dtype == statement.target.dtype and prod(statement.domain) > 1
              and _is_side_by_side(statement.target.args[0], statement.index, value.source,
                                   value.index, statement.domain, device=device))
     return value.source if alike else None

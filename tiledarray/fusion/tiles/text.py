@@ -86,6 +86,8 @@ class Expressions:
         if isinstance(expression, Number):
             return repr(expression.number)
         if isinstance(expression, Position):
+            if (expression.start.param, expression.step.param) == (0, 1):
+                return self._place(expression.at)
             start, step = self._scalar(expression.start), self._scalar(expression.step)
             return f"({start} + ({self._place(expression.at)}) * {step})"
         assert isinstance(expression, Apply)

@@ -55,10 +55,16 @@ def own_tiles(program: Program) -> frozenset[Tile] | None:
                 if first <= place <= last and tile not in shared}
         if isinstance(statement, Call):
             held.update(written(statement), reads(statement))
-        if sum(prod(tile.shape) * tile.dtype.itemsize for tile in held) > MOST_WORDS * WORD:
+        if sum(map(_words, held)) > MOST_WORDS:
             return None
     own = frozenset(ranges) - shared
-    return own if all(_is_known(program, statement, own) for statement in program.statements) else None
+    known = all(_is_known(program, statement, own) for statement in program.statements)
+    return own if known else None
+
+
+def _words(tile: Tile) -> int:
+    """Registers that a tile takes."""
+    return prod(tile.shape) * -(-tile.dtype.itemsize // WORD)
 
 
 def _has_a_form(statement: Statement) -> bool:

@@ -51,20 +51,18 @@ class TilePrinter(TileText):
     ----------
     copies : bool
         Whether copies into tiles are under way.
-    alone : bool
-        Whether a thread has a problem, so that all is unrolled.
-    by : str
-        Whose the primitives are then.
     """
 
     copies = False
 
     @property
     def alone(self) -> bool:
+        """Whether a thread has a problem, so that all is unrolled."""
         return self.program.own is not None
 
     @property
     def by(self) -> str:
+        """Whose the primitives are: a thread's or a team's."""
         return "thread::" if self.alone else ""
 
     # ---- the whole -----------------------------------------------------------------------------
@@ -427,7 +425,8 @@ class TilePrinter(TileText):
 
     def _call_lu(self, call: Call, failed: str) -> None:
         a, pivots = call.out
-        text = f"{self.by}lu<{_listed((a.rows, a.pitch))}>(team, {_name(a)}, {_name(pivots)}, {failed});"
+        text = (f"{self.by}lu<{_listed((a.rows, a.pitch))}>"
+                f"(team, {_name(a)}, {_name(pivots)}, {failed});")
         if call.failure:
             self.put(text)
         else:
