@@ -166,8 +166,11 @@ def test_by_the_interpreter(seed, target):
     played(seed, "interpreter", target, None)
 
 
-@pytest.mark.parametrize("tier", ["host", "emulated"])
-def test_compiled(tier, tmp_path):
+@pytest.mark.parametrize("tier", ["host", "emulated", "emulated, a thread each"])
+def test_compiled(tier, tmp_path, monkeypatch):
+    tier, _, each = tier.partition(", ")
+    if each:
+        monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=0))
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
                 for seed in range(12)]
     assert sum(by_tiles) > 6

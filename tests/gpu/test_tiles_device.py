@@ -32,6 +32,13 @@ def on_device(a_device, monkeypatch):
     local.recorder.reset()
 
 
+@pytest.fixture(params=["teams", "threads"])
+def each(request, monkeypatch):
+    """What has a problem, where it is small."""
+    few = 0 if request.param == "threads" else 1 << 40
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=few))
+
+
 def agree(program, *inputs, times=1):
     """The device is off by about as much as LAPACK is; ``times`` what is allowed beyond that."""
     exact = program(numpy, *(x.astype(WIDE.get(x.dtype.char, x.dtype)) for x in inputs))
@@ -50,6 +57,7 @@ def agree(program, *inputs, times=1):
         assert abs(mine.numpy() - best).max(initial=0) <= times * (2 * off + rounded * unit)
 
 
+@pytest.mark.usefixtures("each")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("shape", [(37, 5), (300, 8), (3, 7, 33), (130, 16), (9, 64), (1000, 2)])
 @pytest.mark.parametrize("program", cases.PROGRAMS)
@@ -74,12 +82,14 @@ def test_transforms_of_all_kinds(program, n):
     agree(program, cases.drawn(50, 3, n, dtype="c8"), cases.drawn(n, dtype="c8", seed=1))
 
 
+@pytest.mark.usefixtures("each")
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     made = programs.Made(10_000 + seed)
     agree(made, *made.inputs, times=8)
 
 
+@pytest.mark.usefixtures("each")
 @pytest.mark.parametrize("function, message", [
     ("cholesky", "Matrix is not positive definite"), ("inv", "Singular matrix")])
 def test_failures_tell_the_matrix(function, message):
