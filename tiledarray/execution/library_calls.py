@@ -51,7 +51,9 @@ def library_call(
     value: Value, memory: Mapping[Value, Value], device: Device, free: Collection[Value] = (),
     compute: Callable[..., Any] | None = None,
 ) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
-    """Return what computes a value from buffers and scalars, as a buffer or a tuple of them.
+    """Return what has a library compute a value, as a buffer or a tuple of them.
+
+    It takes buffers by the values that they are of, and scalars.
 
     Parameters
     ----------
@@ -77,6 +79,31 @@ def library_call(
             return compute(*inputs)
 
     return call
+
+
+def loop_call(
+    value: Value, memory: Mapping[Value, Value], compute: Callable[..., Any]
+) -> Callable[[dict[Value, Any], Sequence[Any]], Any]:
+    """Return what computes a loop's value from buffers and scalars as `library_call` does.
+
+    ``compute`` is given the buffers of operands that are all of what lies in memory.
+    """
+    operands = [_whole_of(arg, memory) or operand_of(arg, memory) for arg in value.args]
+
+    def call(buffers: dict[Value, Any], params: Sequence[Any]) -> Any:
+        return compute(*[operand(buffers, params) for operand in operands])
+
+    return call
+
+
+def _whole_of(arg: Any, memory: Mapping[Value, Value]) -> Operand | None:
+    """Return what finds the buffer of an operand that is all of what lies in memory."""
+    if not isinstance(arg, Value):
+        return None
+    base, shape, index, _ = stored(arg, memory)
+    if index is not None or base.shape != shape:
+        return None
+    return lambda buffers, params: buffers[base]
 
 
 def computing(value: Value, device: Device) -> Callable[..., Any]:

@@ -23,6 +23,8 @@ def looping(
 ) -> Callable[..., Any]:
     """Return what computes a loop's results from its operands, as a buffer or a tuple of them.
 
+    Operands are arrays or, where all of one lies in memory, buffers.
+
     Parameters
     ----------
     body : Body
@@ -37,7 +39,7 @@ def looping(
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [begun(result, device) for result in body.results]
-        inputs = [device.borrow(array) for array in operands[:body.inputs]]
+        inputs = [_borrowed(x, device) for x in operands[:body.inputs]]
         leaves = [*results, *inputs]
         for starts, sizes in blocks:
             executable = executables[sizes]
@@ -61,7 +63,7 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [device.allocate(result.shape, result.dtype) for result in body.results]
-        inputs = [device.borrow(array) for array in operands[:body.inputs]]
+        inputs = [_borrowed(x, device) for x in operands[:body.inputs]]
         leaves = [*results, *inputs]
         if failures:
             check(leaves, scalars)
@@ -70,8 +72,8 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
-        executable.run({value: leaves[number] for value, number in executable.leaves},
-                       (*scalars, *origins))
+        executable.run_one_step(
+            {value: leaves[number] for value, number in executable.leaves}, (*scalars, *origins))
 
     def check(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
         noted = spare.pop() if spare else device.notes(len(failures))
@@ -89,6 +91,11 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
                 raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
 
     return compute
+
+
+def _borrowed(operand: Any, device: Device) -> Buffer:
+    """An operand's buffer, which it may be already."""
+    return operand if isinstance(operand, Buffer) else device.borrow(operand)
 
 
 def begun(result: Result, device: Device) -> Buffer:
