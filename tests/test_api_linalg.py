@@ -102,7 +102,9 @@ EXPRESSIONS = [
     "np.fft.ifft(w.astype('f'), out=np.zeros(w.shape, complex))", "np.fft.fftn(a, axes=(0, 5))",
     "np.fft.ifft(np.ones((1, 1)) + 0j, out=np.zeros((4, 1), complex))",
     "np.fft.fft(w, 0)", "np.fft.fft(w, norm='ortho')", "np.fft.fft(w, norm='x')",
-    "np.fft.irfft(w, 9)",
+    "np.fft.irfft(w, 9)", *(f"np.fft.{name}(w, norm='x')" for name in (
+        "ifft", "rfft", "irfft", "hfft", "ihfft")),
+    *(f"np.fft.{name}(k, norm='x')" for name in ("fftn", "ifft2", "rfft2", "irfftn")),
     "np.fft.fftn(k, s=(3, 5), axes=(1, 2))", "np.fft.fftn(a, s=(3,), axes=(0, 1))", "np.fft.fft(3)",
     "np.fft.rfftn(k, axes=(0, 2))", "np.fft.irfftn(a, s=(3, 5), axes=(0, 1))", "np.fft.fft(o)",
     "np.fft.fft2(k, axes=(0, 1))", "np.fft.fftshift(a, 1)", "np.fft.fft([1, 2, 3])",

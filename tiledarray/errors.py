@@ -115,6 +115,11 @@ def raised_outside(error: BaseException) -> bool:
     return False
 
 
+def of_a_handler(error: BaseException) -> bool:
+    """Whether an exception that came out of compiling is no failure of that."""
+    return not isinstance(error, CompilerError) and raised_outside(error)
+
+
 class LeaveToNumPy(Exception):
     """A call, or a part of one, that NumPy itself has to do.
 

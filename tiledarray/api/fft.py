@@ -34,6 +34,7 @@ __getattr__ = namespace_getattr(np.fft, __name__, globals())
 _NORMS = (None, "backward", "ortho", "forward")
 # Length along the (last) axis: of the input by default, of the output for a transform of n.
 _HALF = frozenset(("rfft", "ihfft", "rfftn"))
+_FORWARD = frozenset(("fft", "rfft", "fftn", "rfftn"))
 _FROM_HALF = frozenset(("irfft", "hfft", "irfftn"))
 
 
@@ -45,7 +46,9 @@ def _dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
     if norm not in _NORMS:
-        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+        gap = "" if name in _FORWARD else " "  # as NumPy has it
+        raise ValueError(
+            f'Invalid norm value {norm}; should be "backward",{gap}"ortho" or "forward".')
     for size in sizes:
         if size < 1:
             raise ValueError(f"Invalid number of FFT data points ({size}) specified.")

@@ -509,9 +509,9 @@ def size(a: Any, axis: Any = None) -> int:
 
 def _sharing(original: Any) -> Any:
     def ours(a: Any, b: Any, /, max_work: Any = None) -> bool:
-        if not (is_ours(a) and is_ours(b)):
-            return original(*(host(x) if is_ours(x) else x for x in (a, b)), max_work)
-        if _root(a) is not _root(b):
+        if not (is_ours(a) or is_ours(b)):
+            return original(a, b, max_work)
+        if not (is_ours(a) and is_ours(b)) or _root(a) is not _root(b):
             return False
         # NumPy compares the same views of an array whose elements nobody touches.
         memory = np.empty(_root(a).shape, a.dtype if a.dtype == _root(a).dtype else np.uint8)

@@ -11,7 +11,7 @@ from tiledarray import config
 from tiledarray.core import forget_program, install_running
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import raised_outside
+from tiledarray.errors import of_a_handler, raised_outside
 from tiledarray.execution import known
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
@@ -220,7 +220,7 @@ class Executable:
         try:
             self._prepare()
         except Exception as error:
-            if raised_outside(error):
+            if of_a_handler(error):
                 raise
             self.trouble.note(error, perf_counter() - started)
             if passing(error):

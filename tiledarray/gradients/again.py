@@ -24,7 +24,7 @@ from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
 from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, raised_outside
+from tiledarray.errors import CompilerError, of_a_handler
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
@@ -277,7 +277,7 @@ class Turn:
             try:
                 plan.executable.compile()
             except (CompilerError, OSError) as error:
-                if raised_outside(error):
+                if of_a_handler(error):
                     raise
                 execution.doing_without.do_without(error)
                 known.missed()

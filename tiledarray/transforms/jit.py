@@ -17,7 +17,7 @@ from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeh
 from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, raised_outside
+from tiledarray.errors import CompilerError, of_a_handler
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Kind, Node, form_of
@@ -529,7 +529,7 @@ def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tra
     except HasHistory:
         return None
     except (CompilerError, OSError) as error:
-        if isinstance(error, OSError) and raised_outside(error):
+        if of_a_handler(error):
             raise
         execution.doing_without.do_without(error)
         return None
