@@ -32,6 +32,10 @@ class HasHistory(BaseException):
     """What is traced depends on an array whose history a gradient wants: it is to be recorded."""
 
 
+class Disturbed(Exception):
+    """What is traced holds a stand-in of something else: a signal handler ran, or a finalizer."""
+
+
 class Scope:
     """The arrays of one tracing.
 
@@ -89,7 +93,7 @@ class Scope:
 
     def leaked(self) -> bool:
         """Whether an array that was made inside outlives the tracing.  Ends the scope."""
-        left = [weakref.ref(handle) for handle in self._inside.values()]
+        left = [weakref.ref(handle) for handle in [*self._inside.values()]]
         self._inside.clear()
         if any(handle() is not None for handle in left):
             gc.collect()  # it may hang in a cycle that nobody sees

@@ -13,7 +13,14 @@ import numpy as np
 from tiledarray import config, execution
 from tiledarray.arrays.handle import assign_all, follow, host_array, wrap
 from tiledarray.arrays.tiledarray import TiledArray, from_host
-from tiledarray.arrays.tracing import HasHistory, Scope, is_tracing, make_placeholder, traced
+from tiledarray.arrays.tracing import (
+    Disturbed,
+    HasHistory,
+    Scope,
+    is_tracing,
+    make_placeholder,
+    traced,
+)
 from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
@@ -300,6 +307,8 @@ class _Trace:
         for _, number in executable.leaves:
             node = traced_nodes.nodes[number]
             known = placeholders.index(node) if node in placeholders else node.buffer
+            if known is None:
+                raise Disturbed
             self.leaves.append(known)
         self.executable = executable
         self.run = (
@@ -521,12 +530,13 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
     """Trace it, first as if every view were an array of its own: that serves more calls.
 
-    ``None`` where it has to be run as it is: a gradient will ask for it, or nothing compiles.
+    ``None`` where it has to be run as it is: a gradient will ask for it, nothing compiles, or
+    something else was recorded on the way.
     """
     try:
         apart = _Trace(function, shape, arrays, related=False)
         return apart if apart.sound else _Trace(function, shape, arrays, related=True)
-    except HasHistory:
+    except (HasHistory, Disturbed):
         return None
     except (CompilerError, OSError) as error:
         if of_a_handler(error):
@@ -571,7 +581,8 @@ class _Traces:
         if made is None:
             return function(*args, **kwargs)
         inputs = made.found(arrays, relation, args)
-        assert inputs is not None, "a trace fits the call that it was made for"
+        if inputs is None:  # a signal handler that ran meanwhile has changed what it was made for
+            return function(*args, **kwargs)
         self.keep(key, made)
         return made(arrays, inputs)
 
