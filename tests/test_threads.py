@@ -217,6 +217,28 @@ def test_all_of_stops_at_the_first_error_and_at_the_time_limit():
     assert len(done) < 20
 
 
+def test_a_signal_that_does_not_end_the_wait_is_seen_soon():
+    class Raised(Exception):
+        pass
+
+    def handler(*_):
+        raise Raised
+
+    def work(number):
+        if number == 0:  # the thread that waits is not woken by what another one is told
+            signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
+        time.sleep(5)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    started = time.monotonic()
+    try:
+        with pytest.raises(Raised):
+            all_of(work, range(2), 2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - started < 4
+
+
 def test_available_cpus():
     assert 1 <= available_cpus() <= os.cpu_count()
 

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from tiledarray import config
 from tiledarray.errors import OutOfMemory
 
+LOOK_SECONDS = 0.5  # between looks for signals while others work
+
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
@@ -275,14 +277,17 @@ def all_of(
             go_on()
         made: dict[int, _Made] = {}
         while len(made) < len(arguments):
-            left = max(0.0, deadline - time.monotonic()) if seconds else None
-            number, result, error = ended.get(timeout=left)
+            left = deadline - time.monotonic() if seconds else LOOK_SECONDS
+            try:
+                # A signal that comes just before a wait begins is only seen when it ends.
+                number, result, error = ended.get(timeout=max(0.0, min(left, LOOK_SECONDS)))
+            except Empty:
+                if left <= LOOK_SECONDS and seconds:
+                    raise TimeoutError(f"not done within {seconds:g} seconds") from None
+                continue
             if error is not None:
                 raise error
             made[number] = result
-    except Empty:
-        waiting.clear()
-        raise TimeoutError(f"not done within {seconds:g} seconds") from None
     except BaseException:
         waiting.clear()
         raise
