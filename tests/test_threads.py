@@ -225,6 +225,7 @@ def test_a_signal_that_does_not_end_the_wait_is_seen_soon():
         raise Raised
 
     def work(number):
+        time.sleep(0.3)  # by then it waits
         if number == 0:  # the thread that waits is not woken by what another one is told
             signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
         time.sleep(5)
