@@ -708,6 +708,10 @@ def test_what_a_thread_has_is_in_registers(program, n, dtype, monkeypatch):
 
 def test_what_is_too_large_for_a_thread_is_a_team_s(monkeypatch):
     one_for_a_thread(monkeypatch)
+    for rows, side in ((20, 1), (30, 8)):  # of what a warp would have in shared memory
+        x, y = drawn(400, rows, 6, dtype="f4"), drawn(400, rows, dtype="f4")
+        plan = tiles.planned_for(tiles.traced_of(regression, x, y), DEVICE)
+        assert [kernel.side for kernel in tiles.kernels(plan)] == [side]
     for program, n, dtype in ((by_solve, 16, "f4"), (inverted, 12, "f8"), (square_root, 4, "f4"),
                               (by_cholesky, 20, "f4"), (factors, 4, "f4")):
         x = drawn(40, n, n, dtype=dtype)

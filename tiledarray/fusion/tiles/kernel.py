@@ -19,7 +19,7 @@ from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, 
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
-from tiledarray.fusion.tiles.threads import own_tiles, worth_threads
+from tiledarray.fusion.tiles.threads import goes_to_threads, region_of_thread, worth_threads
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
 from tiledarray.ops import movement
@@ -94,24 +94,25 @@ def _built(body: Body, target: Target) -> tuple[Program, Builder, list[Value]]:
     ------
     NoTile
     """
+    if worth_threads(body.lengths, target):
+        made = _begun(body, target, padded=False)
+        if goes_to_threads(made[0], target):
+            return made
+    made = _begun(body, target, padded=target.kind == "cuda")
+    lay_out(made[0])
+    put_barriers(made[0])
+    return made
+
+
+def _begun(body: Body, target: Target, *, padded: bool) -> tuple[Program, Builder, list[Value]]:
+    """Make a body's program, whose tiles have no places yet: see `build`."""
     ((signature),) = body.signatures.values()
     scalars = len(signature[1]) - len(body.lengths)
-    for padded in (False, True) if worth_threads(body.lengths, target) else (True,):
-        made = build(signature, body.lengths, scalars, target, primitive,
-                     padded=padded and target.kind == "cuda")
-        program = made[0]
-        drop_unread(program)
-        if target.kind == "cuda":
-            absorb(program)
-        if not padded:
-            program.own = own_tiles(program)
-            if program.own is None:
-                continue
-        lay_out(program)
-        if program.own is None:
-            put_barriers(program)
-        return made
-    raise AssertionError("unreachable")
+    made = build(signature, body.lengths, scalars, target, primitive, padded=padded)
+    drop_unread(made[0])
+    if target.kind == "cuda":
+        absorb(made[0])
+    return made
 
 
 def _sides(program: Program, target: Target) -> tuple[int, int]:
@@ -155,9 +156,8 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
 
 def _region(program: Program, side: int) -> int:
     """Bytes from the tiles of one problem to those of the next."""
-    if program.own is not None:  # an odd number of elements: threads are at different banks
-        width = max((tile.dtype.itemsize for tile in program.offsets), default=1)
-        return (-(-program.nbytes // width) | 1) * width
+    if program.own is not None:
+        return region_of_thread(program)
     widths = [tile.dtype.itemsize for tile in program.tiles if tile.dtype.kind in "fc"]
     return max(16, -(-region(program.nbytes, side, max(widths, default=8)) // 16) * 16)
 

@@ -28,12 +28,14 @@ from tiledarray.fusion.tiles.ir import (
     reads,
     written,
 )
-from tiledarray.fusion.tiles.shared import live_ranges
+from tiledarray.fusion.tiles.shared import lay_out, live_ranges
+from tiledarray.fusion.tiles.teams import WARP
 
 PRIMITIVES = ("cholesky", "triangular", "lu", "lu_solve", "inverse", "lu_det", "lu_slogdet")
 WORD = 4  # bytes of a register
 MOST_WORDS = 176  # in registers at once, of the 255 that a thread may have
 MOST_OPERATIONS = 12 << 10  # of a problem: all of them are text
+WARPS = 5  # of a multiprocessor, at least, for which shared memory has room
 
 
 def worth_threads(lengths: Shape, target: Target) -> bool:
@@ -42,8 +44,29 @@ def worth_threads(lengths: Shape, target: Target) -> bool:
         prod(lengths) >= target.limits.thread_problems * target.workers)
 
 
-def own_tiles(program: Program) -> frozenset[Tile] | None:
-    """Return the tiles that lie in registers if a thread has a problem; ``None`` if it has not."""
+def goes_to_threads(program: Program, target: Target) -> bool:
+    """Share the problems out to a thread each, their tiles to registers and memory, if all fits."""
+    program.own = _own_tiles(program)
+    if program.own is None:
+        return False
+    lay_out(program)
+    if WARPS * WARP * region_of_thread(program) <= target.shared_bytes:
+        return True
+    program.own = None
+    return False
+
+
+def region_of_thread(program: Program) -> int:
+    """Bytes from one problem's tiles in shared memory to the next's.
+
+    They are an odd number of elements, so that threads are at different banks.
+    """
+    width = max((tile.dtype.itemsize for tile in program.offsets), default=1)
+    return (-(-program.nbytes // width) | 1) * width
+
+
+def _own_tiles(program: Program) -> frozenset[Tile] | None:
+    """The tiles that lie in registers if a thread has a problem; ``None`` if it cannot."""
     if (not all(map(_has_a_form, program.statements))
             or program.flops + sum(map(_operations, program.statements)) > MOST_OPERATIONS):
         return None
