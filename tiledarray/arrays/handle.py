@@ -8,6 +8,7 @@ gives the base a new node; every view reads through its base and so sees it.  Wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,9 @@ class Handle(Base):
         while True:
             root = self.origin()
             before = root._node
-            after = _written(before, self.steps, value)
+            after = views.write(before, self.steps, value)
+            if not after.form.kind.shape:
+                after = record.without_axes(after)
             place = id(before)  # no other has it while `after` refers to that, or is all new
             del before  # who holds the old value while it is written makes it a copy
             if rebind(root, after, place):  # else another has written meanwhile: upon its value
@@ -106,32 +109,17 @@ class Handle(Base):
         self.assign(fitting(value, node.shape, node.dtype, node.device))
 
 
-def _written(before: Node, steps: tuple[Step, ...], value: Node) -> Node:
-    """The value of an array once a view of it has been given this one."""
-    after: Node = views.write(before, steps, value)
-    return after if after.form.kind.shape else record.without_axes(after)
+def _assign_each(writes: Sequence[tuple[Any, Node]]) -> None:
+    for array, value in writes:
+        array.assign(value)
 
 
 def assign_all(writes: Sequence[tuple[Any, Node]]) -> None:
-    """Give arrays new values as `Handle.assign` does: all or none if a signal handler raises."""
-    roots = [array.origin() for array, _ in writes]
-    before = [root._node for root in roots]
-    after = [_written(node, array.steps, value)
-             for node, (array, value) in zip(before, writes, strict=True)]
-    for array, _ in writes:
-        array._seen = None
-    places = [*map(id, before)]
-    del before
-
-    def bind() -> None:
-        for root, node, place, (array, value) in zip(roots, after, places, writes, strict=True):
-            if root._node is not node and not rebind(root, node, place):
-                array.assign(value)  # another has written meanwhile, perhaps one of these
-
+    """Give arrays new values as `Handle.assign` does: all of them, also if a handler raises."""
     try:
-        bind()
+        _assign_each(writes)
     except BaseException:
-        persist(bind)
+        persist(partial(_assign_each, writes))
         raise
 
 
