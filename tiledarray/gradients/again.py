@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, of_a_handler
+from tiledarray.execution import placement
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
@@ -58,7 +59,8 @@ class _Plan:
         self._targets = list(dict.fromkeys(
             x for x in results if x is not None and x.buffer is None and x not in inputs.values()))
         again = trace(self._targets)
-        self.executable, self._params = execution.plans.bound_to(again, output.device)
+        device = execution.evaluate.place_of(again, self._targets, output.device, again=True)
+        self.executable, self._params = execution.plans.bound_to(again, device)
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}
@@ -70,8 +72,13 @@ class _Plan:
     def __call__(self, graph: Trace) -> list[Any]:
         """Return the value and the gradients; ``None`` for those that it does not depend on."""
         nodes = graph.nodes
-        leaves = [nodes[at].buffer if isinstance(at, int) else at for at in self._leaves]
-        with execution.known.lock:
+        device = self.executable.device
+        leaves: list[Any] = [
+            nodes[at].buffer if isinstance(at, int) else at for at in self._leaves]
+        for place, buffer in enumerate(leaves):
+            if buffer.device is not device:
+                leaves[place] = placement.on_one_side(buffer, device)
+        with execution.known.lock, device.active() if device.kind == "cuda" else nullcontext():
             if self._run is None:
                 self._run = execution.direct.runner(self.executable, self._params)
             buffers = self._run(leaves)
@@ -136,13 +143,13 @@ def _remembered(table: OrderedDict[Any, Any], key: Any, make: Callable[[], Any],
 
 def _graph_of(output: Node, began: Sequence[Node]) -> Trace | None:
     """Return what was recorded for a value; ``None`` if that is not all that it depends on."""
-    if output.buffer is not None or output.device.kind != "cpu":
+    if output.buffer is not None:
         return None
     graph = trace([output])
     for number in graph.leaves:
         node = graph.nodes[number]
         if (node.keeps and node not in began) or type(node.buffer) is tuple or (
-                node.buffer is None or not node.buffer.device.on_host):
+                node.buffer is None):
             return None
     return graph
 
