@@ -7,9 +7,9 @@ new axis, ``"at"`` for the next of the index inputs (an array, or an int).
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import or_
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,19 @@ def beyond(position: int, axis: int, size: int) -> IndexError:
 
 def fault_of(places: Any, axis: int, size: int) -> IndexError | None:
     """Return the error of an index array, if one of its elements is beyond the axis."""
-    if places.dtype == np.uint64:  # NumPy takes the largest for negative ones
-        places = places.view(np.int64)
+    places = _signed(places)
+    if type(places) is not np.ndarray and not _some_beyond([(places, size)]):
+        return None
     if places.size:
         low, high = _extent(places)
         if low < -size or high >= size:
             return beyond(int(places[(places < -size) | (places >= size)][0]), axis, size)
     return None
+
+
+def _signed(places: Any) -> Any:
+    """Return places as NumPy reads them: it takes the largest ones for negative ones."""
+    return places.view(np.int64) if places.dtype == np.uint64 else places
 
 
 def _extent(places: Any) -> tuple[int, int]:
@@ -61,10 +67,60 @@ def _index(
         sizes = zip((part for part in index if part is not None), shape, strict=False)
         arrays = [(axis, part, size) for axis, (part, size) in enumerate(sizes)
                   if hasattr(part, "min")]
-        wrong = [((part < -size) | (part >= size)).any() for _, part, size in arrays]
-        if bool(reduce(or_, wrong)):  # the only wait for the device
-            raise next(filter(None, (fault_of(part, axis, size) for axis, part, size in arrays)))
+        if _some_beyond([(_signed(part), size) for _, part, size in arrays]):
+            faults = (fault_of(part, axis, size) for axis, part, size in arrays)
+            fault = next(filter(None, faults), None)
+            if fault is not None:
+                raise fault
     return index
+
+
+class _Note(threading.local):
+    """Memory of the host in which kernels of this thread note that a place is beyond its axis."""
+
+    def __init__(self) -> None:
+        self._by_device: dict[int, tuple[Any, Any]] = {}
+
+    def on(self, xp: Any) -> tuple[Any, Any]:
+        """Return it as an array of NumPy's and as one of the current device's."""
+        device = xp.cuda.runtime.getDevice()
+        if device not in self._by_device:
+            pinned = xp.cuda.alloc_pinned_memory(np.dtype(np.int32).itemsize)
+            there = xp.cuda.MemoryPointer(
+                xp.cuda.UnownedMemory(pinned.ptr, pinned.size(), pinned, device), 0)
+            self._by_device[device] = (
+                np.frombuffer(pinned, np.int32, 1), xp.ndarray((1,), np.int32, there))
+        return self._by_device[device]
+
+
+_note = _Note()
+
+
+def _some_beyond(checked: Sequence[tuple[Any, int]]) -> bool:
+    """Whether some of the places, on a GPU, are beyond the axes of these lengths.
+
+    A kernel for each array notes it where the host reads it: this waits for the device once.  What
+    a kernel notes for whom a signal kept from waiting is taken for a note of the next; whoever is
+    told so looks again.
+    """
+    import cupy as xp  # the places are its arrays
+
+    noted, there = _note.on(xp)
+    noted[0] = 0
+    look = _look_at_places(xp)
+    for places, size in checked:
+        if places.size:
+            look(places, size, there)
+    xp.cuda.get_current_stream().synchronize()
+    return bool(noted[0])
+
+
+@cache
+def _look_at_places(xp: Any) -> Any:
+    return xp.ElementwiseKernel(
+        "T place, int64 size", "raw int32 noted",
+        "if ((long long)place < -size || (long long)place >= size) noted[0] = 1;",
+        "ta_look_at_places")
 
 
 def _index_shape(places: Sequence[Any]) -> tuple[int, ...]:
