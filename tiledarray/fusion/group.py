@@ -92,7 +92,8 @@ class Grouper:
         self._after: defaultdict[int, set[int]] = defaultdict(set)
         self._homes: defaultdict[Value, dict[int, Group]] = defaultdict(dict)
         self._reads: dict[Value, int] = {}
-        self._nearby = Nearby(self.stored, self._reads, self._apart.axes)
+        self._nearby = Nearby(self.stored, self._reads, self._apart.axes,
+                              across=target.limits.across_points > 0)
 
     def run(self) -> list[Group]:
         """Assign every sink to a group."""
@@ -252,6 +253,7 @@ class Grouper:
             level, indices = lowering.frame(value, turned)
             self._refuse_early(group, needs)
             sinks = [lowering.sink(value, level, index) for index in indices]
+            lowering.refuse_wide_rows()
             phases = self._passes(sinks, lowering)
         except Refusal as refusal:
             return str(refusal)

@@ -159,7 +159,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-CellKind = Literal["load", "gather", "param", "iota", "apply", "reduce", "scan"]
+CellKind = Literal["load", "gather", "param", "iota", "apply", "reduce", "across", "scan"]
 READS = ("load", "gather")
 
 
@@ -176,7 +176,8 @@ class Cell:
     """One scalar computation of a kernel.
 
     ``axes`` are the domain axes it depends on; ``phase`` counts the passes over the reduced axes
-    that must have finished before it can be computed.  A "gather" reads as far from the place of
+    that must have finished before it can be computed; an "across" is reduced over all rows of a
+    kernel, in the pass of that number, and known when all are done.  A "gather" reads as far from the place of
     its access as its operand, a place along an axis, says: ``along`` is the stride of that axis,
     and its length.
     """
@@ -198,14 +199,14 @@ class Sink:
     """A value computed by a group.
 
     ``level`` is ``"full"`` (an element per domain point) or ``"row"`` (per point of the axes that
-    are not reduced); ``index`` leads from the domain to the value's elements, or to those of the
+    are not reduced), or ``"across"``: what the rows of a kernel are reduced to; ``index`` leads from the domain to the value's elements, or to those of the
     array that an update writes into.  ``earliest`` is the first pass over the reduced axes that may
     store it.
     """
 
     value: Value
     cell: Cell
-    level: Literal["full", "row"]
+    level: Literal["full", "row", "across"]
     index: Index
     stored: bool = False
     fills: bool = False

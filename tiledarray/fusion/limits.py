@@ -75,6 +75,11 @@ class Limits:
     pass_blocks: int = 2  # device: for each multiprocessor, to keep memory busy
     held_bytes: int = 160  # device: held between passes by a thread, in registers
 
+    # ---- reductions over the rows of a kernel that reduces them --------------------------------
+    across_points: int = 0  # elements in all rows, from which it saves reading them again; 0: never
+    across_lanes: int = 512  # of a row, so that a warp has it
+    across_short: int = 256  # the same where only what rows are reduced to is
+
     # ---- the loop nest -------------------------------------------------------------------------
     short_lanes: int = 16  # from which lanes go where memory is written
     short_rows: int = 64  # reduced elements up to which columns go side by side on the host
@@ -122,5 +127,5 @@ HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, 
               scanned_bytes=1 << 15)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
-              summed_vectors=1, summed_row=64, loop_least=1 << 34, loop_bytes=1 << 30)
+              summed_vectors=1, summed_row=64, across_points=1 << 24, loop_least=1 << 34, loop_bytes=1 << 30)
 GPU = replace(H200)  # until others have been measured

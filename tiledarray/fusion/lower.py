@@ -7,6 +7,7 @@ so an attempt that is refused is simply dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from tiledarray.fusion.ir import (
@@ -47,6 +48,17 @@ from tiledarray.ops.op import (
 )
 
 _PLACE = -2  # stands for the axis that a computed place is along, as if it were the domain's
+
+
+WARP = 32
+ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
+
+
+def words_of_lanes(across: Iterable[Cell], loads: Iterable[Cell]) -> int:
+    """Return the registers that a lane takes: what is read, and what all rows become."""
+    lanes = frozenset[int]().union(*(cell.axes for cell in across))
+    return sum(-(-cell.dtype.itemsize // 4) for cell in loads if cell.axes & lanes) + sum(
+        2 * -(-cell.dtype.itemsize // 4) for cell in across)
 
 
 class Refusal(Exception):
@@ -176,6 +188,9 @@ class Lowering:
             return "full", [tuple(
                 Affine(a) if n != 1 else ORIGIN for a, n in enumerate(value.attrs[2]))]
         if isinstance(value.op, Reduction):
+            across = self._frame_across(value)
+            if across is not None:
+                return "across", [across]
             return "row", [self._turned(index) if turned else index
                            for index in self._frame_of_reduction(value)]
         if isinstance(value.op, Scan):
@@ -215,6 +230,59 @@ class Lowering:
             self._refuse_more_axes(reduced)
         self.reduced = reduced
         return indices
+
+    def _frame_across(self, value: Value) -> Index | None:
+        """The index of what is reduced over all rows of a kernel that reduces them; else nothing.
+
+        Each row is then read once for what it is reduced to and for what that is used for.
+
+        Raises
+        ------
+        Refusal
+            If blocks of threads could not share the rows out so.
+        """
+        group, limits = self.group, self._limits
+        rows = {axis for axis in group.row_axes if group.shape[axis] != 1}
+        if not (limits.across_points and group.reduced and rows) or group.scanned >= 0:
+            return None
+        source, axes = value.args[0], value.attrs[0]
+        for level in LEVELS:
+            index = match(source.shape, group, level)
+            if index is not None and {index[axis].axis for axis in axes} - {-1} == rows:
+                self._refuse_across(value, level)
+                return index
+        return None
+
+    def _refuse_across(self, value: Value, level: str) -> None:
+        group, limits = self.group, self._limits
+        axes = [axis for axis, n in enumerate(group.shape) if n != 1]
+        lanes = group.shape[axes[-1]]
+        if group.reduced != {axes[-1]} or not limits.short_lanes <= lanes <= (
+                limits.across_lanes if level == "full" else limits.across_short):
+            raise Refusal(f"it reduces the rows of a kernel that reduces {_names(group.reduced)}")
+        points = prod(group.shape)
+        if points < limits.across_points:
+            raise Refusal(f"it reduces rows of {points} elements in all, which are soon read again")
+        if not isinstance(value.op, Reduction) or value.op.positions or self._apart.get(value) or (
+                any(len(sinks) > 1 for sinks in group.members.values())):
+            raise Refusal("it reduces the rows of a kernel to places or components")
+
+    def refuse_wide_rows(self) -> None:
+        """Refuse what a warp has no registers for, where rows are reduced to something each.
+
+        Raises
+        ------
+        Refusal
+        """
+        found = [cell for cell in (*self.group.cells, *self.cells)
+                 if cell.kind == "across" and cell.axes]
+        if not found:
+            return
+        own = words_of_lanes(found, (*self.group.loads, *self.loads))
+        lanes = prod(self.group.shape[axis] for axis in found[0].axes)
+        if own * -(-lanes // WARP) > ACROSS_WORDS:
+            raise Refusal(f"a row of {lanes} elements, each with {own} words of its own, and what "
+                          "all rows become, are too much for a warp")
 
     def _frame_of_scan(self, value: Value) -> Index:
         group = self.group
@@ -274,7 +342,7 @@ class Lowering:
             return Sink(value, cell, level, region_index(value, index),
                         fills=value.args[0] not in self._stored)
         if isinstance(value.op, Reduction):
-            return self._reduction(value, index)
+            return self._reduction(value, level, index)
         if isinstance(value.op, Scan):
             return Sink(value, self._scan(value, index), level, index)
         return Sink(value, self._compute(value, index), level, index)
@@ -285,15 +353,21 @@ class Lowering:
         return self._cell((value, index), kind="scan", value=value, dtype=value.dtype,
                           args=(inner,), axes=axes, phase=inner.phase)
 
-    def _reduction(self, value: Value, index: Index) -> Sink:
+    def _reduction(self, value: Value, level: Any, index: Index) -> Sink:
         source, axes = value.args[0], value.attrs[0]
         inner = self._lower(source, index)
+        row = tuple(index[d] for d in range(len(source.shape)) if d not in axes)
+        if level == "across":
+            lanes = self.reduced & {position.axis for position in row}
+            cell = self._cell(
+                ("sink", value, index), kind="across", value=value, dtype=value.dtype,
+                args=(inner,), axes=lanes, phase=inner.phase + bool(lanes))
+            return Sink(value, cell, level, row)
         kept = frozenset(range(len(self.group.shape))) - self.reduced
         cell = self._cell(
             ("sink", value, index), kind="reduce", value=value, dtype=value.dtype,
             args=(inner,), axes=kept, phase=inner.phase + 1,
         )
-        row = tuple(index[d] for d in range(len(source.shape)) if d not in axes)
         return Sink(value, cell, "row", row)
 
     # ---- values --------------------------------------------------------------------------
@@ -339,6 +413,8 @@ class Lowering:
         sink = self.group.members[value].get(index)
         if sink is None:
             raise Refusal(f"it reads {value} at other places than the kernel computes it")
+        if sink.level == "across":
+            raise Refusal(f"it reads {value}, which is known when all rows are done")
         return sink.cell
 
     def _load(self, value: Value, index: Index) -> Cell:

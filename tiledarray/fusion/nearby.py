@@ -59,11 +59,14 @@ class Nearby:
         How many stored elements it takes to compute a value again.
     apart : dict
         Short axes of what is reduced that are no axes of a kernel's domain.
+    across : bool
+        Whether what a kernel's rows are reduced to may be reduced over all rows in it.
     """
 
     def __init__(self, stored: set[Value], reads: dict[Value, int],
-                 apart: dict[Value, tuple[int, ...]]) -> None:
+                 apart: dict[Value, tuple[int, ...]], *, across: bool) -> None:
         self._apart = apart
+        self._across = across
         self._stored = stored
         self._reads = reads
         self.sources: list[Value] = []
@@ -161,6 +164,8 @@ class Nearby:
         if isinstance(sink.op, Reduction):
             source, short = sink.args[0].shape, self._apart.get(sink, ())
             fitting = self._domains.get(lengths(source), 0)
+            if self._across and sink.size == 1:
+                fitting |= self._rows.get(lengths(source), 0)
             return fitting | self._domains.get(lengths(without(source, short)), 0)
         own = lengths(sink.shape)
         return self._domains.get(own, 0) | self._rows.get(own, 0)

@@ -114,6 +114,8 @@ class Schedule:
         Rows and lanes of a block.
     splits : int
         Blocks that share a reduction.
+    across : bool
+        Whether blocks share what all rows are reduced to.
     streamed : bool
         Whether the host stores results past the cache.
     phase : (int, linear form) or None
@@ -141,6 +143,7 @@ class Schedule:
     row_tile: int = 1
     lane_tile: int = 1
     splits: int = 1
+    across: bool = False
     streamed: bool = False
     blocks: int = 1
     scratch_bytes: int = 0

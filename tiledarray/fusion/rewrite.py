@@ -420,11 +420,15 @@ def product_with_vector(builder: Builder, op: Any, attrs: Any, args: Args, shape
     matrix, vector = args[at], args[1 - at]
     turned = isinstance(matrix.op, AxisView) and matrix.attrs[0] == (1, 0)
     row, rows = matrix.shape[::1 if turned else -1]
-    if not 1 < row <= builder.target.limits.summed_row or rows < builder.target.limits.many_rows:
+    limits = builder.target.limits
+    longest = limits.across_lanes if 0 < limits.across_points <= row * rows else limits.summed_row
+    if not 1 < row <= longest or rows < limits.many_rows:
         return None
     if op is BY_NAME["vecmat"]:
         vector = _conjugate(builder, vector)
     axis = 1 - at  # of the matrix, that is summed
+    if turned and matrix.args[0].shape == matrix.shape[::-1] and matrix.attrs[1] == (1, 1):
+        matrix, axis = matrix.args[0], 1 - axis  # as it lies in memory: others read it so
     along = (vector.size, 1) if axis == 0 else (1, vector.size)
     vector = builder.make(movement.reshape, None, (vector,), along, dtype)
     products = builder.make(

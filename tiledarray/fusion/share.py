@@ -91,7 +91,8 @@ def _refusal(kernel: Kernel, launch: Kernel, most: int) -> str | None:
         return f"its blocks have {one} threads, those there {other}"
     if len(launch.parts) >= most:
         return f"a launch has at most {most} parts"
-    if any(part.schedule.splits > 1 for part in (kernel, *launch.parts)):
+    if any(part.schedule.splits > 1 or part.schedule.across
+           for part in (kernel, *launch.parts)):
         return "blocks that share a reduction count arrivals, one kernel at a time"
     if any(part.schedule.stages for part in (kernel, *launch.parts)):
         return "what copies into shared memory ahead has it to itself"

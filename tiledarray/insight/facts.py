@@ -430,7 +430,7 @@ class Reporter:
         lines: dict[str, list[str]] = {}
         for part in kernel.parts:
             for cell in part.cells:
-                if cell.kind in ("apply", "reduce", "scan", "iota", "gather"):
+                if cell.kind in ("apply", "reduce", "across", "scan", "iota", "gather"):
                     lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
             for store in part.stores:
                 if isinstance(store.sink.value.op, Update):
@@ -526,7 +526,7 @@ class Reporter:
         """Where the values between the reads and the writes live."""
         needed, inner = passes_needed(kernel), inner_axes(kernel)
         computed = [cell for cell in kernel.cells
-                    if cell.kind in ("apply", "reduce", "scan", "iota")]
+                    if cell.kind in ("apply", "reduce", "across", "scan", "iota")]
         held = [cell for cell in kernel.cells if cell.held]
         again = [cell for cell in kernel.cells if not cell.held and cell not in kernel.staged
                  and len(needed[cell]) > 1 and cell.axes & inner]

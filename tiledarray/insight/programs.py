@@ -75,7 +75,7 @@ class _Writer:
         for cell in kernel.cells:
             if cell in self.named:
                 walks = cell.kind in ("reduce", "scan") or bool(cell.axes & inner)
-                number = cell.phase if cell.kind == "reduce" else cell.phase + walks
+                number = cell.phase if cell.kind in ("reduce", "across") else cell.phase + walks
                 part = self.passes if walks else self.after
                 part.setdefault(number, []).append(self._line(cell))
         in_passes = [store for store in kernel.stores
@@ -84,10 +84,13 @@ class _Writer:
             self.passes.setdefault(store.sink.store_pass, []).append(self._store(store))
         last = max([0, *self.passes])
         self.after.setdefault(last, []).extend(
-            self._store(store) for store in kernel.stores if store not in in_passes)
+            self._store(store) for store in kernel.stores
+            if store not in in_passes and store.sink.level != "across")
+        self.behind = [self._store(store) for store in kernel.stores
+                       if store.sink.level == "across"]
 
     def _has_a_name(self, cell: Cell) -> bool:
-        if cell.kind in ("reduce", "scan"):
+        if cell.kind in ("reduce", "across", "scan"):
             return True
         return cell.kind in ("apply", "gather") and self.uses[cell] > 1
 
@@ -101,6 +104,9 @@ class _Writer:
                 yield f"  pass {number} over {walked}:"
                 yield from (f"    {line}" for line in self.passes[number])
             yield from (f"  {line}" for line in self.after.get(number, ()))
+        if self.behind:
+            yield "when all of them are done:"
+            yield from (f"  {line}" for line in self.behind)
         if self.kernel.border is not None:
             yield "  what is around the region: " + (
                 "copied" if self.kernel.border.fill is None else "filled")
@@ -109,6 +115,8 @@ class _Writer:
         held = ", held" if cell.held else ""
         if cell.kind in ("reduce", "scan"):
             return f"{self._name(cell)} = {cell.kind} {self._applied(cell)}{held}"
+        if cell.kind == "across":
+            return f"{self._name(cell)} = reduce over all of them {self._applied(cell)}"
         return f"{self._name(cell)} = {self._computed(cell)}{held}"
 
     def _store(self, store: Store) -> str:

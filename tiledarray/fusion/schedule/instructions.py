@@ -61,7 +61,7 @@ def find_products(kernel: Kernel) -> None:
     uses = Counter(arg for cell in kernel.cells for arg in cell.args if isinstance(arg, Cell))
     uses.update(store.sink.cell for store in kernel.stores)
     for cell in kernel.cells:
-        if cell.kind != "reduce" or cell.value.op is not reduction.sum:
+        if cell.kind not in ("reduce", "across") or cell.value.op is not reduction.sum:
             continue
         product, accumulate = cell.args[0], cell.value.attrs[1]
         factors = _factors(product)

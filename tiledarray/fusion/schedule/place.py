@@ -60,7 +60,7 @@ def passes_needed(kernel: Kernel) -> dict[Cell, set[int]]:
         if sink.level == "full":
             needed[sink.cell].add(sink.store_pass)
     for cell in reversed(kernel.cells):
-        if cell.kind == "reduce":
+        if cell.kind in ("reduce", "across"):
             needed[cell.args[0]].add(cell.phase)
             continue
         passes = {min(needed[cell])} if cell.held and needed[cell] else needed[cell]
@@ -73,6 +73,11 @@ def passes_needed(kernel: Kernel) -> dict[Cell, set[int]]:
 def scans(cells: Iterable[Cell]) -> list[Cell]:
     """The scans among some cells."""
     return [cell for cell in cells if cell.kind == "scan"]
+
+
+def across(cells: Iterable[Cell]) -> list[Cell]:
+    """The reductions over all rows among some cells."""
+    return [cell for cell in cells if cell.kind == "across"]
 
 
 def reductions(cells: Iterable[Cell], phase: int) -> list[Cell]:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from math import prod
 
+from tiledarray.fusion.lower import ACROSS_WORDS, WARP, words_of_lanes
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
 from tiledarray.fusion.schedule.bundles import find_bundles
+from tiledarray.fusion.schedule.place import across
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
 
 # Accumulators, and values read for each row, that a thread has room for; a GPU wants many threads.
 OWN_OF_ROWS = {"cpu": 32, "cuda": 16}
+
+# Where what rows are reduced to is reduced over all of them:
+ACROSS_THREADS = 512  # of a block
+RESIDENT_THREADS = 1024  # of a multiprocessor, with so many registers
+ACROSS_ELEMENTS = 16  # of a row for a thread
 
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
@@ -29,6 +36,9 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     """As many threads as a row has work for; what is held fits their registers."""
     schedule = kernel.schedule
     lane, width = schedule.lane.size, schedule.width
+    if across(kernel.cells):
+        _tile_across(kernel, target)
+        return
     if _shared_between_rows(kernel):
         schedule.unroll = _rows_together(kernel, 8, OWN_OF_ROWS[target.kind])
     held = kernel.group.phases > 1
@@ -51,6 +61,28 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
                 share = -(-lane // (schedule.splits * unit)) * unit
                 schedule.splits = -(-lane // share)
     stage(kernel, target)
+    find_bundles(kernel)
+
+
+def _tile_across(kernel: Kernel, target: Target) -> None:
+    """As many blocks as the device has at a time, for each leaves a part of what rows become.
+
+    A thread has as much of a row as fits its registers, with what each element of that is reduced
+    to: so few threads compute again what a row has one of.
+    """
+    schedule = kernel.schedule
+    lane, width = schedule.lane.size, schedule.width
+    own = words_of_lanes(
+        [cell for cell in across(kernel.cells) if cell.axes], kernel.group.loads)
+    elements = max(1, min(ACROSS_ELEMENTS, ACROSS_WORDS // max(1, own)) // width) * width
+    least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
+    tx = power_of_two(-(-lane // elements), least, WARP)
+    schedule.threads = (tx, ACROSS_THREADS // tx)
+    schedule.chunks = -(-lane // (tx * width))
+    schedule.across = True
+    most = target.workers * (RESIDENT_THREADS // ACROSS_THREADS)
+    rounds = -(-schedule.rows // (most * schedule.threads[1]))
+    schedule.row_tile = rounds * schedule.threads[1]
     find_bundles(kernel)
 
 

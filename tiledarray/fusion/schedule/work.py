@@ -23,7 +23,7 @@ def count_work(kernel: Kernel) -> None:
         * prod(n for axis, n in enumerate(kernel.group.shape) if axis in cell.axes)
         for cell in kernel.cells if cell.kind in ("apply", "reduce", "scan")
     )
-    kernel.flops += sum(points for cell in kernel.cells if cell.kind == "reduce")
+    kernel.flops += sum(points for cell in kernel.cells if cell.kind in ("reduce", "across"))
 
 
 def bytes_read(kernel: Kernel) -> dict[Value, int]:

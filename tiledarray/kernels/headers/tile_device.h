@@ -425,6 +425,31 @@ template <class R, int V> struct ColumnAccumulator {
   }
 };
 
+// What all rows of a block are reduced to, in C chunks of V lanes a thread: `A` accumulates a chunk.
+#define TA_CHUNKS(c) _Pragma("unroll") for (int c = 0; c < C; ++c)
+template <int TX, int V, class A, int C, class Body>
+TA_FN void each_across(const A (&chunks)[C], idx length, Body body) {
+  TA_CHUNKS(c) {
+    const idx j = idx(c * TX + threadIdx.x % TX) * V;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) {
+      if (j + v < length) body(j + v, chunks[c].total[v]);
+    }
+  }
+}
+template <int TX, int V, class A, int C, class Total>
+TA_FN void leave_part(const A (&chunks)[C], Total* part, idx length) {
+  if (threadIdx.x / TX == 0)
+    each_across<TX, V>(chunks, length, [&](const idx j, const Total& x) { part[j] = x; });
+}
+template <int TX, int TY, int V, class A, int C, class Total>
+TA_FN void take_parts(A (&chunks)[C], const Total* parts, idx length, idx count) {
+  TA_CHUNKS(c) {
+    const idx j = idx(c * TX + threadIdx.x % TX) * V;
+    const int w = j < length ? V : 0;
+    chunks[c].template restore<TX, TY>(parts + j, length, count, w);
+  }
+}
+
 // True in every thread of the last of `count` blocks to arrive; leaves the counter at zero.  One
 // thread's atomic operation releases what its block wrote and acquires what the others did.
 TA_FN bool last_to_arrive(unsigned* counter, idx count) {

@@ -195,6 +195,8 @@ class Printer(Writer):
                 else:
                     self._row_pointer(name, kind, access)
         for k, store in enumerate(self.kernel.stores):
+            if store.sink.level == "across":  # not of the row
+                continue
             self._row_pointer(f"q_{k}", f"{ctype(store.access.value.dtype)}*", store.access)
 
     def _bundled_behind(self, cell: Cell) -> bool:
@@ -421,7 +423,7 @@ class Printer(Writer):
     def _lane_cells(self, cells: list[Cell], number: int) -> None:
         """Define the cells of one pass, from memory, from what is held, or by computing."""
         for cell in cells:
-            if cell.kind in ("param", "reduce") or cell in self.arrays:
+            if cell.kind in ("param", "reduce", "across") or cell in self.arrays:
                 continue
             first = min(self.needed[cell]) == number
             for u in self._copies(cell):

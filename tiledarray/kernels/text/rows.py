@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.schedule.place import reductions
+from tiledarray.fusion.plan import Store
+from tiledarray.fusion.schedule.place import across, reductions
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import UNROLLED, UNROLLED_ROWS
-from tiledarray.kernels.text.reduction import ReductionPrinter
+from tiledarray.kernels.text.reduction import TOTAL_BYTES, ReductionPrinter
 
 
 class RowPrinter(ReductionPrinter):
@@ -18,13 +19,108 @@ class RowPrinter(ReductionPrinter):
 
     staged_place = "j"
 
+    def walk(self) -> None:
+        """Row after row; what all rows are reduced to is put together behind them."""
+        found = across(self.kernel.cells)
+        if not found:
+            super().walk()
+            return
+        for cell in found:
+            width, chunks = ("V", "[C]") if cell.axes else ("1", "")
+            self.put(f"ColumnAccumulator<{self._reducer(cell)}, {width}> r_{cell.number}{chunks};")
+        self.put("int since = 0;")
+        # All threads go as many turns: those of a warp exchange what they have.
+        with self.block("for (idx first = rows.begin; first < rows.end; first += TY)"):
+            self.put("const bool here = first + ty < rows.end;")
+            self.put("const idx row = here ? first + ty : rows.end - 1;")
+            self.row()
+            for cell in found:
+                if not cell.axes:
+                    self.put(f"TA_ONCE if (here) {self._addition(cell, f'r_{cell.number}', '0')}")
+            with self.block("if (++since == LEAF)"):
+                self._each_across(found, "flush();")
+                self.put("since = 0;")
+        self._each_across(found, "flush();")
+        self._each_across(found, "template finish<TX, TY>();")
+        self._merge_across(found)
+        for k, store in enumerate(self.kernel.stores):
+            if store.sink.level == "across":
+                self._store_across(k, store)
+
+    def _each_across(self, cells: list[Cell], call: str) -> None:
+        """Write a call of each accumulator of what all rows are reduced to."""
+        for cell in cells:
+            chunks = "TA_CHUNKS(c) " if cell.axes else ""
+            self.put(f"{chunks}r_{cell.number}{'[c]' if cell.axes else ''}.{call}")
+
+    def _addition(self, cell: Cell, accumulator: str, lane: str) -> str:
+        loop = self._accumulate(cell)
+        values = ", ".join(f"cast<{ctype(loop)}>({self.operand(value, loop)})"
+                           for value in self._addends(cell))
+        return f"{accumulator}.add({lane}, {values}, 0);"
+
+    def _merge_across(self, cells: list[Cell]) -> None:
+        """Leave each block's part; the last block goes on with all of them."""
+        count = self.size("row_blocks", self.schedule.blocks)
+        lane = len(self.axes) - 1
+        for cell in cells:
+            length, number = (self.extent(lane), cell.number) if cell.axes else ("1", cell.number)
+            size = self.schedule.blocks * (self.schedule.lane.size if cell.axes else 1)
+            parts = self.arg(Slot("scratch", f"w_{number}", "void*", number=size * TOTAL_BYTES))
+            total = f"{self._reducer(cell)}::Total*"
+            self.put(f"{total} const parts_{number} = ({total}){parts};")
+            leave = f"leave_part<TX, V>(r_{number}, parts_{number} + {self.block_number()} * "
+            if cell.axes:
+                self.put(f"{leave}{length}, {length});")
+            else:
+                self.put(f"TA_FIRST TA_ONCE parts_{number}[{self.block_number()}] = "
+                         f"r_{number}.total[0];")
+        counters = self.arg(Slot("counters", "arrived", "unsigned*", number=1))
+        self.put(f"if (!last_to_arrive({counters}, {count})) return;")
+        for cell in cells:
+            number = cell.number
+            if cell.axes:
+                self.put(f"take_parts<TX, TY, V>(r_{number}, parts_{number}, "
+                         f"{self.extent(lane)}, {count});")
+            else:
+                self.put(f"r_{number}.template restore<TX, TY>(parts_{number}, 1, {count}, 1);")
+        self._each_across(cells, "template finish<TX, TY>();")
+
+    def _store_across(self, k: int, store: Store) -> None:
+        """Store what all rows were reduced to, by one row of threads."""
+        cell, access = store.sink.cell, store.access
+        kind = ctype(access.value.dtype)
+        base = self.arg(Slot("pointer", f"q_{k}", f"{kind}*", value=access.value,
+                             offset=access.offset))
+        value = f"{self._reducer(cell)}::template value<{ctype(cell.dtype)}>"
+        if not cell.axes:
+            self.put(f"TA_FIRST TA_ONCE {base}[0] = {value}(r_{cell.number}.total[0]);")
+            return
+        stride = access.strides[-1]
+        place = "lane" if stride == 1 else f"lane * {self._stride(f'q_{k}', 0, stride)}"
+        self.put(f"TA_FIRST each_across<TX, V>(r_{cell.number}, "
+                 f"{self.extent(len(self.axes) - 1)}, [&](const idx lane, const auto& sum) "
+                 f"TA_LAMBDA {{ {base}[{place}] = {value}(sum); }});")
+
+    def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
+        super()._accumulations(sinks, reduced)
+        for cell in across(self.kernel.cells):
+            if cell.axes and cell.phase == self.at:
+                self.put(self._addition(cell, f"r_{cell.number}[c]", "v"))
+
+    def _range(self, axis: int) -> str:
+        if self.schedule.across and self.axes[axis].role == "lane":
+            return f"Range{{0, here ? {self.extent(axis)} : 0}}"
+        return super()._range(axis)
+
     def body(self) -> None:
         """Pass after pass over the row."""
         lane = len(self.axes) - 1
-        held = self._hold()
+        held = self._hold() or self.schedule.across
         if self.kernel.staged:
             self._stage_row(self._range(lane))
         for number in range(1, self.kernel.group.phases + 1):
+            self.at = number
             with self._accumulated(number):
                 self._lanes(number, lane, held=held)
         self._row_stores()
@@ -130,6 +226,7 @@ class RowPrinter(ReductionPrinter):
                 continue
             for u in self._copies(access=store.access):
                 many = len(self._copies(access=store.access)) > 1
-                guard = f"if (row * {self.unroll} + {u} < a.rows) " if many else ""
+                guard = f"if (row * {self.unroll} + {u} < a.rows) " if many else (
+                    "if (here) " if self.schedule.across else "")
                 suffix = f"_{u}" if many else ""
                 self.put(f"TA_ONCE {guard}q_{k}{suffix}[0] = {self._stored(store, u)};")
