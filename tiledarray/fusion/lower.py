@@ -259,13 +259,18 @@ class Lowering:
         lanes = group.shape[axes[-1]]
         if group.reduced != {axes[-1]} or not limits.short_lanes <= lanes <= (
                 limits.across_lanes if level == "full" else limits.across_short):
-            raise Refusal(f"it reduces the rows of a kernel that reduces {_names(group.reduced)}")
+            raise Refusal(self._other_axes(axes))
         points = prod(group.shape)
         if points < limits.across_points:
-            raise Refusal(f"it reduces rows of {points} elements in all, which are soon read again")
+            raise Refusal(f"{self._other_axes(axes)}, and {points} elements are soon read again")
         if not isinstance(value.op, Reduction) or value.op.positions or self._apart.get(value) or (
                 any(len(sinks) > 1 for sinks in group.members.values())):
             raise Refusal("it reduces the rows of a kernel to places or components")
+
+    def _other_axes(self, axes: list[int]) -> str:
+        reduced = self.group.reduced
+        rows = _names(axis for axis in axes if axis not in reduced)
+        return f"it reduces axes {rows}, not {_names(reduced)}"
 
     def refuse_wide_rows(self) -> None:
         """Refuse what a warp has no registers for, where rows are reduced to something each.

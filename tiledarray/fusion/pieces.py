@@ -26,10 +26,18 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]  # where it begins, and its shape
 
 @dataclass(slots=True)
 class Join:
-    """An array put together from boxes; what they do not cover is filled with one value."""
+    """An array put together from boxes; what they do not cover is filled with one value.
+
+    Or it is what a stored array has there: then it is worth cutting only where others are cut.
+    """
 
     boxes: list[tuple[Box, Value]]
     filling: Value
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no array lies under the boxes."""
+        return self.filling.op in (movement.empty, movement.full)
 
     def cuts(self, axis: int) -> set[int]:
         """Where boxes begin and end along an axis."""
@@ -117,7 +125,7 @@ class _Cutter:
         if value.op is movement.empty:
             if covered != top.size:
                 return
-        elif value.op is not movement.full or 2 * covered < top.size:
+        elif 2 * covered < top.size:
             return
         if any(_overlap(one, other) for k, (one, _, _) in enumerate(boxes)
                for other, _, _ in boxes[:k]):
@@ -133,13 +141,16 @@ class _Cutter:
     # ---- pieces --------------------------------------------------------------------------
 
     def _in_pieces(self, root: Value) -> None:
-        joins = self._joins_below(root)
-        if not joins:
+        found = self._joins_below(root)
+        joins = [*found.values()]
+        new = [join for join in joins if join.is_new]
+        if not new:
             return
-        spans = []
-        for axis, n in enumerate(root.shape):
-            cuts = sorted({0, n}.union(*(join.cuts(axis) for join in joins)))
-            spans.append([(begin, end - begin) for begin, end in pairwise(cuts)])
+        spans = _spans(root, joins)
+        if prod(map(len, spans)) > MOST_PIECES:
+            self.joins = {value: join for value, join in self.joins.items()
+                          if join.is_new or value not in found}
+            spans = _spans(root, new)
         if prod(map(len, spans)) > MOST_PIECES:
             return
         axes = tuple(range(len(root.shape)))
@@ -152,8 +163,8 @@ class _Cutter:
         self.builder.fired["computed_in_pieces"] += 1
         self.made[root] = made
 
-    def _joins_below(self, root: Value) -> list[Join]:
-        found: list[Join] = []
+    def _joins_below(self, root: Value) -> dict[Value, Join]:
+        found: dict[Value, Join] = {}
         seen: set[Value] = set()
         stack = value_args(root)
         while stack:
@@ -162,7 +173,7 @@ class _Cutter:
                 continue
             seen.add(value)
             if value in self.joins and value.shape == root.shape:
-                found.append(self.joins[value])
+                found[value] = self.joins[value]
             elif isinstance(value.op, Elementwise) and self._only_computed_with(value):
                 stack.extend(value_args(value))
         return found
@@ -193,6 +204,8 @@ class _Cutter:
         if value in self.joins:
             join = self.joins[value]
             found = join.part(starts)
+            if found is None and not join.is_new:
+                return self._restrict(join.filling, starts, shape)
             if found is None:
                 return self._make(movement.full, None, join.filling.args, shape, value)
             (begin, _), new = found
@@ -210,6 +223,15 @@ class _Cutter:
         made = self.builder.make(op, attrs, args, shape, like.dtype)
         self.builder.origin.setdefault(made, self.builder.origin[like])
         return made
+
+
+def _spans(root: Value, joins: list[Join]) -> list[list[tuple[int, int]]]:
+    """Along each axis where the pieces of an array begin, and their lengths."""
+    spans = []
+    for axis, n in enumerate(root.shape):
+        cuts = sorted({0, n}.union(*(join.cuts(axis) for join in joins)))
+        spans.append([(begin, end - begin) for begin, end in pairwise(cuts)])
+    return spans
 
 
 def _in_order(update: Value) -> bool:

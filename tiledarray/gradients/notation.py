@@ -222,7 +222,7 @@ def added(before: Any, value: Any) -> Any:
     if type(node.op) is Update and node.buffer is None:
         old, new, *starts = node.inputs
         axes, steps, region = node.attrs
-        if PART * math.prod(region) <= node.form.kind.size and _is_zero(old):
+        if PART * math.prod(region) <= math.prod(node.shape) and _is_zero(old):
             here = wrap(record.view(before.node, axes, steps, starts, region))
             return wrap(
                 record.update(before.node, (here + wrap(new)).node, axes, steps, starts, region))

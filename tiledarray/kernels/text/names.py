@@ -26,8 +26,8 @@ NUMBERED = {
     "x": "the values of a cell in all lanes", "y": "a chunk that is being stored",
 }
 SINGLE = frozenset({
-    "Args", "C", "S", "TX", "TY", "V", "W", "a", "all", "at", "block", "c", "first", "here", "j", "js",
-    "k", "lane", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows", "since",
-    "split", "sum", "t", "v", "w",
+    "Args", "C", "S", "TX", "TY", "V", "W", "a", "all", "at", "block", "c", "first", "here", "j",
+    "js", "k", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows", "since",
+    "split", "t", "v", "w",
 })
 GENERATED = re.compile(rf"({'|'.join(NUMBERED)})(_\d+)+")

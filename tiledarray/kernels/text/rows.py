@@ -97,10 +97,10 @@ class RowPrinter(ReductionPrinter):
             self.put(f"TA_FIRST TA_ONCE {base}[0] = {value}(r_{cell.number}.total[0]);")
             return
         stride = access.strides[-1]
-        place = "lane" if stride == 1 else f"lane * {self._stride(f'q_{k}', 0, stride)}"
+        place = "j" if stride == 1 else f"j * {self._stride(f'q_{k}', 0, stride)}"
         self.put(f"TA_FIRST each_across<TX, V>(r_{cell.number}, "
-                 f"{self.extent(len(self.axes) - 1)}, [&](const idx lane, const auto& sum) "
-                 f"TA_LAMBDA {{ {base}[{place}] = {value}(sum); }});")
+                 f"{self.extent(len(self.axes) - 1)}, [&](const idx j, const auto& all) "
+                 f"TA_LAMBDA {{ {base}[{place}] = {value}(all); }});")
 
     def _accumulations(self, sinks: list[Cell], reduced: dict[str, str]) -> None:
         super()._accumulations(sinks, reduced)
