@@ -177,9 +177,9 @@ class Cell:
 
     ``axes`` are the domain axes it depends on; ``phase`` counts the passes over the reduced axes
     that must have finished before it can be computed; an "across" is reduced over all rows of a
-    kernel, in the pass of that number, and known when all are done.  A "gather" reads as far from the place of
-    its access as its operand, a place along an axis, says: ``along`` is the stride of that axis,
-    and its length.
+    kernel, in the pass of that number, and known when all are done.  A "gather" reads as far from
+    the place of its access as its operand, a place along an axis, says: ``along`` is the stride of
+    that axis, and its length.
     """
 
     number: int
@@ -198,10 +198,10 @@ class Cell:
 class Sink:
     """A value computed by a group.
 
-    ``level`` is ``"full"`` (an element per domain point) or ``"row"`` (per point of the axes that
-    are not reduced), or ``"across"``: what the rows of a kernel are reduced to; ``index`` leads from the domain to the value's elements, or to those of the
-    array that an update writes into.  ``earliest`` is the first pass over the reduced axes that may
-    store it.
+    ``level`` is ``"full"`` (an element per domain point), ``"row"`` (per point of the axes that
+    are not reduced) or ``"across"`` (what the rows of a kernel are reduced to); ``index`` leads
+    from the domain to the value's elements, or to those of the array that an update writes into.
+    ``earliest`` is the first pass over the reduced axes that may store it.
     """
 
     value: Value

@@ -127,5 +127,6 @@ HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, 
               scanned_bytes=1 << 15)
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
-              summed_vectors=1, summed_row=64, across_points=1 << 24, loop_least=1 << 34, loop_bytes=1 << 30)
+              summed_vectors=1, summed_row=64, across_points=1 << 24,
+              loop_least=1 << 34, loop_bytes=1 << 30)
 GPU = replace(H200)  # until others have been measured

@@ -15,6 +15,8 @@ from tiledarray.fusion.target import Target
 # Accumulators, and values read for each row, that a thread has room for; a GPU wants many threads.
 OWN_OF_ROWS = {"cpu": 32, "cuda": 16}
 
+CHUNKS_UNDER_WAY = 4  # of a row, loaded by a thread side by side; see docs/decisions.md
+
 # Where what rows are reduced to is reduced over all of them:
 ACROSS_THREADS = 512  # of a block
 RESIDENT_THREADS = 1024  # of a multiprocessor, with so many registers
@@ -42,7 +44,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     if _shared_between_rows(kernel):
         schedule.unroll = _rows_together(kernel, 8, OWN_OF_ROWS[target.kind])
     held = kernel.group.phases > 1
-    per_thread = _held_elements(kernel, target) // width if held else 4 if lane > 128 else 1
+    per_thread = _held_elements(kernel, target) // width if held else CHUNKS_UNDER_WAY
     least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
     tx = power_of_two(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
     schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))

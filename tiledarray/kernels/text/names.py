@@ -27,7 +27,7 @@ NUMBERED = {
 }
 SINGLE = frozenset({
     "Args", "C", "S", "TX", "TY", "V", "W", "a", "all", "at", "block", "c", "first", "here", "j",
-    "js", "k", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows", "since",
-    "split", "t", "v", "w",
+    "js", "k", "lane_block", "left", "next", "now", "place", "rare", "right", "row", "rows",
+    "since", "split", "t", "v", "w",
 })
 GENERATED = re.compile(rf"({'|'.join(NUMBERED)})(_\d+)+")
