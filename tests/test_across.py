@@ -15,6 +15,7 @@ from tests.plans import kinds, moved, nbytes, planned
 from tiledarray import config
 from tiledarray.execution import executable
 from tiledarray.fusion.target import Target
+from tiledarray.insight.programs import _Writer
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 
@@ -179,7 +180,7 @@ def test_results_that_are_read_elsewhere(folder):
 def test_accuracy_of_long_sums(folder):
     """As good as pairwise sums: leaves of rows, then totals."""
     x = numpy.full((100_000, 16), numpy.float32(0.1))
-    _, (rows, columns) = emulated(both_sums, x, folder=folder)
+    _, (_, columns) = emulated(both_sums, x, folder=folder)
     numpy.testing.assert_allclose(columns, 100_000 * float(numpy.float32(0.1)), rtol=1e-6)
 
 
@@ -220,8 +221,6 @@ def test_where_it_is_not_done(shape, why):
 def test_explain_tells_it():
     value, slope, _, _ = gradient(1 << 19, 64)
     plan = planned(value, slope, target=USUAL)
-    from tiledarray.insight.programs import _Writer
-
     text = "\n".join(_Writer(plan.kernels[0], lambda value: f"a{value.number}").lines())
     assert "reduce over all of them sum" in text and "when all of them are done:" in text
 
@@ -229,7 +228,8 @@ def test_explain_tells_it():
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name, dtype, columns", [
-    ("logistic", "f4", 64), ("logistic", "f8", 64), ("products", "f4", 512), ("layer norm", "f4", 256),
+    ("logistic", "f4", 64), ("logistic", "f8", 64), ("products", "f4", 512),
+    ("layer norm", "f4", 256),
     ("layer norm", "f8", 128), ("extrema", "f4", 128), ("row sums", "f4", 16),
 ])
 def test_compiles_into_registers(name, dtype, columns, architecture):
