@@ -15,6 +15,7 @@ from tiledarray.execution.doing_without import do_without
 from tiledarray.execution.evaluate import run_reference
 from tiledarray.execution.executable import Executable, observers
 from tiledarray.execution.instructions import KEPT_BYTES, program_of
+from tiledarray.execution.lone import lone_launch
 from tiledarray.execution.replay import Replay, can_replay, own_memory
 from tiledarray.execution.spans import counters
 from tiledarray.fusion.ir import Value
@@ -44,6 +45,9 @@ def _quickest(executable: Executable, params: Sequence[Any]) -> Run:
     def step_by_step(leaves: list[Buffer]) -> list[Any]:
         return executable.run(dict(zip(values, leaves, strict=True)), params)
 
+    lone = lone_launch(executable, params)
+    if lone is not None:
+        return lambda leaves: (step_by_step if observers else lone)(leaves)
     small, replays = sum(own_memory(executable.plan)[1]) <= KEPT_BYTES, can_replay(executable)
     program = program_of(executable, keeps=small) if small or not replays else None
     quick: Run = step_by_step

@@ -55,42 +55,56 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
 
     Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index.
     """
-    failures = body.program.failures
+    failures = Failures(body, device) if body.program.failures else None
     origins = (0,) * len(body.lengths)
-    spare: list[Buffer] = []  # where failures are noted, while nobody does
-    lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
 
     def compute(*operands: Any) -> Any:
         scalars = operands[body.inputs:]
         results = [device.allocate(result.shape, result.dtype) for result in body.results]
         inputs = [_borrowed(x, device) for x in operands[:body.inputs]]
         leaves = [*results, *inputs]
-        if failures:
-            check(leaves, scalars)
-        else:
+        if failures is None:
             run(leaves, scalars)
+        else:
+            failures.check(lambda noting: run(noting, scalars), leaves)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
+    def run(leaves: Sequence[Buffer], scalars: Sequence[Any]) -> None:
         executable.run_one_step(
             {value: leaves[number] for value, number in executable.leaves}, (*scalars, *origins))
 
-    def check(leaves: list[Buffer], scalars: Sequence[Any]) -> None:
-        noted = spare.pop() if spare else device.notes(len(failures))
+    return compute
+
+
+class Failures:
+    """Where kernels note the first problem of a batch that fails, and what is raised then."""
+
+    def __init__(self, body: Body, device: Device) -> None:
+        self._calls, self._lengths, self._device = body.program.failures, body.lengths, device
+        self._spare: list[Buffer] = []  # where failures are noted, while nobody does
+        self._lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
+
+    def check(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> None:
+        """Run a kernel on these buffers and what it notes in, and wait for it.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            With the first problem's index.
+        """
+        noted = self._spare.pop() if self._spare else self._device.notes(len(self._calls))
         noted.array[...] = FINE
         try:
-            run([*leaves, noted], scalars)
-            device.finish()
+            run([*buffers, noted])
+            self._device.finish()
         except BaseException:
-            lost.append(noted)
+            self._lost.append(noted)
             raise
         found = noted.array.tolist()
-        spare.append(noted)
-        for call, problem in zip(failures, found, strict=True):
+        self._spare.append(noted)
+        for call, problem in zip(self._calls, found, strict=True):
             if problem != FINE:
-                raise np.linalg.LinAlgError(of_matrix(call.failure, problem, body.lengths))
-
-    return compute
+                raise np.linalg.LinAlgError(of_matrix(call.failure, problem, self._lengths))
 
 
 def _borrowed(operand: Any, device: Device) -> Buffer:

@@ -1,0 +1,96 @@
+"""A plan that is one loop with one kernel in it: that kernel's launch, with nothing around it.
+
+Problems of a batch on chip, rows of a product by tiles: to a plan such is a library call, which
+finds its operands and what it computes them by anew at each run.  Here all that stays is written
+once, and a run writes the addresses of inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tiledarray.devices.storage import Buffer
+from tiledarray.execution.library_calls import operand_of, stored
+from tiledarray.execution.looping import Failures
+from tiledarray.execution.spans import counters
+from tiledarray.fusion.ir import Value, evaluated_terms
+from tiledarray.fusion.plan import Call, Kernel
+from tiledarray.ops.op import Leaf, Loop
+
+if TYPE_CHECKING:
+    from tiledarray.execution.executable import Executable
+
+
+def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any], Any] | None:
+    """Return what runs a compiled plan on its leaves' buffers by one launch; else ``None``.
+
+    It is for one thread at a time.
+    """
+    plan, device = executable.plan, executable.device
+    if len(plan.steps) != 1:
+        return None
+    (step,) = plan.steps
+    if not isinstance(step, Call) or not isinstance(step.value.op, Loop) or (
+            step.value.attrs.program is None):
+        return None
+    value, body = step.value, step.value.attrs
+    inner = executable.bodies[value][body.block]
+    inputs = _numbers(executable, value.args[:body.inputs])
+    if inputs is None or len(inner.plan.steps) != 1:
+        return None
+    (kernel,) = inner.plan.steps
+    launch: Any = inner.launches.get(kernel) if isinstance(kernel, Kernel) else None
+    if launch is None or launch.binding.scratch or launch.binding.counters:
+        return None
+    scalars = (*(operand_of(arg, plan.memory)({}, params) for arg in value.args[body.inputs:]),
+               *(0,) * len(body.lengths))
+    arguments = launch.arguments()
+    launch.binding.fill(arguments.slots, scalars, _nothing, _nothing)
+    numbers = {inner.plan.memory[leaf]: number for leaf, number in inner.leaves}
+    places = [(place, numbers[base], fixed + evaluated_terms(terms, scalars))
+              for place, base, fixed, terms in launch.binding.addresses]
+    results = [(result.shape, result.dtype) for result in body.results]
+    failures = Failures(body, device) if body.program.failures else None
+    allocate, outputs, slots = device.allocate, executable.outputs, arguments.slots
+
+    def bound(buffers: Sequence[Buffer]) -> None:
+        for place, number, offset in places:
+            slots[place] = buffers[number].pointer + offset
+        launch.start(arguments)
+
+    def run(leaves: Sequence[Buffer]) -> list[Any]:
+        made = [allocate(shape, dtype) for shape, dtype in results]
+        buffers = [*made, *[leaves[number] for number in inputs]]
+        if failures is None:
+            bound(buffers)
+        else:
+            failures.check(bound, buffers)
+        executable.runs += 1
+        counters["library calls"] += 1
+        found: list[Any] = outputs({
+            **dict(zip(leaf_values, leaves, strict=True)),
+            value: made[0] if len(made) == 1 else tuple(made),
+            **{item: made[item.attrs] for item in executable.parts.get(value, ())}})
+        return found
+
+    leaf_values = [leaf for leaf, _ in executable.leaves]
+    return run
+
+
+def _numbers(executable: Executable, args: Sequence[Any]) -> list[int] | None:
+    """Which leaves the operands are, if each is all of one."""
+    places = {leaf: k for k, (leaf, _) in enumerate(executable.leaves)}
+    found = []
+    for arg in args:
+        if not isinstance(arg, Value):
+            return None
+        base, _, index, _ = stored(arg, executable.plan.memory)
+        if index is not None or not isinstance(base.op, Leaf):
+            return None
+        found.append(places[base])
+    return found
+
+
+def _nothing(size: int) -> int:
+    raise AssertionError("the launch has no memory of its own")
