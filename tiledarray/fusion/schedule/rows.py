@@ -17,8 +17,12 @@ OWN_OF_ROWS = {"cpu": 32, "cuda": 16}
 
 CHUNKS_UNDER_WAY = 4  # of a row, loaded by a thread side by side; see docs/decisions.md
 
+SHORTEST = 4  # threads of a row, so that neighbours read whole sectors
+SHORTEST_TURNS = 4  # rows one after the other where that is one load a thread: blocks take time
+
 # Where what rows are reduced to is reduced over all of them:
-ACROSS_THREADS = 512  # of a block
+ACROSS_THREADS = 256  # of a block
+ACROSS_RESIDENT = 2  # blocks of a multiprocessor that registers must be enough for
 RESIDENT_THREADS = 1024  # of a multiprocessor, with so many registers
 ACROSS_ELEMENTS = 16  # of a row for a thread
 
@@ -45,11 +49,12 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
         schedule.unroll = _rows_together(kernel, 8, OWN_OF_ROWS[target.kind])
     held = kernel.group.phases > 1
     per_thread = _held_elements(kernel, target) // width if held else CHUNKS_UNDER_WAY
-    least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
+    least = power_of_two(-(-lane // width), 1, SHORTEST)
     tx = power_of_two(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
     schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
-    schedule.row_tile = schedule.threads[1] * schedule.unroll
     schedule.chunks = max(1, -(-lane // (tx * width)))
+    turns = SHORTEST_TURNS if schedule.chunks == 1 and tx == SHORTEST else 1
+    schedule.row_tile = schedule.threads[1] * schedule.unroll * turns
     blocks = max(1, -(-schedule.rows // schedule.row_tile))
     if blocks < 4 * target.workers:
         split(kernel, 4096, target.limits.split_blocks * target.workers // blocks)
@@ -77,11 +82,12 @@ def _tile_across(kernel: Kernel, target: Target) -> None:
     own = words_of_lanes(
         [cell for cell in across(kernel.cells) if cell.axes], kernel.group.loads)
     elements = max(1, min(ACROSS_ELEMENTS, ACROSS_WORDS // max(1, own)) // width) * width
-    least = power_of_two(-(-lane // width), 1, 4)  # neighbours read whole sectors
+    least = power_of_two(-(-lane // width), 1, SHORTEST)
     tx = power_of_two(-(-lane // elements), least, WARP)
     schedule.threads = (tx, ACROSS_THREADS // tx)
     schedule.chunks = -(-lane // (tx * width))
     schedule.across = True
+    schedule.resident = ACROSS_RESIDENT
     most = target.workers * (RESIDENT_THREADS // ACROSS_THREADS)
     rounds = -(-schedule.rows // (most * schedule.threads[1]))
     schedule.row_tile = rounds * schedule.threads[1]
