@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Axis, Kernel, Schedule
+from tiledarray.fusion.schedule.place import passes_needed
 from tiledarray.fusion.schedule.windows import VECTOR_BYTES
 
 
@@ -53,8 +55,34 @@ def power_of_two(n: int, least: int, most: int) -> int:
     return max(least, min(most, 1 << max(0, n - 1).bit_length()))
 
 
+ONCE_WORDS = 8  # registers of a thread for what its columns have once
+
+
+def once_a_column(kernel: Kernel) -> list[Cell]:
+    """The loads of a device's column kernel that no step changes, if there is room for them.
+
+    What is only needed when the steps are done takes none.
+    """
+    schedule = kernel.schedule
+    steps = [k for k, axis in enumerate(schedule.axes) if axis.role == "step"]
+    if schedule.form != "column":
+        return []
+    unit = {cell: access for cell, access in kernel.loads.items()
+            if cell.kind == "load" and access.strides[-1] == 1}
+    found = [cell for cell, access in unit.items()
+             if cell.phase == 0 and not any(access.strides[k] for k in steps)]
+    streamed = [access.value.dtype.itemsize for cell, access in unit.items() if cell not in found]
+    lanes = VECTOR_BYTES // max(streamed, default=VECTOR_BYTES)
+    needed = passes_needed(kernel)
+    room = sum(-(-cell.dtype.itemsize // 4) for cell in found if needed[cell]) * lanes
+    return found if room <= ONCE_WORDS else []
+
+
 def vector_width(kernel: Kernel) -> int:
-    """Lanes a thread handles: 16 bytes of the narrowest element where all accesses align."""
+    """Lanes a thread handles: 16 bytes of the widest element where all accesses align.
+
+    What a column has once is loaded and stored lane by lane, so its elements do not count.
+    """
     schedule = kernel.schedule
     accesses = [access for cell, access in kernel.loads.items() if cell.kind == "load"]
     accesses += [store.access for store in kernel.stores if store.sink.level == "full"
@@ -62,7 +90,11 @@ def vector_width(kernel: Kernel) -> int:
     unit = [access for access in accesses if access.strides[-1] == 1]
     if not unit:
         return 1
-    width = min(VECTOR_BYTES // access.value.dtype.itemsize for access in unit)
+    once = [] if schedule.form != "column" else [
+        *(kernel.loads[cell] for cell in once_a_column(kernel)),
+        *(store.access for store in kernel.stores if store.sink.level == "row")]
+    streamed = [access for access in unit if access not in once]
+    width = min(VECTOR_BYTES // access.value.dtype.itemsize for access in streamed or unit)
     others = [axis.size for axis in schedule.axes[:-1]]
     for access in unit:
         parts = [stride for stride, n in zip(access.strides, others, strict=False) if n > 1]

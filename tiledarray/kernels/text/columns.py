@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tiledarray.fusion.ir import Cell
+from tiledarray.fusion.schedule.blocks import once_a_column
 from tiledarray.fusion.schedule.instructions import cost_of, pairs
 from tiledarray.fusion.schedule.place import reductions, scans
 from tiledarray.kernels.text.expression import ctype
@@ -52,9 +53,13 @@ class ColumnPrinter(ReductionPrinter):
             self._column_stores()
 
     def _ahead(self) -> list[Cell]:
-        """What no step changes is loaded once; on the host, if lanes read it far apart."""
+        """What no step changes is loaded once: where nothing streams, or where there is room.
+
+        On the host, if lanes read it far apart.
+        """
         if not pairs(self.kernel):
-            return []
+            return [cell for cell in once_a_column(self.kernel) if self.needed[cell]
+                    ] if self.device else []
         return [cell for cell in self.kernel.cells
                 if cell.kind == "load" and cell.phase == 0 and self._is_inner(cell)
                 and not cell.axes & self.step_axes
