@@ -411,6 +411,8 @@ def _arange(
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
     refuse(dtype.kind == "u" and max(begin, by) > _INT64.max, "unsigned integers beyond int64")
+    if dtype == np.int64 and begin == 0 and by == 1:
+        return wrap(record.places(count, device))  # as indices are, of which a plan then knows
     return wrap(record.iota(count, begin, by, loop, dtype, device))
 
 

@@ -38,8 +38,9 @@ def fuse_gathers(builder: Builder, outputs: Sequence[Value]) -> None:
     for value in found:
         array, places = value.args
         axis, along = _axis(value)
-        checked = Value(-1, check_places, (axis, array.shape[axis]), (places,), (), np.dtype(bool))
-        builder.origin[checked] = builder.origin[value]
+        checked = builder.make(
+            check_places, (axis, array.shape[axis]), (places,), (), np.dtype(bool))
+        builder.origin.setdefault(checked, builder.origin[value])
         value.op, value.attrs, value.args = gather, (axis, along), (array, places, checked)
         builder.fired["gather_in_kernels"] += 1
     if found:

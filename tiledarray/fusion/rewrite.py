@@ -15,6 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.along import Looped
 from tiledarray.fusion.ir import Param, Size, Value
+from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
 from tiledarray.fusion.target import Target
@@ -460,7 +461,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum, size_compared, real_part_of_inverse,
                   inverse_scaled_later),
-    Library: (product_of_vectors, product_with_vector),
+    Library: (product_of_vectors, product_with_vector, taken_from_each_row, added_to_each_row),
 }
 
 

@@ -81,7 +81,8 @@ def sooner_stored(values: list[Value], limits: Limits, components: Components) -
         value for value in values
         if isinstance(value.op, Elementwise) and value.shape and cost[value] > 1
         and ((cost[value] >= limits.expensive and _computed_often(value, users, components))
-             or _spread_far(value, users, limits))}
+             or (_spread_far(value, users, limits) and not (
+                 cost[value] < limits.expensive and _one_a_row(value, users))))}
 
 
 def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -> bool:
@@ -91,6 +92,13 @@ def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -
                 for user in users[view]]
     largest = max((user.size for user in readers if isinstance(user.op, Elementwise)), default=0)
     return largest >= limits.spread * max(value.size, limits.spread, 1)
+
+
+def _one_a_row(value: Value, users: dict[Value, list[Value]]) -> bool:
+    """Whether it is only read as one number for each row of something: once a row is enough."""
+    return bool(users[value]) and all(
+        isinstance(user.op, AxisView) and len(user.shape) - 1 not in user.attrs[0]
+        for user in users[value])
 
 
 def _computed_often(value: Value, users: dict[Value, list[Value]], components: Components) -> bool:
