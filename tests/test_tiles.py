@@ -10,7 +10,7 @@ import pytest
 
 import tiledarray as ta
 from tests import tiles
-from tests.plans import DEVICE, HOST, TARGETS, kinds
+from tests.plans import DEVICE, HOST, TARGETS, kinds, planned
 from tiledarray import config
 from tiledarray.execution.executable import program_name, source_of
 from tiledarray.fusion import limits
@@ -733,3 +733,24 @@ def test_the_gradient_of_a_diagonal_stays_on_chip():
     assert [step.form for step in plan.kernels] == ["map", "tile", "row"] and not plan.calls
     exact = 2 * numpy.linalg.inv(x @ x.mT + 8 * numpy.eye(8)) @ x / 2
     numpy.testing.assert_allclose(slope.numpy(), exact, rtol=1e-9, atol=1e-12)
+
+
+def test_an_elimination_that_would_be_alone_on_a_multiprocessor_is_a_call():
+    """The steps of an elimination wait for one another: another block has to fill the time."""
+    large = replace(DEVICE, shared_bytes=227 << 10)
+    for size, alone in ((32, False), (64, True)):
+        points = ta.array(numpy.linspace(0, 1, 4096 * size).reshape(4096, size))
+        logs = ta.array(numpy.zeros((4096, 3)))
+
+        def process(logs, points=points, size=size):
+            scale, noise = ta.exp(logs[:, 0])[:, None, None], ta.exp(logs[:, 1])[:, None, None]
+            k = scale * ta.exp(-(points[:, :, None] - points[:, None]) ** 2) + noise * ta.eye(size)
+            factor = ta.linalg.cholesky(k)
+            weights = ta.linalg.solve(k, points[:, :, None])[:, :, 0]
+            logarithms = ta.log(ta.diagonal(factor, axis1=1, axis2=2))
+            return (points * weights).sum() + logarithms.sum()
+
+        with config.override(linalg_errors="deferred"):
+            plan = planned(ta.grad(process)(logs), target=large)
+        refused = [text for text in plan.refusals if "wait for one another" in text]
+        assert bool(refused) == alone, (size, plan.refusals)

@@ -19,7 +19,12 @@ from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, 
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
 from tiledarray.fusion.tiles.teams import WARP, region, registers_of_transform, team_of
-from tiledarray.fusion.tiles.threads import goes_to_threads, region_of_thread, worth_threads
+from tiledarray.fusion.tiles.threads import (
+    PRIMITIVES,
+    goes_to_threads,
+    region_of_thread,
+    worth_threads,
+)
 from tiledarray.fusion.tiles.through import absorb
 from tiledarray.fusion.tiles.verify import verify_program
 from tiledarray.ops import movement
@@ -32,6 +37,7 @@ BLOCK = 128  # threads of a block on a device, of teams that may be smaller
 BUSY_THREADS = 256  # of a multiprocessor, at least
 MULTIPROCESSOR_BYTES = 160 << 10  # of its shared memory, for all blocks
 LARGEST_TEAM = 128
+ALONE = 100 << 10  # bytes of a block, of which more leave a multiprocessor hardly another
 REGISTERS = 1 << 16  # of it
 OWN_BYTES = 1 << 10  # of a block's shared memory, which the system takes
 STATUS = np.dtype(np.int64)
@@ -148,6 +154,11 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
         side *= 2
     if _region(program, side) > room:
         raise NoTile(f"a problem of {program.nbytes} bytes does not fit in shared memory")
+    if room > ALONE and 2 * _region(program, side) > room and any(
+            isinstance(statement, Call) and statement.name in PRIMITIVES
+            for statement in program.statements):
+        raise NoTile(f"a multiprocessor would have one problem of {program.nbytes} bytes at a "
+                     "time, and the steps of an elimination wait for one another")
     teams = max(1, BLOCK // side)
     while teams * side > WARP and teams > 1 and teams * _region(program, side) > room // 3:
         teams //= 2
