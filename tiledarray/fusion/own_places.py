@@ -17,13 +17,15 @@ from tiledarray.ops.library import BY_NAME, options
 from tiledarray.ops.op import Elementwise
 
 _TWO_PLACES = ("at", "at")
-_BOOL, _INT = np.dtype(bool), np.dtype(np.int64)
+_BOOL, _INT = np.dtype(bool), np.dtype(np.int32)
+MOST_COLUMNS = np.iinfo(_INT).max // 2  # so that their numbers are computed with quickly
 
 
 def _column_of_each(args: tuple[Any, ...], whole: tuple[int, ...]) -> Value | None:
     """Return the places along rows of a matrix, if the rows' own numbers are beside them."""
     rows, columns = args
-    if len(whole) != 2 or not isinstance(rows, Value) or not isinstance(columns, Value):
+    if not isinstance(rows, Value) or not isinstance(columns, Value) or len(whole) != 2 or (
+            whole[1] > MOST_COLUMNS):
         return None
     if rows.op is not movement.iota or rows.args or not (
             rows.shape == columns.shape == whole[:1]) or columns.dtype.kind not in "iu" or (
@@ -61,7 +63,8 @@ def added_to_each_row(builder: Any, op: Any, attrs: Any, args: Any, shape: tuple
             old.number in builder.shared):
         return None  # it is stored: to add to a few elements of it is less than to go through all
     wide = shape[1]
-    at = builder.make(selection.cast, (_INT,), (columns,), columns.shape, _INT)
+    # A place that is none of these numbers is beyond its row, which is looked at first.
+    at = builder.make(selection.cast, (columns.dtype,), (columns,), columns.shape, _INT)
     zero = builder.make(movement.full, None, (0,), (), _INT)
     length = builder.make(movement.full, None, (Size(wide),), (), _INT)
     negative = builder.make(comparison.less, (_INT, _INT), (at, zero), at.shape, _BOOL)
