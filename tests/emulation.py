@@ -220,6 +220,9 @@ INSTRUCTIONS = {
     "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
     "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
     "barrier.sync": "wait_named(number, G);",
+    "cvt.rn.bf16.f32":
+        "u32 word = bits_of(x); "
+        "r = x != x ? 0x7fff : (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;",
     "cvt.rn.bf16x2.f32": "r = (unsigned)round_bf16(low) | (unsigned)round_bf16(high) << 16;",
     "cvt.rn.f16x2.f32": "r = (unsigned)round_f16(low) | (unsigned)round_f16(high) << 16;",
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16":

@@ -309,8 +309,7 @@ def test_explain_says_what_is_done_with_a_tile():
     assert step.program.splitlines()[:3] == [
         "for each of 2 products, 128 of 200 rows at a time:",
         "  for each 64 of 300 columns, 3 tiles in turn:",
-        "    leave out where nowhere greater_equal((s1 + (b1) * s2), (s1 + (i0) * s2)), if s3 is "
-        "infinite"]
+        "    leave out where nowhere greater_equal(b1, i0), if s1 is infinite"]
     assert "    t3 = t3 * exp(negative(new t2 - old t2)) + sum x2\n" in step.program
     assert step.source.startswith("using idx = int;")
 

@@ -147,11 +147,17 @@ TA_FN f16 round_f16(f64 x) {
 #endif
 
 TA_FN f32 widen(bf16 x) { return from_bits((u32)x << 16); }
+#if TA_DEVICE
+TA_FN bf16 round_bf16(f32 x) {
+    u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return (bf16)r;
+}
+#else
 TA_FN bf16 round_bf16(f32 x) {
     u32 word = bits_of(x);
     u32 rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
     return (bf16)(x != x ? ((word >> 16) & 0x8000u) | 0x7fc0u : rounded);
 }
+#endif
 TA_FN bf16 round_bf16(f64 x) { return round_bf16((f32)x); }
 
 // ---- casts ----
