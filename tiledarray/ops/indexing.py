@@ -97,12 +97,14 @@ _note = _Note()
 
 
 def _some_beyond(checked: Sequence[tuple[Any, int]]) -> bool:
-    """Whether some of the places, on a GPU, are beyond the axes of these lengths.
+    """Whether some of the places are beyond the axes of these lengths.
 
-    A kernel for each array notes it where the host reads it: this waits for the device once.  What
-    a kernel notes for whom a signal kept from waiting is taken for a note of the next; whoever is
-    told so looks again.
+    On a GPU a kernel for each array notes it where the host reads it: this waits for the device
+    once.  What a kernel notes for whom a signal kept from waiting is taken for a note of the next;
+    whoever is told so looks again.
     """
+    if not all(hasattr(places, "__cuda_array_interface__") for places, _ in checked):
+        return any(bool(((places < -size) | (places >= size)).any()) for places, size in checked)
     import cupy as xp  # the places are its arrays
 
     noted, there = _note.on(xp)
