@@ -1,6 +1,7 @@
 """`TiledArray` against ndarray: attributes, methods, reductions, protocols, conversions."""
 
 import copy
+import gc
 import hashlib
 import io
 import math
@@ -9,12 +10,15 @@ import pickle
 import statistics
 import sys
 import warnings
+import weakref
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tiledarray
+import tiledarray as ta
+from tiledarray.arrays import lending
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.core import kind
 
@@ -428,6 +432,48 @@ def test_namespace_and_buffers():
         with pytest.raises((TypeError, BufferError), match=r"x\.numpy\(\)|read-write"):
             refused(x)
     assert np.asarray(x).flags.writeable  # by `__array__`
+
+
+@pytest.mark.parametrize("size", [6, 100_000, 300_000])
+def test_memory_that_numpy_goes_on_looking_at_lives(size):
+    if sys.version_info < (3, 12) and kind != "c":
+        pytest.skip("a class in Python offers no buffer")
+    x = ta.arange(size) * 1.0
+    views = [np.frombuffer(x), np.ndarray((size,), float, x), np.ma.frombuffer(x).data,
+             np.recarray((size,), [("a", float)], buf=x)["a"]]
+    kept = [np.full(size, 7.0) for _ in range(8)]  # takes what is free
+    for view in views:
+        assert np.array_equal(view, np.arange(size)) and not view.flags.writeable
+    assert hashlib.md5(x).digest() == hashlib.md5(np.arange(size) * 1.0).digest()
+    x[1] = 50
+    x += 1
+    kept += [np.full(size, 7.0) for _ in range(8)]
+    assert all(view[1] in (1, 51) for view in views)  # the old values, or the new
+    assert np.frombuffer(x)[1] == 51 and np.ndarray((1,), float, x, 8)[0] == 51
+    found = weakref.ref(x)
+    address = id(x)
+    assert len(lending._lent[address][1]) == 1
+    del x
+    assert found() is not None  # the views keep it
+    del views, view
+    gc.collect()
+    assert found() is None and address not in lending._lent
+
+
+@pytest.mark.parametrize("size", [8, 100_000, 300_000])
+def test_ndarray_over_an_array(size):
+    for array in (np, ta):
+        x = array.arange(size) * 1.0
+        view = array.ndarray((3,), dtype=float, buffer=x, offset=8)
+        view[0] = 77
+        assert x[1] == 77 and view.tolist() == [77, 2, 3]
+        x[2] = 5
+        assert view[1] == 5
+        assert array.ndarray((2, 2), "f4", x, 12).shape == (2, 2)
+        assert array.ndarray((2,), "i8", x[4:6]).tolist() == (x[4:6].view("i8")).tolist()
+        assert array.ndarray((), buffer=x, offset=16) == 5
+        with pytest.raises(TypeError, match=r"too small|bytes-like"):
+            array.ndarray((size + 1,), float, x)
 
 
 def test_partition_in_place():

@@ -12,6 +12,7 @@ import numpy as np
 from tiledarray import core
 from tiledarray.arrays import (
     copying,
+    lending,
     looking,
     operators,
     protocols,
@@ -43,8 +44,9 @@ from tiledarray.recording import record
 
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
-# Flags of who asks for a buffer to write (PyBUF_WRITABLE), or asks what is in it (PyBUF_FORMAT).
-_MORE_THAN_BYTES = 0x1 | 0x4
+# Flags of who asks for a buffer: to write (PyBUF_WRITABLE), to know what is in it (PyBUF_FORMAT),
+# or in either order (PyBUF_ANY_CONTIGUOUS: NumPy's `ndarray(buffer=)`).
+_WRITABLE, _FORMAT, _ANY_CONTIGUOUS = 0x1, 0x4, 0x80
 
 # Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
 _READ_THE_INTERFACE = frozenset(("PIL",))
@@ -390,21 +392,26 @@ class TiledArray(Handle):
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the bytes of the elements, to who asks for no more (files, sockets, hashes).
 
-        Who may write would write into a copy, and NumPy, which asks this before `__array__`, would
-        take the copy for the array's own memory.  So neither gets a buffer, nor does who asks as
-        NumPy does: `memoryview`, `bytearray`.
+        Who asks what is in them, as `memoryview` and `bytearray` do, gets none: NumPy does so
+        before `__array__`, and would take the copy for the array's own memory.  Nor does who may
+        write: that would be lost.  `numpy.ndarray(buffer=x)` and `numpy.frombuffer(x)`, refused
+        that, ask for memory to read, and go on looking at it: see `lending`.
 
         Raises
         ------
         TypeError
             For these.
         """
-        if flags & _MORE_THAN_BYTES:
+        if flags & (_WRITABLE | _FORMAT):
+            if not flags & _FORMAT:
+                lending.note_refused(self)
             raise TypeError(
                 "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
                 "bytearray(x) or memoryview(x), and give the array what is written into that by "
                 "x[...] = "
             )
+        if lending.was_refused(self) or flags & _ANY_CONTIGUOUS:
+            return lending.lent(self, taken_out(self, "a buffer"))
         return memoryview(self.tobytes())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
