@@ -158,3 +158,25 @@ def test_places_that_are_computed_for_each_sample(program):
     expected = numpy.stack([program(numpy, x) for x in X])
     for mapped in (np.vmap(lambda x: program(np, x)), np.jit(np.vmap(lambda x: program(np, x)))):
         numpy.testing.assert_allclose(numpy.asarray(mapped(np.array(X))), expected)
+
+
+@pytest.mark.parametrize("change", [
+    lambda y: numpy.place(y, y > 0.4, y[:2]), lambda y: numpy.place(y, y > 0.4, y[1:3]),
+    lambda y: numpy.place(y, y > 0.4, y), lambda y: numpy.place(y[1:], y[1:] > 0.4, vals=y[:3]),
+    lambda y: numpy.putmask(y, y > 0.4, y[::-1]), lambda y: numpy.put(y, [1, 2, 3], y[:3]),
+    lambda y: numpy.put_along_axis(y, numpy.array([1, 2, 3]), y[:3], 0),
+    lambda y: numpy.add.at(y, [1, 2, 3], y[:3]),
+])
+def test_values_that_are_a_view_of_what_is_written(change):
+    def changed(y):
+        y = y.copy()
+        change(y)
+        return y
+
+    x = numpy.array([[1, 2, 0.1, 3, 5], [0.1, 2, 3, 1, 4], [0.3, 0.2, 9, 8, 7]])
+    wanted = numpy.stack([changed(row) for row in x])
+    jitted = np.jit(changed)
+    for _ in range(2):
+        numpy.testing.assert_array_equal(numpy.stack([jitted(np.array(row)) for row in x]), wanted)
+    numpy.testing.assert_array_equal(numpy.asarray(np.vmap(changed)(np.array(x))), wanted)
+    numpy.testing.assert_array_equal(numpy.stack([changed(np.array(row)) for row in x]), wanted)

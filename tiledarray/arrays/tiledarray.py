@@ -269,8 +269,8 @@ class TiledArray(Handle):
 
     @flat.setter
     def flat(self, value: Any) -> None:
-        if isinstance(value, TiledArray) and value._base is not None and self.flags.f_contiguous and (
-                not value.flags.f_contiguous):
+        if isinstance(value, TiledArray) and value._base is not None and (
+                self.flags.f_contiguous and not value.flags.f_contiguous):
             value = wrap(value.node)  # NumPy copies it, so that it is read as it was
         FlatIterator(self)[:] = value
 
