@@ -19,7 +19,7 @@ import pytest
 import tiledarray
 import tiledarray as ta
 from tiledarray.arrays import lending
-from tiledarray.arrays.tiledarray import TiledArray, from_host
+from tiledarray.arrays.tiledarray import TiledArray, _in_front, from_host
 from tiledarray.core import kind
 
 X = np.arange(24.0).reshape(2, 3, 4) - 7
@@ -555,6 +555,34 @@ def test_views_may_be_resized_to_their_own_size(how, large):
     with tiledarray.config.override(at_once=0 if large else 1 << 16):
         for shape in ("line", (2, 3), (6, 2), (5,), (13,)):
             assert attempt(tiledarray, shape) == attempt(np, shape)
+
+
+@pytest.mark.parametrize("size", [6, 600_000])
+def test_who_owns_what_got_another_shape(size):
+    def facts(lib):
+        x = lib.arange(size) * 1.0
+        before = x[1:]
+        x.shape = 2, size // 2
+        yield x.flags.owndata, x.base is None, x[0].base is x, before.base is x, x.T[0].base is x
+        row = x[0]
+        row.shape = size // 2, 1
+        x.shape = size // 2, 2
+        yield row.base is x, row.flags.owndata, x.base is None, x[0].base is x
+        x.flags.writeable = False
+        x.shape = 2, size // 2
+        yield x.base is None, x[0].base is x, x.flags.writeable, x[0].flags.writeable
+        view = (lib.arange(size) * 1.0).reshape(2, -1)
+        base = view.base
+        view.shape = (size,)
+        yield view.base is base, base.base is None
+        z = x * 1j
+        yield [part.flags.writeable for part in (lib.imag(x), x.imag, lib.imag(z), z.imag)]
+        yield lib.imag([1.0, 2.0]).flags.writeable, float(lib.imag(3.0)), float(lib.imag(z[1, 1]))
+        yield type(lib.imag(3j)) is float, repr(lib.imag(np.float32(3)))
+
+    before = len(_in_front)
+    assert [*facts(tiledarray)] == [*facts(np)]
+    assert len(_in_front) == before
 
 
 def test_flat_of_what_is_read_only():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import weakref
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -52,6 +54,10 @@ _WRITABLE, _FORMAT, _ANY_CONTIGUOUS = 0x1, 0x4, 0x80
 _READ_THE_INTERFACE = frozenset(("PIL",))
 
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
+
+
+# By the identity of what owns a value in place of the user's array: that array (`become_view`).
+_in_front: dict[int, weakref.ref[TiledArray]] = {}
 
 
 def _part(array: Any, place: int) -> Any:
@@ -160,7 +166,14 @@ class TiledArray(Handle):
     @property
     def base(self) -> Any:
         """The array that this one is a view of, ``None`` if it owns its value."""
-        return self._base
+        if self._base is None:
+            return None
+        root = self.origin()
+        known = _in_front.get(id(root))
+        front = None if known is None else known()
+        if front is None or front.origin() is not root:
+            return root
+        return None if front is self else front
 
     @property
     def flags(self) -> Flags:
@@ -201,8 +214,13 @@ class TiledArray(Handle):
             self._steps = self._steps[:-1]
 
     def become_view(self) -> None:
-        """Make the array a view of what it was: its own views find that by `origin`."""
+        """Make the array a view of what it was: its own views find that by `origin`.
+
+        To the user it still is what owns the value.
+        """
         base = wrap(self._node)
+        key = id(base)
+        _in_front[key] = weakref.ref(self, functools.partial(_in_front.pop, key))
         self._seen = None
         self._steps = ()  # before the base: a signal may come in between
         self._base = base
