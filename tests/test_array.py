@@ -1,6 +1,7 @@
 """`TiledArray` against ndarray: attributes, methods, reductions, protocols, conversions."""
 
 import copy
+import gc
 import hashlib
 import io
 import math
@@ -9,13 +10,16 @@ import pickle
 import statistics
 import sys
 import warnings
+import weakref
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tiledarray
-from tiledarray.arrays.tiledarray import TiledArray, from_host
+import tiledarray as ta
+from tiledarray.arrays import lending
+from tiledarray.arrays.tiledarray import TiledArray, _in_front, from_host
 from tiledarray.core import kind
 
 X = np.arange(24.0).reshape(2, 3, 4) - 7
@@ -430,6 +434,48 @@ def test_namespace_and_buffers():
     assert np.asarray(x).flags.writeable  # by `__array__`
 
 
+@pytest.mark.parametrize("size", [6, 100_000, 300_000])
+def test_memory_that_numpy_goes_on_looking_at_lives(size):
+    if sys.version_info < (3, 12) and kind != "c":
+        pytest.skip("a class in Python offers no buffer")
+    x = ta.arange(size) * 1.0
+    views = [np.frombuffer(x), np.ndarray((size,), float, x), np.ma.frombuffer(x).data,
+             np.recarray((size,), [("a", float)], buf=x)["a"]]
+    kept = [np.full(size, 7.0) for _ in range(8)]  # takes what is free
+    for view in views:
+        assert np.array_equal(view, np.arange(size)) and not view.flags.writeable
+    assert hashlib.md5(x).digest() == hashlib.md5(np.arange(size) * 1.0).digest()
+    x[1] = 50
+    x += 1
+    kept += [np.full(size, 7.0) for _ in range(8)]
+    assert all(view[1] in (1, 51) for view in views)  # the old values, or the new
+    assert np.frombuffer(x)[1] == 51 and np.ndarray((1,), float, x, 8)[0] == 51
+    found = weakref.ref(x)
+    address = id(x)
+    assert len(lending._lent[address][1]) == 1
+    del x
+    assert found() is not None  # the views keep it
+    del views, view
+    gc.collect()
+    assert found() is None and address not in lending._lent
+
+
+@pytest.mark.parametrize("size", [8, 100_000, 300_000])
+def test_ndarray_over_an_array(size):
+    for array in (np, ta):
+        x = array.arange(size) * 1.0
+        view = array.ndarray((3,), dtype=float, buffer=x, offset=8)
+        view[0] = 77
+        assert x[1] == 77 and view.tolist() == [77, 2, 3]
+        x[2] = 5
+        assert view[1] == 5
+        assert array.ndarray((2, 2), "f4", x, 12).shape == (2, 2)
+        assert array.ndarray((2,), "i8", x[4:6]).tolist() == (x[4:6].view("i8")).tolist()
+        assert array.ndarray((), buffer=x, offset=16) == 5
+        with pytest.raises(TypeError, match=r"too small|bytes-like"):
+            array.ndarray((size + 1,), float, x)
+
+
 def test_partition_in_place():
     x = from_host(np.array([[3, 1, 2], [0, 5, 4]]))
     assert x.T.partition(1, axis=0) is None
@@ -509,6 +555,34 @@ def test_views_may_be_resized_to_their_own_size(how, large):
     with tiledarray.config.override(at_once=0 if large else 1 << 16):
         for shape in ("line", (2, 3), (6, 2), (5,), (13,)):
             assert attempt(tiledarray, shape) == attempt(np, shape)
+
+
+@pytest.mark.parametrize("size", [6, 600_000])
+def test_who_owns_what_got_another_shape(size):
+    def facts(lib):
+        x = lib.arange(size) * 1.0
+        before = x[1:]
+        x.shape = 2, size // 2
+        yield x.flags.owndata, x.base is None, x[0].base is x, before.base is x, x.T[0].base is x
+        row = x[0]
+        row.shape = size // 2, 1
+        x.shape = size // 2, 2
+        yield row.base is x, row.flags.owndata, x.base is None, x[0].base is x
+        x.flags.writeable = False
+        x.shape = 2, size // 2
+        yield x.base is None, x[0].base is x, x.flags.writeable, x[0].flags.writeable
+        view = (lib.arange(size) * 1.0).reshape(2, -1)
+        base = view.base
+        view.shape = (size,)
+        yield view.base is base, base.base is None
+        z = x * 1j
+        yield [part.flags.writeable for part in (lib.imag(x), x.imag, lib.imag(z), z.imag)]
+        yield lib.imag([1.0, 2.0]).flags.writeable, float(lib.imag(3.0)), float(lib.imag(z[1, 1]))
+        yield type(lib.imag(3j)) is float, repr(lib.imag(np.float32(3)))
+
+    before = len(_in_front)
+    assert [*facts(tiledarray)] == [*facts(np)]
+    assert len(_in_front) == before
 
 
 def test_flat_of_what_is_read_only():

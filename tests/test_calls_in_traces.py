@@ -158,3 +158,82 @@ def test_places_that_are_computed_for_each_sample(program):
     expected = numpy.stack([program(numpy, x) for x in X])
     for mapped in (np.vmap(lambda x: program(np, x)), np.jit(np.vmap(lambda x: program(np, x)))):
         numpy.testing.assert_allclose(numpy.asarray(mapped(np.array(X))), expected)
+
+
+@pytest.mark.parametrize("change", [
+    lambda y: numpy.place(y, y > 0.4, y[:2]), lambda y: numpy.place(y, y > 0.4, y[1:3]),
+    lambda y: numpy.place(y, y > 0.4, y), lambda y: numpy.place(y[1:], y[1:] > 0.4, vals=y[:3]),
+    lambda y: numpy.putmask(y, y > 0.4, y[::-1]), lambda y: numpy.put(y, [1, 2, 3], y[:3]),
+    lambda y: numpy.put_along_axis(y, numpy.array([1, 2, 3]), y[:3], 0),
+    lambda y: numpy.add.at(y, [1, 2, 3], y[:3]),
+])
+def test_values_that_are_a_view_of_what_is_written(change):
+    def changed(y):
+        y = y.copy()
+        change(y)
+        return y
+
+    x = numpy.array([[1, 2, 0.1, 3, 5], [0.1, 2, 3, 1, 4], [0.3, 0.2, 9, 8, 7]])
+    wanted = numpy.stack([changed(row) for row in x])
+    jitted = np.jit(changed)
+    for _ in range(2):
+        numpy.testing.assert_array_equal(numpy.stack([jitted(np.array(row)) for row in x]), wanted)
+    numpy.testing.assert_array_equal(numpy.asarray(np.vmap(changed)(np.array(x))), wanted)
+    numpy.testing.assert_array_equal(numpy.stack([changed(np.array(row)) for row in x]), wanted)
+
+
+def squared(change):
+    def program(x):
+        y = x * 1
+        change(y, x)
+        return (y ** 2 * np.arange(1.0, y.size + 1).reshape(y.shape)).sum()
+
+    return program
+
+
+def in_rows(program):
+    return lambda x: program(x.reshape(2, 3))
+
+
+def heights(*args, **kwargs):
+    def program(x):
+        a = np.array([0.1, 0.2, 0.9, 0.5, 0.55, 0.05])
+        return (np.histogram(a, *args, weights=x, **kwargs)[0] ** 2).sum()
+
+    return program
+
+
+WRITERS = {
+    "place": squared(lambda y, x: np.place(y, x > 0.1, x[:2] * 3)),
+    "place one": squared(lambda y, x: np.place(y, x > 0.1, [2.0])),
+    "place as many": squared(lambda y, x: np.place(y, x > 0.1, x[::-1] * 2)),
+    "place nothing": squared(lambda y, x: np.place(y, x > 9, x[:2] * 3)),
+    "putmask": squared(lambda y, x: np.putmask(y, x > 0.1, x * 2)),
+    "putmask again": squared(lambda y, x: np.putmask(y, x > 0.1, x[:4] * 2)),
+    "putmask reversed": squared(lambda y, x: np.putmask(y, x > 0.1, y[::-1])),
+    "putmask of rows": in_rows(squared(lambda y, x: np.putmask(y, x > 0.1, x * 2))),
+    "put": squared(lambda y, x: np.put(y, np.argsort(x)[:3], x[:2] * 2)),
+    "along": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3] * 2, 0)),
+    "along none": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3], None)),
+    "along rows": in_rows(squared(
+        lambda y, x: np.put_along_axis(y, np.argmax(x, axis=1)[:, None], x[:, :1] * 2, 1))),
+    "choose": lambda x: (np.choose((x > 0) * 1 + (x > 0.3) * 1, [x, x ** 2, 3 * x]) ** 2).sum(),
+    "histogram": heights(3), "range": heights(3, (0.1, 0.55)), "bins": heights([0, 0.2, 0.5, 0.9]),
+    "density": heights([0, 0.2, 0.5, 0.9], density=True),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_gradients_of_writes_at_places_without_values(name):
+    gradient = np.grad(WRITERS[name])
+    x = np.array(numpy.random.default_rng(0).random((3, 6)) - 0.3)
+    wanted = np.stack([gradient(row) for row in x])
+    for found in (np.stack([np.jit(gradient)(row) for row in x]), np.vmap(gradient)(x),
+                  np.jit(np.vmap(gradient))(x)):
+        numpy.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_gradients_of_a_choice_that_is_not_there():
+    gradient = np.jit(np.grad(lambda x: np.choose((x > 0) * 2, [x, x ** 2]).sum()))
+    with pytest.raises(ValueError, match="invalid entry in choice array"):
+        numpy.asarray(gradient(np.array([0.5, -1.0])))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import pathlib
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tiledarray as ta
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.ops import arithmetic, bitwise, comparison, selection, transcendental
@@ -606,3 +608,22 @@ def test_types_without_kernels_are_refused():
         ctype(np.dtype("M8[s]"))
     assert not has_kernel(np.dtype(">f4"))
     assert has_kernel(BFLOAT16)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_squares_are_numpys(dtype):
+    """With fused products, where the machine has them, what overflows or cancels is NumPy's."""
+    if "fma" not in machine_flags():
+        pytest.skip("NumPy's loops have no fused products here")
+    large = 1e300 if dtype == "c16" else 1e38
+    parts = [709.9, 710.3, 1.0, -3.0, 1e-200, large, large / 1e10, np.inf, -np.inf, np.nan]
+    z = np.array([complex(re, im) for re, im in itertools.product(parts, parts)], dtype)
+    with ta.config.override(compile="wait", at_once=0), np.errstate(all="ignore"):
+        for found in (ta.square(ta.array(z)), ta.array(z) ** 2):
+            np.testing.assert_array_equal(np.asarray(found), np.square(z))
+
+
+def machine_flags():
+    path = pathlib.Path("/proc/cpuinfo")
+    return path.read_text().split() if path.exists() else ()

@@ -96,6 +96,66 @@ def test_a_failed_write_leaves_the_rest_to_be_computed(tier):
         numpy.testing.assert_array_equal(kept.numpy(), before + 1)
 
 
+WRITES = {
+    "put": lambda x, bad: x.__setitem__(bad, 0),
+    "put of a view": lambda x, bad: x[1:][1:].__setitem__(bad, 0),
+    "add": lambda x, bad: x.__setitem__(bad, x[bad] + 1),
+    "read": lambda x, bad: x[1:3].__setitem__(slice(None), (x + 1)[bad]),
+    "rows": lambda x, bad: x.reshape(5, 2).__setitem__((bad, 1), 7),
+}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("look", ["array", "sum", "view"])
+def test_a_failed_write_is_told_once(tier, write, look):
+    with config.override(compile=tier, at_once=0):
+        x = data(10)
+        wanted = x.numpy().copy()
+        looks = {"array": lambda: float(x[3]), "sum": lambda: float((x * 2).sum()),
+                 "view": lambda: x[1:].tolist()}
+        for _ in range(2):
+            x += 1
+            bad = np.arange(2) + 9
+            WRITES[write](x, bad)
+            x[4] = 3  # recorded after it
+            other = x * 2
+            with pytest.raises(IndexError, match="out of bounds") as caught:
+                looks[look]()
+            assert "recorded at" in caught.value.__notes__[0]
+            wanted += 1
+            wanted[4] = 3
+            numpy.testing.assert_array_equal(x.numpy(), wanted)
+            numpy.testing.assert_array_equal(other.numpy(), wanted * 2)
+
+
+def test_a_failed_write_of_a_large_array():
+    x = np.arange(1_000_000) * 1.0
+    x[np.arange(1_000_000) + 1] = 5
+    total = x.sum()
+    with pytest.raises(IndexError):
+        float(total)
+    assert float(total) == float(x.numpy().sum()) == 999_999 * 500_000.0
+
+
+def test_each_failed_write_is_told():
+    with config.override(at_once=0):
+        x = data(4)
+        wanted = x.numpy().copy()
+        x[np.arange(2) + 3] = 0
+        x[1] = 5
+        x[np.arange(2) + 7] = 1
+        for words in ("index 4 ", "index 7 "):
+            with pytest.raises(IndexError, match=words):
+                x.numpy()
+        wanted[1] = 5
+        numpy.testing.assert_array_equal(x.numpy(), wanted)
+        y = x[np.arange(2) + 3] + 1
+        for _ in range(2):  # nothing stands for what was not read
+            with pytest.raises(IndexError, match="index 4 "):
+                y.numpy()
+
+
 def test_what_the_shape_alone_tells_is_told_at_once():
     with pytest.raises(ValueError, match=r"could not be broadcast together with shapes"):
         data(3) + data(4)

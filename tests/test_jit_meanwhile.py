@@ -56,6 +56,22 @@ def test_a_function_whose_kernels_do_not_compile_goes_on_op_by_op(monkeypatch):
         np.testing.assert_array_equal(np.asarray(jitted(ta.array(x))), expected)
 
 
+@pytest.mark.compiler
+@pytest.mark.parametrize("function", [
+    lambda d: d[:, :1].argmin(axis=1), lambda d: d[:, :1].argmax(axis=1) + d.sum(),
+    lambda d: d[:1, 0].argmin(), lambda d: np.cumsum(d[0, :0]),
+    lambda d: ((d[:, None, :] - d[:1][None]) ** 2).sum(-1).argmin(1),
+])
+def test_inputs_that_the_plan_does_not_read(function):
+    x = np.arange(12.0).reshape(4, 3) + 0.0625
+    jitted = ta.jit(function)
+    with ta.config.override(first_seconds=0.2, compile="background"):
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(jitted(ta.array(x))), function(x))
+        until_compiled()
+        np.testing.assert_array_equal(np.asarray(jitted(ta.array(x))), function(x))
+
+
 def test_errors_are_told_while_kernels_are_compiled():
     jitted = ta.jit(lambda x: np.linalg.inv(x @ x) + 1)
     with ta.config.override(first_seconds=0.2, compile="background"):

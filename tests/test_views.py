@@ -1,5 +1,6 @@
 """Views alias as NumPy's do: random chains of views and writes, compared after every step."""
 
+import numpy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -322,3 +323,43 @@ def test_an_array_that_is_made_of_a_scalar_is_written_through_its_views(
     with tiledarray.config.override(at_once=at_once):
         for ours, theirs in zip(program(tiledarray), program(np), strict=True):
             np.testing.assert_array_equal(ours, theirs, strict=True)
+
+
+OVERLAPS = [
+    "y.flat[1:4] = y[:3]", "y.flat[[1, 2, 3]] = y[:3]", "y.flat = y[::-1]", "y[1:].flat = y[:-1]",
+    "y[::2].flat = y[::-2]", "y[1:].flat[...] = y[:2]", "y.flat[::-1] = y",
+    "y.flat[numpy.array([0, 1, 1, 1, 0, 1], bool)] = y[:3]",
+    "y.view('i8').flat[1:] = y.view('i8')[:3]", "y.flat[1:] = y", "y.flat[1:4] = y[:3] + 0",
+    "y.flat[1:4] = y[:3].astype('f4')", "y.reshape(2, 3).T.flat[2:] = y[:4]",
+    "y.flat[1:] = y.view('i8')", "y[:5].flat[1:] = y[1:3]",
+]
+
+
+@pytest.mark.parametrize("statement", OVERLAPS)
+@pytest.mark.parametrize("way", ["settled", "recorded", "jit", "vmap"])
+def test_flat_reads_what_it_has_just_written(statement, way):
+    code = compile(statement, "statement", "exec")
+
+    def run(y):
+        exec(code, {"numpy": numpy, "y": y})
+        return y
+
+    plain = np.random.default_rng(0).random((2, 6))
+    wanted = np.stack([run(row.copy()) for row in plain])
+    with tiledarray.config.override(at_once=0 if way == "recorded" else 1 << 16):
+        x = tiledarray.array(plain)
+        if way == "vmap":
+            found = tiledarray.vmap(lambda row: run(row.copy()))(x)
+        else:
+            function = lambda row: run(row.copy())  # noqa: E731
+            function = tiledarray.jit(function) if way == "jit" else function
+            found = tiledarray.stack([function(row) for row in x])
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+def test_flat_of_parts_that_overlap():
+    for lib in (np, tiledarray):
+        z = lib.arange(6.0) + 1j
+        z.real.flat[1:] = z.real[:3]
+        z.imag.flat[1:] = z.real[:3] + 2
+        assert z.tolist() == [1j] + [2j] * 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api import ufuncs
+from tiledarray.api import placing, ufuncs
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -136,8 +136,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
     options_given = arrays_of(*choices)
     count = len(options_given)
     places = places.astype(np.intp)
-    if mode == "raise":
-        refuse(not may_look([places]), "the places have no values here")
+    if mode == "raise" and not may_look([places]):
+        refuse(not by_places.any_keeps(*options_given), "the places have no values here")
+        places = by_numpy.call("choose", np.choose, (places, [*range(count)]))  # it checks them
+    elif mode == "raise":
         if bool(((places < 0) | (places >= count)).any()):
             raise ValueError("invalid entry in choice array")
     elif mode == "wrap":
@@ -263,12 +265,20 @@ def extract(condition: Any, arr: Any) -> TiledArray:
 # Writing ------------------------------------------------------------------------------------------
 
 
-def _changing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function that changes its first argument on the host."""
+def _changing(
+    original: Callable[..., Any], recorded: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Make a function that changes its first argument on the host.
+
+    ``recorded`` does so by operations, where a history is wanted and the places have no values.
+    """
 
     def ours(*args: Any, **kwargs: Any) -> Any:
         if len(args) > 2 and is_ours(args[0]) and by_places.any_keeps(
                 args[0], *by_numpy.handles_in(args[2])):
+            if not may_look(by_numpy.handles_in(args[1])):
+                recorded(*args, **kwargs)
+                return
             function = functools.partial(_with_rest, original, args[3:], kwargs)
             by_places.change(function, args[0], args[1:3])
             return
@@ -281,9 +291,9 @@ def _with_rest(original: Callable[..., Any], rest: Any, kwargs: Any, *args: Any)
     original(*args, *rest, **kwargs)
 
 
-put = _changing(np.put)
-place = _changing(np.place)
-put_along_axis = _changing(np.put_along_axis)
+put = _changing(np.put, placing.put)
+place = _changing(np.place, placing.place)
+put_along_axis = _changing(np.put_along_axis, placing.put_along_axis)
 
 
 @implements(np.copyto)
@@ -320,7 +330,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def putmask(a: Any, mask: Any, values: Any) -> None:
     several = isinstance(values, (list, tuple)) or np.ndim(values) != 0
     if several and is_ours(a) and by_places.any_keeps(a, *by_numpy.handles_in(values)):
-        by_places.change(np.putmask, a, (mask, values))
+        if may_look(by_numpy.handles_in(mask)):
+            by_places.change(np.putmask, a, (mask, values))
+        else:
+            placing.putmask(a, mask, values)
         return
     refuse(not is_ours(a) or several, "several values")
     holds = handle_of(mask, a.device)

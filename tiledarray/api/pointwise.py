@@ -21,7 +21,8 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import copying
-from tiledarray.arrays.handle import SCALARS, any_keeps, as_operand, wrap
+from tiledarray.arrays.handle import SCALARS, any_keeps, as_operand, scalar, wrap
+from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import broadcast
 from tiledarray.ops.elementwise import BY_NAME
@@ -155,6 +156,8 @@ def real(val: Any) -> TiledArray:
 
 @implements(np.imag)
 def imag(val: Any) -> TiledArray:
+    if isinstance(val, (int, float, complex, np.generic)):  # which have that themselves
+        return scalar(val.imag, resolve()) if isinstance(val, np.generic) else val.imag
     return handle_of(val).imag
 
 

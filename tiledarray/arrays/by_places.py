@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays.handle import Handle, as_node, part_of, shown, wrap
+from tiledarray.arrays.handle import Handle, as_node, follow, part_of, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
 from tiledarray.arrays.tracing import may_look
-from tiledarray.arrays.views import Part, Reinterpreted, on_array
+from tiledarray.arrays.views import Part, Reinterpreted, Step, on_array
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -42,15 +42,17 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     *between, values = arguments
     between = [seen(x) for x in between]
     root = target.origin()
-    if isinstance(values, Handle) and values.origin() is root and not any(
-            isinstance(step, Part | Reinterpreted) for step in (*target.steps, *values.steps)):
+    begin = _whole_elements(target.steps, values.steps) if (
+        isinstance(values, Handle) and values.origin() is root) else None
+    if begin is not None:
         # What is written may be read again.
-        whole = root.node
+        both = follow(root, target.steps[:begin])
+        whole = both.node
         shared = np.arange(wrap(whole).size).reshape(whole.shape)
-        into, out_of = on_array(shared, target.steps), on_array(shared, values.steps)
-        function(into, *between, out_of)
+        into = on_array(shared, target.steps[begin:])
+        function(into, *between, on_array(shared, values.steps[begin:]))
         if np.may_share_memory(into, shared):  # else a reshape had to copy
-            root.store(wrap(_taken(_flat(whole), shared)))
+            both.store(wrap(_taken(_flat(whole), shared)))
         else:
             target.store(wrap(_taken(_flat(whole), into)))
         return
@@ -61,6 +63,17 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     function(places, *between, count + np.arange(wrap(value).size).reshape(value.shape))
     flat = join_nodes([_flat(node), _flat(value)], 0, node.dtype, node.device)
     target.store(wrap(_taken(flat, places)))
+
+
+def _whole_elements(one: tuple[Step, ...], other: tuple[Step, ...]) -> int | None:
+    """Return after how many steps, the same for both, two views are of the same elements.
+
+    ``None`` if they are of different parts of elements, as a real and an imaginary part are.
+    """
+    begins = [max((place + 1 for place, step in enumerate(steps)
+                   if isinstance(step, Part | Reinterpreted)), default=0) for steps in (one, other)]
+    begin = begins[0]
+    return begin if begins[1] == begin and one[:begin] == other[:begin] else None
 
 
 def move(function: Callable[..., Any], array: Handle) -> Any:

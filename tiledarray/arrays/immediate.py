@@ -78,6 +78,7 @@ _NEVER = frozenset((
     "savez_compressed", "require", "shares_memory", "may_share_memory", "byte_bounds", "nditer",
     "unique_values", "lib.stride_tricks.as_strided",
     "ix_",  # it returns views of several arguments
+    "imag",  # of what is real it is read-only
 ))
 # Ours does nothing but record operations, and which they are depends on shapes, dtypes and on the
 # other arguments alone.  (So none that warns, looks or asks for a setting.)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.arrays.views import Step, is_frozen, on_array
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
 
@@ -40,9 +41,10 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """Stands for an input among the arguments."""
+    """Stands for an input among the arguments, or for a view of it."""
 
     number: int
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,18 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None or (
             name == "bincount" and not (len(args) > 2 or kwargs.get("minlength"))):
         return None
-    inputs: list[Any] = []
-    try:
-        call = _Call(function, _emptied(args, inputs), _emptied(tuple(kwargs.items()), inputs))
-        hash(call)
-    except (_Unknown, TypeError):
-        return None
     writes = name in _WRITING or name.endswith(".at")
     if writes and not isinstance(args[0], Handle):
+        return None
+    into = _written(args[0], (*args[1:], *kwargs.values())) if writes else None
+    # NumPy reads what it has written, where another argument is a view of the same array.
+    inputs: list[Any] = [] if into is None or not into[1] else [into[0].node]
+    root = into[0] if into is not None and into[1] else None
+    try:
+        call = _Call(function, _emptied(args, inputs, root),
+                     _emptied(tuple(kwargs.items()), inputs, root))
+        hash(call)
+    except (_Unknown, TypeError):
         return None
     sample = _sample(call, inputs)
     parts = sample if isinstance(sample, tuple) else (sample,)
@@ -96,8 +102,8 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     if any(dtype.hasobject for _, dtype in kinds):
         return None
     made = record.library(_op(name, len(kinds)), inputs, _Known(call, kinds), *kinds[0])
-    if writes:
-        args[0][...] = wrap(made)
+    if into is not None:
+        into[0][...] = wrap(made)
         return (None,)
     if not isinstance(sample, tuple):
         return (wrap(made),)
@@ -136,14 +142,31 @@ def _op(name: str, results: int) -> Library:
     return Library(name, reference, outputs=results)
 
 
-def _emptied(value: Any, inputs: list[Any]) -> Any:
-    """Return nested arguments with a place in place of each array, which becomes an input."""
+def _written(first: Handle, others: Sequence[Any]) -> tuple[Any, bool]:
+    """Return what gets a new value: the first, or what it and others are views of; and whether."""
+    root = first.origin()
+    if is_frozen(first.steps) or not any(
+            isinstance(x, Handle) and x.origin() is root for x in others):
+        return first, False
+    memory = np.empty(root.node.shape, root.node.dtype)  # never touched
+    if not np.may_share_memory(on_array(memory, first.steps), memory):
+        return first, False  # a reshape that has to copy
+    return root, True
+
+
+def _emptied(value: Any, inputs: list[Any], root: Handle | None = None) -> Any:
+    """Return nested arguments with a place in place of each array, which becomes an input.
+
+    Views of ``root``, which is the first input if there is one, are places in that.
+    """
+    if root is not None and isinstance(value, Handle) and value.origin() is root:
+        return _Array(0, value.steps)
     if isinstance(value, (Handle, np.ndarray)):
         device = inputs[0].device if inputs else None
         inputs.append(value.node if isinstance(value, Handle) else as_node(value, device))
         return _Array(len(inputs) - 1)
     if type(value) in (tuple, list):
-        return type(value), tuple(_emptied(part, inputs) for part in value)
+        return type(value), tuple(_emptied(part, inputs, root) for part in value)
     if isinstance(value, _PLAIN):
         return value
     raise _Unknown
@@ -151,7 +174,7 @@ def _emptied(value: Any, inputs: list[Any]) -> Any:
 
 def _filled(value: Any, arrays: Sequence[Any]) -> Any:
     if isinstance(value, _Array):
-        return arrays[value.number]
+        return on_array(arrays[value.number], value.steps)
     if type(value) is tuple:
         kind, parts = value
         return kind(_filled(part, arrays) for part in parts)

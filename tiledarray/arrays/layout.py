@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, views
+from tiledarray.arrays import by_numpy, by_places, views
 from tiledarray.arrays.handle import Handle, part_of, wrap
+from tiledarray.errors import LeaveToNumPy
 
 
 class Flags:
@@ -117,6 +118,8 @@ class FlatIterator:
             self._set_one(key, value)
             return
         self._check(key)
+        if isinstance(value, Handle) and self._reads_on(value) and self._set_in_order(key, value):
+            return
         line = self._line()
         if isinstance(value, Handle):
             value = wrap(value.node).reshape(-1)
@@ -125,8 +128,34 @@ class FlatIterator:
         length, size = np.size(value), line[key].size
         if length not in (0, 1, size):
             # NumPy's flat iterator repeats or cuts what it is given.
-            value = np.resize(by_numpy.to_host(value), size)
+            if isinstance(value, Handle):
+                value = value[np.arange(size) % length]
+            else:
+                value = np.resize(value, size)
         line[key] = value
+
+    def _reads_on(self, value: Handle) -> bool:
+        """Whether NumPy reads what it has written: elements of the same memory, as they are."""
+        root = self.base.origin()
+        if value.origin() is not root or value.dtype != self.base.dtype or (
+                not self.base.flags.writeable):  # which raises
+            return False
+        memory = np.empty(root.shape, root.dtype)  # never touched
+        return np.may_share_memory(
+            views.on_array(memory, self.base.steps), views.on_array(memory, value.steps))
+
+    def _set_in_order(self, key: Any, value: Handle) -> bool:
+        """Write one element after the other, as NumPy does; ``False`` where places are unknown."""
+        try:
+            places = by_places.seen(key)
+        except LeaveToNumPy:
+            return False
+
+        def assign(into: Any, out_of: Any) -> None:
+            into.flat[places] = out_of
+
+        by_places.change(assign, self.base, (value,))
+        return True
 
     def _set_one(self, key: Any, value: Any) -> None:
         self._check(key)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import weakref
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from tiledarray import core
 from tiledarray.arrays import (
     copying,
+    lending,
     looking,
     operators,
     protocols,
@@ -43,13 +46,18 @@ from tiledarray.recording import record
 
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
-# Flags of who asks for a buffer to write (PyBUF_WRITABLE), or asks what is in it (PyBUF_FORMAT).
-_MORE_THAN_BYTES = 0x1 | 0x4
+# Flags of who asks for a buffer: to write (PyBUF_WRITABLE), to know what is in it (PyBUF_FORMAT),
+# or in either order (PyBUF_ANY_CONTIGUOUS: NumPy's `ndarray(buffer=)`).
+_WRITABLE, _FORMAT, _ANY_CONTIGUOUS = 0x1, 0x4, 0x80
 
 # Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
 _READ_THE_INTERFACE = frozenset(("PIL",))
 
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
+
+
+# By the identity of what owns a value in place of the user's array: that array (`become_view`).
+_in_front: dict[int, weakref.ref[TiledArray]] = {}
 
 
 def _part(array: Any, place: int) -> Any:
@@ -158,7 +166,14 @@ class TiledArray(Handle):
     @property
     def base(self) -> Any:
         """The array that this one is a view of, ``None`` if it owns its value."""
-        return self._base
+        if self._base is None:
+            return None
+        root = self.origin()
+        known = _in_front.get(id(root))
+        front = None if known is None else known()
+        if front is None or front.origin() is not root:
+            return root
+        return None if front is self else front
 
     @property
     def flags(self) -> Flags:
@@ -199,8 +214,13 @@ class TiledArray(Handle):
             self._steps = self._steps[:-1]
 
     def become_view(self) -> None:
-        """Make the array a view of what it was: its own views find that by `origin`."""
+        """Make the array a view of what it was: its own views find that by `origin`.
+
+        To the user it still is what owns the value.
+        """
         base = wrap(self._node)
+        key = id(base)
+        _in_front[key] = weakref.ref(self, functools.partial(_in_front.pop, key))
         self._seen = None
         self._steps = ()  # before the base: a signal may come in between
         self._base = base
@@ -267,6 +287,9 @@ class TiledArray(Handle):
 
     @flat.setter
     def flat(self, value: Any) -> None:
+        if isinstance(value, TiledArray) and value._base is not None and (
+                self.flags.f_contiguous and not value.flags.f_contiguous):
+            value = wrap(value.node)  # NumPy copies it, so that it is read as it was
         FlatIterator(self)[:] = value
 
     def __reversed__(self) -> Iterator[Any]:
@@ -390,21 +413,26 @@ class TiledArray(Handle):
     def __buffer__(self, flags: int, /) -> memoryview:
         """Return the bytes of the elements, to who asks for no more (files, sockets, hashes).
 
-        Who may write would write into a copy, and NumPy, which asks this before `__array__`, would
-        take the copy for the array's own memory.  So neither gets a buffer, nor does who asks as
-        NumPy does: `memoryview`, `bytearray`.
+        Who asks what is in them, as `memoryview` and `bytearray` do, gets none: NumPy does so
+        before `__array__`, and would take the copy for the array's own memory.  Nor does who may
+        write: that would be lost.  `numpy.ndarray(buffer=x)` and `numpy.frombuffer(x)`, refused
+        that, ask for memory to read, and go on looking at it: see `lending`.
 
         Raises
         ------
         TypeError
             For these.
         """
-        if flags & _MORE_THAN_BYTES:
+        if flags & (_WRITABLE | _FORMAT):
+            if not flags & _FORMAT:
+                lending.note_refused(self)
             raise TypeError(
                 "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
                 "bytearray(x) or memoryview(x), and give the array what is written into that by "
                 "x[...] = "
             )
+        if lending.was_refused(self) or flags & _ANY_CONTIGUOUS:
+            return lending.lent(self, taken_out(self, "a buffer"))
         return memoryview(self.tobytes())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

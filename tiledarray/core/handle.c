@@ -232,7 +232,7 @@ static int handle_init(PyObject *self, PyObject *args, PyObject *names)
 static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     view->obj = NULL;
-    if (flags & (PyBUF_WRITABLE | PyBUF_FORMAT)) { /* often: NumPy asks so before `__array__` */
+    if (flags & PyBUF_FORMAT) { /* often: NumPy asks so before `__array__` */
         PyErr_SetString(PyExc_TypeError,
                         "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
                         "bytearray(x) or memoryview(x), and give the array what is written into that "

@@ -82,6 +82,18 @@ class _Tuned:
         return plan.run({value: by_number[number] for value, number in plan.leaves}, self._params)
 
 
+def leaves_op_by_op(executable: Executable, traced: Trace) -> list[int]:
+    """Return the numbers of all leaves: those of a plan, and then those that it does not read.
+
+    An argmin along an axis of length one is rewritten to zeros; op by op it is computed.
+    """
+    planned = [number for _, number in executable.leaves]
+    known = set(planned)
+    entries, _, _ = traced.signature
+    return planned + [number for number, (op, *_) in enumerate(entries)
+                      if op is None and number not in known]
+
+
 class Meanwhile:
     """Runs what a plan is of op by op until its kernels are there: see `runner`.
 
@@ -101,13 +113,14 @@ class Meanwhile:
         self._executable, self._params = executable, params
         self._entries, _, self._outputs = traced.signature
         self._scalars, self._sites = traced.params, [node.site for node in traced.nodes]
-        numbers = [number for _, number in executable.leaves]
+        numbers = leaves_op_by_op(executable, traced)
+        self._planned = len(executable.leaves)
         self._order = sorted(range(len(numbers)), key=numbers.__getitem__)
         self._kernels: Run | None = None
         self._runs = 0
 
     def __call__(self, leaves: list[Any]) -> list[Any]:
-        """Return the outputs' buffers, given those of the plan's leaves in their order."""
+        """Return the outputs' buffers, given those of `leaves_op_by_op` in their order."""
         if self._kernels is None:
             if not self._executable.ready and config.compile == "wait":  # it was not at first
                 with suppress(CompilerError, OSError):
@@ -115,7 +128,7 @@ class Meanwhile:
             if not self._executable.ready:
                 return self._op_by_op(leaves)
             self._kernels = runner(self._executable, self._params)
-        return self._kernels(leaves)
+        return self._kernels(leaves[:self._planned])
 
     def _op_by_op(self, leaves: list[Any]) -> list[Any]:
         nodes = instantiated(self._entries, [leaves[place] for place in self._order],

@@ -17,6 +17,7 @@ from tiledarray.api import linalg, types, ufuncs
 from tiledarray.api.arguments import handle_of, refuse
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
+from tiledarray.arrays.tracing import may_look
 from tiledarray.gradients.notation import xp
 from tiledarray.gradients.variables import stop_gradient
 from tiledarray.recording.history import differentiated
@@ -24,7 +25,7 @@ from tiledarray.recording.history import differentiated
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
     np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.gradient, np.histogram, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.gradient, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
     np.polyfit, np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
@@ -149,6 +150,28 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     return found
 
 
+def _histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> Any:
+    given = [*by_numpy.handles_in((a, bins, range))]
+    if may_look(given):
+        return _keeping(np.histogram)(a, bins, range, density, weights)
+    refuse(weights is None or by_places.any_keeps(*given) or isinstance(bins, str),
+           "bins that depend on what has a history")
+    edges = xp.histogram_bin_edges(a, bins, range) if np.ndim(bins) == 0 else handle_of(bins)
+    values, share = (handle_of(x).reshape(-1) for x in (a, weights))
+    refuse(handle_of(a).shape != handle_of(weights).shape, "weights of another shape")
+    count = edges.size - 1
+    places = xp.searchsorted(edges, values, "right") - 1
+    places = xp.where(values == edges[-1], count - 1, places)  # the last bin has both its ends
+    inside = (places >= 0) & (places < count)
+    found = xp.zeros(count, share.dtype)
+    xp.add.at(found, xp.where(inside, places, 0), xp.where(inside, share, 0))
+    if density:
+        found = found / xp.diff(edges) / found.sum()
+    return found, edges
+
+
 def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     refuse(bool(args or kwargs), "more than the values is wanted")
     _, first = np.unique(np.asarray(stop_gradient(ar)), return_index=True)
@@ -200,7 +223,8 @@ def install() -> None:
     """Have what follows the history of arrays do so through these functions."""
     by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
     by_numpy.KEEPING.update({
-        np.bincount: _bincount, np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
+        np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
+        np.unique: _unique, np.linalg.qr: _qr,
         np.lib.stride_tricks.sliding_window_view: _windows,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
     for ufunc in (np.add, np.multiply, np.maximum, np.minimum):

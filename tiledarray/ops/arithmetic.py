@@ -52,7 +52,7 @@ sign = ufunc(
     np.sign, "m_sign(x)", cost=2,
     vjp=({"f": "", "c": "scaled(-1j * conj(out) * real(1j * g * out), 1 / abs(x))"},),
 )
-square = ufunc(np.square, {"iu": "m_square(x)", "fc": "x * x"}, derivatives=("2 * x",))
+square = ufunc(np.square, {"iuc": "m_square(x)", "f": "x * x"}, derivatives=("2 * x",))
 reciprocal = ufunc(
     np.reciprocal, "m_reciprocal(x)", cost=4, quick="quick_divide(1.f, x, rare)", saves=4,
     derivatives=("-out * out",),

@@ -19,7 +19,7 @@ from tiledarray import config, core, execution
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
 from tiledarray.graph.node import Node, Site, location
-from tiledarray.recording import segments
+from tiledarray.recording import failed_writes, segments
 from tiledarray.recording.site import user_site
 
 
@@ -104,8 +104,19 @@ def live_pending() -> list[Node]:
 
 
 def look(nodes: list[Node]) -> None:
-    """Evaluate the nodes, and with them all that this thread has pending."""
-    if config.grad_memory is None and core.look(nodes):
+    """Evaluate the nodes, and with them all that this thread has pending.
+
+    Raises
+    ------
+    Exception
+        What went wrong.  A write with an index outside is dropped then (`failed_writes`).
+    """
+    try:
+        known = config.grad_memory is None and core.look(nodes)
+    except IndexError as error:
+        _tell_of_write(error, [node for node in nodes if node.buffer is None])
+        raise
+    if known:
         if config.verify:
             execution.evaluate.verify()
         return
@@ -135,10 +146,27 @@ def look(nodes: list[Node]) -> None:
             segments.evaluate(targets)
         return
     except Exception as error:
+        if isinstance(error, IndexError):
+            _tell_of_write(error, wanted)
         if len(targets) == len(wanted) or raised_outside(error):
             raise
     # What failed may be something else that is pending: that is told when it is looked at.
     _evaluate(wanted)
+
+
+def _tell_of_write(error: IndexError, wanted: list[Node]) -> None:
+    """Raise what a write below the wanted nodes raises for an index outside, and drop that write.
+
+    Nodes are made again where their evaluation fails: this is the time when all that is pending
+    has been tried together, so what several arrays refer to still is one node.
+    """
+    found = None if raised_outside(error) else failed_writes.dropped(wanted)
+    if found is None:
+        return
+    try:
+        raise found from None
+    finally:
+        del found  # else its traceback keeps it, and what the frames refer to
 
 
 def look_here(node: Node) -> None:

@@ -304,7 +304,10 @@ class _Trace:
         meanwhile = execution.running.goes_op_by_op(executable, traced_nodes, self.targets)
         if not meanwhile:
             executable.compile()
-        for _, number in executable.leaves:
+        numbers = [number for _, number in executable.leaves]
+        if meanwhile:  # which computes what the plan has left out, too
+            numbers = execution.direct.leaves_op_by_op(executable, traced_nodes)
+        for number in numbers:
             node = traced_nodes.nodes[number]
             known = placeholders.index(node) if node in placeholders else node.buffer
             if known is None:
