@@ -166,7 +166,7 @@ for each i0 < 3000:
     x3 = exp(subtract(in3[400*i0 + i1], x1)), held
     x4 = reduce sum(x3)
   pass 3 over i1 < 400:
-    store t1[400*i0 + i1] = multiply(divide(x3, x4), (s0 + (i1) * s1))
+    store t1[400*i0 + i1] = multiply(divide(x3, x4), i1)
 """, """
 for each i1 < 2:
   pass 1 over i0 < 3000:

@@ -136,6 +136,8 @@ class _Writer:
             return _parameter(cell.value)
         if cell.kind == "iota":
             start, step = map(self._value, cell.args)
+            if (start, step) == ("0", "1"):
+                return self._index(self.kernel.loads[cell])
             return f"({start} + ({self._index(self.kernel.loads[cell])}) * {step})"
         if cell.kind in ("load", "gather"):
             place = self._place(self.kernel.loads[cell])
