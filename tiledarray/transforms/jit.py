@@ -31,7 +31,7 @@ from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
-from tiledarray.transforms.variables import Arguments, Variable, Way, put_back, variables_of
+from tiledarray.transforms.variables import Names, Variable, variables_of
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
@@ -151,13 +151,14 @@ class _Input(NamedTuple):
     whole : bool
         Whether it is the array that owns the memory, also where the argument is a view of it.
     ways : list
-        Names by which the function could have found it, each with the steps from there.
+        The places of the names by which the function could have found it among what its watch
+        meets, each with the steps from there.
     placeholder : Node
     """
 
     argument: int | None
     whole: bool
-    ways: list[tuple[Way, tuple[Step, ...]]]
+    ways: list[tuple[int, tuple[Step, ...]]]
     placeholder: Node
 
 
@@ -190,14 +191,18 @@ class _Trace:
         self.steps = [array.steps for array in arrays] if related else None
         kinds = [array.node.form.kind for array in arrays]
         with traced() as scope:
-            nodes, written = self._record(
+            nodes, written, changed = self._record(
                 function, shape, arrays, None if related else kinds, scope)
             if scope.leaked():
+                if changed is not None:
+                    changed.restore()
                 raise TypeError(
                     "a function under tiledarray.jit stored an array where it outlives the call "
                     "(a global name, an attribute, a list); that would happen once, not at every "
                     "call. Return the array, or write into one with x[...] ="
                 )
+        if changed is not None:
+            raise _Unsettled(changed)
         placeholders = [each.placeholder for each in self.inputs]
         wanted = dict.fromkeys([*nodes, *written.values()])
         self.targets = [x for x in wanted if x.buffer is None and x not in placeholders]
@@ -216,9 +221,11 @@ class _Trace:
             self._plan(placeholders)
 
     def _record(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
-                kinds: list[Kind] | None, scope: Scope) -> tuple[list[Node], dict[int, Node]]:
+                kinds: list[Kind] | None, scope: Scope,
+                ) -> tuple[list[Node], dict[int, Node], Names | None]:
         """Run the function; return the new arrays that it returns, and what it has written.
 
+        Also, if it has changed what is behind names as it may to remember something, the names.
         With ``kinds``, arguments that are views are arrays of their own of these kinds.
         """
         origins = [array.origin() for array in arrays]
@@ -226,12 +233,15 @@ class _Trace:
         parts = iter(given)
         args = [_unflatten(part, parts) for part in shape[0]]
         kwargs = _unflatten(shape[1], parts)
-        variables, self.numbers = variables_of(function, tuple(args))
+        names = variables_of(function, tuple(args), kwargs)
+        self.watch = names.watch
         results: list[Any] = []
         try:
             self.result_shape = _flatten(function(*args, **kwargs), results)
         finally:
-            changed = put_back(variables, self.numbers, tuple(args))
+            changed, remembered = names.changed()
+            if changed:
+                names.restore()
         if changed:
             raise TypeError(
                 f"a function under tiledarray.jit binds {', '.join(changed)} to another array or "
@@ -239,7 +249,7 @@ class _Trace:
                 "x[...] =, or return the new one"
             )
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
-                              origins, variables)
+                              origins, names.variables)
         roots = [handle for handle, _ in scope.outside]
         self.inputs += [_Input(k, False, [], node) for k, (_, node) in alone.items()]
         nodes: list[Node] = []
@@ -252,7 +262,7 @@ class _Trace:
         self.reads_only = not written
         self.sound = self.reads_only or (
             len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots)))
-        return nodes, written
+        return nodes, written, names if remembered else None
 
     def _results(self, results: list[Any], given: list[Any], roots: list[Any],
                  alone: dict[int, Any], nodes: list[Node]) -> list[tuple[str, int, Any]]:
@@ -317,17 +327,17 @@ class _Trace:
 
     # ---- calling -------------------------------------------------------------------------
 
-    def found(self, arrays: list[Any], relation: Any, args: Arguments) -> list[Any] | None:
+    def found(self, arrays: list[Any], relation: Any, given: tuple[Any, Any]) -> list[Any] | None:
         """Return the arrays that are the inputs of a call; ``None`` if they are related otherwise.
 
-        Names must lead to arrays of the same kinds by the same steps, and to the same numbers; and
-        if the function writes, the same ones of all must be one array.
+        Names must lead to arrays of the same kinds by the same steps, and to what they led to where
+        that is no array; and if the function writes, the same ones of all must be one array.
         """
         if relation != self.relation and not (self.reads_only and self.steps is None):
             return None
-        for number in self.numbers:
-            if not number.is_there(args):
-                return None
+        met = self.watch.read(given)
+        if met is None:
+            return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
@@ -339,7 +349,7 @@ class _Trace:
             whole = each.whole and self.steps is not None
             array = None if k is None else origins[k] if whole else arrays[k]
             if each.ways:
-                array = _by_names(each, array, args)
+                array = _by_names(each, array, met)
                 if array is None:
                     return None
             inputs.append(array)
@@ -418,7 +428,7 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     places = {id(origins[k]): k for k in reversed(given)}
     found = []
     for handle, node in outside:
-        ways = [(each.place.way, each.handle.steps) for each in variables
+        ways = [(each.position, each.handle.steps) for each in variables
                 if each.handle.origin() is handle]
         k = places.get(id(handle))
         if k is None and not ways:
@@ -431,13 +441,10 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     return found
 
 
-def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:
+def _by_names(wanted: _Input, array: Any, met: list[Any]) -> Any:
     """Return the array that all names of an input lead to; ``None`` if they no longer do."""
-    for way, steps in wanted.ways:
-        try:
-            now = way(args)
-        except (AttributeError, LookupError, ValueError):
-            return None
+    for position, steps in wanted.ways:
+        now = met[position]
         if not isinstance(now, TiledArray) or now.steps != steps:
             return None
         origin = now.origin()
@@ -483,8 +490,11 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     -------
     callable
         With the same arguments and results.  Arrays that the function writes into are written
-        into, and those that it finds by a name of its own, its module's or an object's are read
-        and written anew at every call; where such a name has another number, the function is run
+        into, and those that it finds by a name are read and written anew at every call.  Names are
+        those of its own, of functions and methods that it calls, their modules' and objects'.
+        What else is behind them is compared at every call (numbers, texts, ``None``, which
+        functions, the lengths and keys of containers, the values of arrays of NumPy's own), and
+        where that has changed, the function is run
         again.  What is one array to the function, the same argument twice
         or overlapping views, is one; what it returns of its arguments are those, and views of
         them views.  NumPy arrays among the arguments are copied to the current device, and what
@@ -527,7 +537,38 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     return jitted
 
 
+class _Unsettled(Exception):
+    """A function has changed what is behind names, as it may if it remembers something there."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(names)
+        self.names = names
+
+
 def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
+    """Trace it, again if it has filled what it remembers: once more it must find that there.
+
+    Raises
+    ------
+    TypeError
+        If it does so at every call.
+    """
+    try:
+        return _attempt(function, shape, arrays)
+    except _Unsettled as first:
+        try:
+            return _attempt(function, shape, arrays)
+        except _Unsettled as second:
+            _, changed = second.names.changed()
+            for each in (second, first):
+                each.names.restore()
+            raise TypeError(
+                f"a function under tiledarray.jit changes {', '.join(changed)}; that would happen "
+                "once, not at every call. Make it an argument, or return what is new"
+            ) from None
+
+
+def _attempt(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
     """Trace it, first as if every view were an array of its own: that serves more calls.
 
     ``None`` where it has to be run as it is: a gradient will ask for it, nothing compiles, or
@@ -565,7 +606,7 @@ class _Traces:
         relation = _relation(arrays)
         if config.compile != "never":
             for each in self.of(key):
-                inputs = each.found(arrays, relation, args)
+                inputs = each.found(arrays, relation, (args, kwargs))
                 if inputs is not None:
                     if each.plain is None and _any_keeps(inputs):
                         return function(*args, **kwargs)
@@ -580,7 +621,7 @@ class _Traces:
         made = _traced(function, (places, names), arrays)
         if made is None:
             return function(*args, **kwargs)
-        inputs = made.found(arrays, relation, args)
+        inputs = made.found(arrays, relation, (args, kwargs))
         if inputs is None:  # a signal handler that ran meanwhile has changed what it was made for
             return function(*args, **kwargs)
         self.keep(key, made)
