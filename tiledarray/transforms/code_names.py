@@ -10,7 +10,11 @@ import sysconfig
 from types import CodeType
 from typing import NamedTuple
 
-_LIBRARIES = frozenset(("tiledarray", "numpy", "scipy", "cupy", "jax", "torch", "builtins"))
+# What is installed otherwise may be a program's own, with layers or settings in it.
+_LIBRARIES = frozenset((
+    "tiledarray", "numpy", "scipy", "cupy", "jax", "torch", "builtins", "IPython", "PIL", "_pytest",
+    "attr", "h5py", "hypothesis", "matplotlib", "numba", "optree", "pandas", "pytest", "sklearn",
+    "sympy", "tqdm", "xarray"))
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 
 _BY_TEXT = frozenset(("getattr", "hasattr", "setattr", "delattr"))  # names that are values
@@ -38,6 +42,10 @@ class Used(NamedTuple):
     noted: frozenset[str] = frozenset()
     read: frozenset[str] = frozenset()
     all_names: bool = False
+
+    def only_notes(self, name: str) -> bool:
+        """Whether all that is done with a name is to put something into a container there."""
+        return name in self.noted and name not in self.read
 
     def and_also(self, other: Used) -> Used:
         """Return what two pieces of code look up."""

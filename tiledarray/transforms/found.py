@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import array
 import enum
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any, Protocol
 
 import numpy as np
 
 from tiledarray.arrays.handle import Handle
+from tiledarray.transforms.code_names import is_library
 
 GONE = object()  # what is found where nothing is
 PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype, range, slice,
@@ -313,6 +315,13 @@ class Watch:
         except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
             return None  # another thread changes it meanwhile
         return met
+
+
+@functools.lru_cache(4096)
+def slots(kind: Any) -> tuple[str, ...]:
+    """Return the attributes of a class's objects that have places of their own."""
+    return tuple(name for each in kind.__mro__ for name, value in vars(each).items()
+                 if isinstance(value, MemberDescriptorType) and not is_library(each.__module__))
 
 
 def content(cell: CellType) -> Any:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tiledarray import config, execution
-from tiledarray.arrays.handle import assign_all, follow, host_array, wrap
-from tiledarray.arrays.tiledarray import TiledArray, from_host
+from tiledarray.arrays.handle import assign_all, follow, wrap
+from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.arrays.tracing import (
     Disturbed,
     HasHistory,
@@ -31,113 +29,29 @@ from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
+from tiledarray.transforms.arguments import (
+    Copy,
+    Given,
+    Handed,
+    containers,
+    flatten,
+    give_back,
+    hand_back,
+    outline,
+    run_on_copies,
+    unflatten,
+)
 from tiledarray.transforms.variables import Names, Variable, variables_of
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
 
-class _Copy(NamedTuple):
-    """An argument of NumPy's, the array of ours that was given in its place, and its value then."""
-
-    original: np.ndarray[Any, Any]
-    array: TiledArray
-    node: Node
-
-
-def _give_back(copies: list[_Copy]) -> None:
-    """Write what was written into copies into the arrays of NumPy's that they were made of.
-
-    Raises
-    ------
-    TypeError
-        If one of these overlaps another, which the function has not seen.
-    """
-    written = [copy for copy in copies if copy.array.node is not copy.node]
-    for copy in written:
-        if any(np.may_share_memory(copy.original, other.original)
-               for other in copies if other is not copy):
-            raise TypeError(
-                "a function under tiledarray.jit writes into an argument of NumPy's that overlaps "
-                "another one, and was given a copy of each; give it arrays of tiledarray's")
-    for copy in written:
-        copy.original[...] = host_array(copy.array)
-
-
-def _flatten(tree: Any, arrays: list[Any], copies: list[_Copy] | None = None) -> Any:
-    """Take the arrays out of nested tuples, lists and dicts.
-
-    What remains can be a dict key; in it each array has left its `Kind`.  NumPy's are copied, which
-    is noted in ``copies``.
-    """
-    if type(tree) is TiledArray:
-        arrays.append(tree)
-        return (tree._node if tree._base is None else tree.node).form.kind
-    if isinstance(tree, (TiledArray, np.ndarray)):
-        array = tree if isinstance(tree, TiledArray) else from_host(tree)
-        arrays.append(array)
-        if isinstance(tree, np.ndarray) and copies is not None:
-            copies.append(_Copy(tree, array, array.node))
-        return array.node.form.kind
-    if isinstance(tree, (tuple, list)):
-        return (type(tree), *[_flatten(part, arrays, copies) for part in tree])
-    if isinstance(tree, dict):
-        return (dict, *[(name, _flatten(part, arrays, copies)) for name, part in tree.items()])
-    if isinstance(tree, (bool, int, float, complex, np.generic)):
-        return _Scalar(tree)
-    if type(tree) is slice:  # before Python 3.12 it has no hash
-        return (slice, *[_flatten(part, arrays) for part in (tree.start, tree.stop, tree.step)])
-    return tree
-
-
-def _outline(tree: Any) -> Any:
-    """Return what `_flatten` made, with no values of the numbers in it."""
-    if type(tree) is _Scalar:
-        return type(tree.value)
-    return tuple([_outline(part) for part in tree]) if type(tree) is tuple else tree
-
-
-class _Scalar:
-    """A scalar as part of a key: equal to what has its type and its very bits.
-
-    ``0.0 == -0.0``, though a plan tells them apart, and a NaN equals not even itself.
-    """
-
-    __slots__ = ("value", "_text")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self._text = f"{type(value)} {value!r}"  # tells signs of zeros apart
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Scalar) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-
-def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
-    """Put the arrays back, in the order in which `_flatten` took them out."""
-    if type(shape) is Kind:
-        return next(arrays)
-    if type(shape) is tuple and shape[:1] == (tuple,):
-        return tuple([_unflatten(part, arrays) for part in shape[1:]])
-    if type(shape) is _Scalar:
-        return shape.value
-    if isinstance(shape, tuple) and shape and isinstance(shape[0], type):
-        kind, *parts = shape
-        if kind is dict:
-            return {name: _unflatten(part, arrays) for name, part in parts}
-        made = [_unflatten(part, arrays) for part in parts]
-        return kind(*made) if kind is slice or hasattr(kind, "_fields") else kind(made)
-    return shape
-
-
 TRACES_REMEMBERED = 64  # of a function; their temporary memory stays with them
 NUMBERS_TRIED = 16  # combinations that differ in their numbers alone; recording is cheaper then
 OUTLINES_COUNTED = 1024
 VARIANTS_REMEMBERED = 8  # of one combination of arguments, for other arrays behind the names
-_NO_NAMES = (dict,)  # what `_flatten` makes of no keyword arguments
+_NO_NAMES = (dict,)  # what `flatten` makes of no keyword arguments
 _NOTHING = contextlib.nullcontext()
 
 
@@ -209,7 +123,7 @@ class _Trace:
         self.made = [self._place(node, placeholders) for node in nodes]
         self.all_new = self.results == [("new", k, ()) for k in range(len(nodes))]
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
-        self.outputs_alone = self.all_new and not self.written and (
+        self.outputs_alone = self.all_new and not (self.written or self.hands_back) and (
             self.made == [("output", k) for k in range(len(self.targets))])
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
@@ -231,13 +145,15 @@ class _Trace:
         origins = [array.origin() for array in arrays]
         given, alone = (arrays, {}) if kinds is None else _stand_ins(arrays, origins, kinds)
         parts = iter(given)
-        args = [_unflatten(part, parts) for part in shape[0]]
-        kwargs = _unflatten(shape[1], parts)
-        names = variables_of(function, tuple(args), kwargs)
+        args = tuple([unflatten(part, parts) for part in shape[0]])
+        kwargs = unflatten(shape[1], parts)
+        names = variables_of(function, args, kwargs)
         self.watch = names.watch
+        handed = Handed((args, tuple(kwargs.values())))
         results: list[Any] = []
         try:
-            self.result_shape = _flatten(function(*args, **kwargs), results)
+            self.result_shape = flatten(function(*args, **kwargs), results, None, handed.known)
+            self.changes = handed.changes(results)
         finally:
             changed, remembered = names.changed()
             if changed:
@@ -259,6 +175,7 @@ class _Trace:
             if handle.node is not node:
                 written[place] = handle.node
         apart = [id(origins[k]) for k in alone]
+        self.hands_back = bool(self.changes) or _names_given(self.result_shape)
         self.reads_only = not written
         self.sound = self.reads_only or (
             len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots)))
@@ -338,6 +255,8 @@ class _Trace:
         met = self.watch.read(given)
         if met is None:
             return None
+        if self.changes and not _are_apart(_containers(given), met):
+            return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
@@ -358,12 +277,13 @@ class _Trace:
             return None
         return inputs
 
-    def __call__(self, arguments: list[Any], inputs: list[Any]) -> Any:
+    def __call__(self, arguments: list[Any], inputs: list[Any], given: tuple[Any, Any],
+                 copies: list[Copy]) -> Any:
         """Run the plan on these arrays, write what the function writes, return what it returns."""
         buffers = [_buffer(array) for array in inputs]
         outputs = self._outputs(buffers)
         if self.outputs_alone:
-            return _unflatten(self.result_shape, iter([wrap(node) for node in outputs]))
+            return unflatten(self.result_shape, iter([wrap(node) for node in outputs]))
 
         def node(source: str, at: Any) -> Node:
             if source == "output":
@@ -379,7 +299,17 @@ class _Trace:
         if not self.all_new:
             places = {"argument": arguments, "outside": inputs, "new": made}
             made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
-        return _unflatten(self.result_shape, iter(made))
+        return self._returned(made, given, copies)
+
+    def _returned(self, made: list[Any], given: tuple[Any, Any], copies: list[Copy]) -> Any:
+        """Put together what the function returns, and change what it changes."""
+        arrays = iter(made)
+        if not self.hands_back:
+            return unflatten(self.result_shape, arrays)
+        found = _containers(given)
+        result = unflatten(self.result_shape, arrays, found)
+        hand_back(self.changes, arrays, found, copies)
+        return result
 
     def _outputs(self, buffers: list[Buffer]) -> list[Node]:
         """Run the plan on these inputs; step by step where someone watches."""
@@ -398,6 +328,21 @@ class _Trace:
             buffer.plan = executable
         return [Node(form, (), None, buffer)
                 for form, buffer in zip(self.forms, outputs, strict=True)]
+
+
+def _containers(given: tuple[Any, Any]) -> list[Any]:
+    """Return what may be changed among arguments by position and by name."""
+    return [*containers((given[0], tuple(given[1].values())))]
+
+
+def _are_apart(found: list[Any], met: list[Any]) -> bool:
+    """Whether each container was given once, and no name leads to it."""
+    return len({*map(id, found)} - {*map(id, met)}) == len(found)
+
+
+def _names_given(shape: Any) -> bool:
+    """Whether what is returned is, or has in it, a container that was given."""
+    return type(shape) is Given or (type(shape) is tuple and any(map(_names_given, shape)))
 
 
 def _stand_ins(arrays: list[Any], origins: list[Any], kinds: list[Kind],
@@ -526,12 +471,16 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():  # part of a larger function that is
             return function(*args, **kwargs)
         arrays: list[Any] = []
-        copies: list[_Copy] = []
-        places = tuple([_flatten(part, arrays, copies) for part in args])
-        names = _flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
-        result = remembered.call(args, kwargs, places, names, arrays)
+        copies: list[Copy] = []
+        try:
+            places = tuple([flatten(part, arrays, copies) for part in args])
+            names = flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
+        except RecursionError as error:
+            raise TypeError(
+                "an argument of a function under tiledarray.jit contains itself") from error
+        result = remembered.call((args, kwargs), (places, names), arrays, copies)
         if copies:
-            _give_back(copies)
+            give_back(copies)
         return result
 
     return jitted
@@ -597,35 +546,37 @@ class _Traces:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def call(self, args: Any, kwargs: Any, places: Any, names: Any, arrays: list[Any]) -> Any:
+    def call(self, given: tuple[Any, Any], shape: tuple[Any, Any], arrays: list[Any],
+             copies: list[Copy]) -> Any:
         """Call the function: by a trace, which is made if there is none, or as it is."""
         function = self._function
+        args, kwargs = given
         if _any_keeps(arrays):  # a gradient will ask for what the function does
             return function(*args, **kwargs)
-        key = (places, names, None if arrays else current())
+        key = (*shape, None if arrays else current())
         relation = _relation(arrays)
         if config.compile != "never":
             for each in self.of(key):
-                inputs = each.found(arrays, relation, (args, kwargs))
+                inputs = each.found(arrays, relation, given)
                 if inputs is not None:
                     if each.plain is None and _any_keeps(inputs):
                         return function(*args, **kwargs)
-                    return each(arrays, inputs)
+                    return each(arrays, inputs, given, copies)
         device = arrays[0].device if arrays else current()
         if execution.running.compiler_problem(device) is not None:
             return function(*args, **kwargs)
         if self.change_in_numbers(key):
-            given = iter(arrays)
-            return function(*[_unflatten(part, given) for part in places],
-                            **_unflatten(names, given))
-        made = _traced(function, (places, names), arrays)
+            if copies and _are_apart(_containers(given), []):
+                return run_on_copies(function, shape, arrays, copies, given)
+            return function(*args, **kwargs)
+        made = _traced(function, shape, arrays)
         if made is None:
             return function(*args, **kwargs)
-        inputs = made.found(arrays, relation, (args, kwargs))
+        inputs = made.found(arrays, relation, given)
         if inputs is None:  # a signal handler that ran meanwhile has changed what it was made for
             return function(*args, **kwargs)
         self.keep(key, made)
-        return made(arrays, inputs)
+        return made(arrays, inputs, given, copies)
 
     def of(self, key: Any) -> Sequence[_Trace]:
         """Return those for such arguments, for other arrays behind the names each."""
@@ -633,13 +584,13 @@ class _Traces:
 
     def change_in_numbers(self, key: Any) -> bool:
         """Whether so many differ from one for such arguments in numbers alone that more will."""
-        return self._made[_outline(key)] >= NUMBERS_TRIED
+        return self._made[outline(key)] >= NUMBERS_TRIED
 
     def keep(self, key: Any, made: _Trace) -> None:
         """Remember one; the one that was made longest ago is forgotten for it."""
         if len(self._made) >= OUTLINES_COUNTED:
             self._made.clear()
-        self._made[_outline(key)] += 1
+        self._made[outline(key)] += 1
         self._by_key[key] = [made, *self.of(key)[:VARIANTS_REMEMBERED - 1]]
         self._by_key.move_to_end(key)
         while len(self._by_key) > TRACES_REMEMBERED:

@@ -20,12 +20,14 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from types import CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from operator import attrgetter, itemgetter
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiledarray.arrays.handle import Handle
+from tiledarray.transforms.arguments import is_record, parts_of, refill
 from tiledarray.transforms.code_names import Used, is_library, used
 from tiledarray.transforms.found import (
     COPIED,
@@ -45,6 +47,7 @@ from tiledarray.transforms.found import (
     alike,
     content,
     is_plain,
+    slots,
 )
 
 DEPTH = 16  # functions that call one another, attributes of attributes
@@ -188,22 +191,6 @@ def _changed_items(value: Any, before: Any) -> Iterator[tuple[Any, Any]]:
                 yield k, was
 
 
-def refill(container: Any, values: Any) -> None:
-    """Give a container other contents: a dict those of a dict, any other those of an iterable."""
-    if isinstance(container, list):
-        container[:] = values
-        return
-    if isinstance(container, dict):
-        for key in [key for key in container if key not in values]:
-            dict.__delitem__(container, key)
-        if [*container] != [*values][:len(container)]:
-            dict.clear(container)
-        dict.update(container, values)
-        return
-    container.clear()
-    (container.update if isinstance(container, set) else container.extend)(values)
-
-
 def variables_of(function: Any, arguments: tuple[Any, ...] = (),
                  named: dict[str, Any] | None = None) -> Names:
     """Return the arrays, and the numbers, that the function can reach by names of its own.
@@ -239,9 +226,11 @@ class _Search:
 
     def run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         self._fix(function, "the function")
-        for way, value, name in _objects((arguments, named), lambda given: given, ""):
-            if _mentions(value):
-                part = self.value(value, name.lstrip("."), DEPTH)
+        objects = [*_objects(arguments, itemgetter(0), "arguments"),
+                   *_objects(named, itemgetter(1), "arguments")]
+        for way, value, name in objects:
+            if _mentions(value) and parts_of(value) is None:
+                part = self.value(value, name, DEPTH)
                 if type(part) is not Constant:
                     self.entries.append((way, None, part))
             self._class(type(value), called=False)
@@ -323,13 +312,13 @@ class _Search:
                 held, value, names, f"{name}.", depth,
                 absent=frozenset() if all_names else self._absent(frozenset(names)),
                 length=len(held) if all_names else None)
-        slots: list[tuple[str, Part]] = []
-        for each in _slots(kind):
+        placed: list[tuple[str, Part]] = []
+        for each in slots(kind):
             if self.used.all_names or each in self.used.names:
                 part = self._bind(f"{name}.{each}", getattr(value, each, GONE), value, each, depth)
                 if part is not None:
-                    slots.append((each, part))
-        return Object(kind, scope, slots)
+                    placed.append((each, part))
+        return Object(kind, scope, placed)
 
     def _scope(self, held: Any, holder: Any, names: Iterable[str], prefix: str, depth: int,
                **rest: Any) -> Scope:
@@ -345,8 +334,8 @@ class _Search:
 
     def _bind(self, name: str, value: Any, holder: Any, key: str, depth: int) -> Any:
         """Look at what a name is bound to; ``None`` if only notes are made there."""
-        if isinstance(value, _CONTAINERS) and (
-                key in self.used.noted and key not in self.used.read):
+        if isinstance(value, _CONTAINERS) and not isinstance(holder, (dict, CellType)) and (
+                self.used.only_notes(key)):
             return None
         self.bound.append(_Bound(name, value, holder, key))
         return self.value(value, name, depth)
@@ -373,11 +362,9 @@ class _Search:
         places = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         for place, (each, cell) in enumerate(places):
             found = content(cell)
-            if library and not _is_users(found):
+            if not (_is_users(found) if library else _is_read(found, each, function.__code__)):
                 continue
-            part = self._bind(each, found, cell, each, depth)
-            if part is not None:
-                cells.append((place, part))
+            cells.append((place, self._bind(each, found, cell, each, depth)))
         own = [] if library else ["__defaults__", "__kwdefaults__"]
         own += [each for each in function.__dict__
                 if each == "__wrapped__" or each in self.used.names]
@@ -390,7 +377,8 @@ class _Search:
         variables = function.__globals__
         mentioned = used(function.__code__).names
         names = [each for each in mentioned & variables.keys()
-                 if self._is_new((id(variables), each))]
+                 if _is_read(variables[each], each, function.__code__)
+                 and self._is_new((id(variables), each))]
         shadows = frozenset(mentioned & _BUILTINS).difference(variables)
         if names or (shadows and self._is_new((id(variables), shadows))):
             self._waiting.append(lambda: self.entries.append((None, variables, self._scope(
@@ -446,6 +434,11 @@ class _Search:
         return True
 
 
+def _is_read(value: Any, name: str, code: CodeType) -> bool:
+    """Whether more is done with a variable than to put something into a container there."""
+    return not (isinstance(value, _CONTAINERS) and used(code).only_notes(name))
+
+
 def _functions(value: Any) -> list[Any]:
     """Return the functions of a method, a property, a cached one."""
     found = [value, getattr(value, "__func__", None)]
@@ -454,12 +447,6 @@ def _functions(value: Any) -> list[Any]:
     elif isinstance(value, functools.cached_property):
         found = [value.func]
     return [each for each in found if isinstance(each, FunctionType)]
-
-
-@functools.lru_cache(4096)
-def _slots(kind: Any) -> tuple[str, ...]:
-    return tuple(name for each in kind.__mro__ for name, value in vars(each).items()
-                 if isinstance(value, MemberDescriptorType) and not is_library(each.__module__))
 
 
 def _mentions(value: Any) -> bool:
@@ -484,20 +471,14 @@ def _is_users(value: Any) -> bool:
 
 def _objects(tree: Any, way: Callable[[Any], Any], name: str,
              ) -> Iterator[tuple[Callable[[Any], Any], Any, str]]:
-    """Yield the objects among arguments: the way to each, itself, and what to call it."""
+    """Yield the objects among arguments, and what is taken apart: the way there, it, its name."""
     if isinstance(tree, (Handle, *COPIED)) or is_plain(tree):
         return
-    parts: Iterable[tuple[Any, Any]]
-    if isinstance(tree, dict):
-        parts = tree.items()
-    elif isinstance(tree, (list, tuple)):
-        parts = enumerate(tree)
-    else:
-        yield way, tree, name
-        return
-    for key, part in parts:
-        yield from _objects(part, _then(way, key), f"{name}[{key!r}]")
+    yield way, tree, name
+    step: Any = attrgetter if is_record(type(tree)) else itemgetter
+    for key, each in parts_of(tree) or ():
+        yield from _objects(each, _then(way, step(key)), f"{name}[{key!r}]")
 
 
-def _then(way: Callable[[Any], Any], key: Any) -> Callable[[Any], Any]:
-    return lambda given: way(given)[key]
+def _then(way: Callable[[Any], Any], step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda given: step(way(given))
