@@ -3,6 +3,8 @@
 import collections
 import enum
 import functools
+import itertools
+import random
 import types
 
 import numpy as np
@@ -465,6 +467,238 @@ p=P()
 f=jit(lambda x:x*p.k)
 def change(n): p.d['k']=n*5.0
 """,
+    "userdict": r"""
+d=collections.UserDict(a=1.0)
+f=jit(lambda x:x*d['a'])
+def change(n): d['a']=n*2.0
+""",
+    "chainmap": r"""
+a={'k':1.0}
+d=collections.ChainMap({},a)
+f=jit(lambda x:x*d['k'])
+def change(n): a['k']=n*2.0
+""",
+    "mappingproxy": r"""
+a={'k':1.0}
+d=types.MappingProxyType(a)
+f=jit(lambda x:x*d['k'])
+def change(n): a['k']=n*2.0
+""",
+    "eq": r"""
+class C:
+    def __init__(s,k): s.k=k
+    def __eq__(s,o): return s.k==o.k
+a,b=C(1),C(1)
+f=jit(lambda x:x*(2 if a==b else 3))
+def change(n): a.k=n
+""",
+    "dataclass eq": r"""
+import dataclasses
+@dataclasses.dataclass
+class C:
+    k:int=1
+a,b=C(1),C(1)
+f=jit(lambda x:x*(2 if a==b else 3))
+def change(n): a.k=n
+""",
+    "match": r"""
+import dataclasses
+@dataclasses.dataclass
+class C:
+    k:int=1
+a=C(1)
+def g(x):
+    match a:
+        case C(1): return x
+        case C(k): return x*k
+f=jit(g)
+def change(n): a.k=n+2
+""",
+    "globals()": r"""
+K=1.0
+f=jit(lambda x:x*globals()['K'])
+def change(n):
+    global K
+    K=n*3.0
+""",
+    "partialmethod": r"""
+class C:
+    k=1.0
+    def a(s,x,m): return x*s.k*m
+    b=functools.partialmethod(a,m=2.0)
+c=C()
+f=jit(lambda x:c.b(x))
+def change(n): c.k=n*3.0
+""",
+    "np.vectorize": r"""
+K=1.0
+v=numpy.vectorize(lambda t:t*K)
+f=jit(lambda x:x*float(v(2.0)))
+def change(n):
+    global K
+    K=n*3.0
+""",
+    "large ndarray": r"""
+w=numpy.ones(100000)
+f=jit(lambda x:x*float(w[99999])+float(w[0]))
+def change(n):
+    w[[0,99999][n%2]]=n
+""",
+    "jit(grad)": r"""
+class M: pass
+m=M(); m.k=2.0
+if np is numpy:
+    f=lambda x: x*0+m.k
+else:
+    f=jit(np.grad(lambda w:(w*m.k).sum()))
+def change(n): m.k=n*3.0
+""",
+    "vmap": r"""
+class M: pass
+m=M(); m.k=2.0
+if np is numpy:
+    f=lambda x: x*m.k
+else:
+    f=jit(np.vmap(lambda w:w*m.k))
+def change(n): m.k=n*3.0
+""",
+    "fori": r"""
+class M: pass
+m=M(); m.k=2.0
+def body(i,u): return u*m.k
+if np is numpy:
+    f=lambda x: x*m.k*m.k
+else:
+    f=jit(lambda x: np.fori_loop(2,body,x))
+def change(n): m.k=n*3.0
+""",
+    "inherited net framework": r"""
+class Module:
+    def __init__(s): s._p={}
+    def __setattr__(s,n,v):
+        object.__setattr__(s,n,v)
+    def __call__(s,*a): return s.forward(*a)
+    def parameters(s): return [v for v in s.__dict__.values() if hasattr(v,'shape')]
+class Lin(Module):
+    def __init__(s,k): super().__init__(); s.w=np.ones(2)*k
+    def forward(s,x): return x*s.w
+class Seq(Module):
+    def __init__(s,*l): super().__init__(); s.l=l; s.scale=1.0
+    def forward(s,x):
+        for e in s.l: x=e(x)
+        return x*s.scale+sum(p.sum() for e in s.l for p in e.parameters())
+net=Seq(Lin(1.0),Lin(2.0))
+f=jit(net)
+def change(n):
+    if n==1: net.scale=4.0
+    if n==2: net.l[1].w=np.ones(2)*7
+    if n==3: net.l=net.l+(Lin(3.0),)
+""",
+    "generator function helper": r"""
+K=[1.0,2.0]
+def gen():
+    for k in K: yield k
+f=jit(lambda x:sum(x*k for k in gen()))
+def change(n): K[0]=n*5.0
+""",
+    "nested class attr via type(self)": r"""
+class A:
+    k=1.0
+    def run(s,x): return x*type(s).k
+a=A()
+f=jit(lambda x:a.run(x))
+def change(n): A.k=n*2.0
+""",
+    "metaclass/descriptor": r"""
+class D:
+    def __init__(s): s.v=2.0
+    def __get__(s,o,t): return s.v
+class A:
+    k=D()
+a=A()
+f=jit(lambda x:x*a.k)
+def change(n): A.__dict__['k'].v=n*3.0
+""",
+    "callable class in dict": r"""
+class R:
+    def __init__(s,k): s.k=k
+    def __call__(s,x): return x*s.k
+reg={'a':R(1.0),'b':R(2.0)}
+f=jit(lambda x:reg['a'](x)+reg['b'](x))
+def change(n): reg['a'].k=n*3.0
+""",
+    "self rebinding in method arg": r"""
+class A:
+    def __init__(s,k): s.k=k
+    @jit
+    def go(s,x): return x*s.k
+objs=[A(1.0),A(2.0)]
+f=lambda x: objs[0].go(x)+objs[1].go(x)*10
+def change(n): objs[n%2].k=n*3.0
+""",
+    "value-equal arg objects": r"""
+class A:
+    def __init__(s,i,k): s.i=i; s.k=k
+    def __eq__(s,o): return s.i==o.i
+    def __hash__(s): return hash(s.i)
+g=jit(lambda x,a:x*a.k)
+cur=[A(1,1.0)]
+f=lambda x:g(x,cur[0])
+def change(n): cur[0]=A(1,n*3.0)
+""",
+    "mutable arg obj w/ list": r"""
+class A:
+    def __init__(s): s.l=[1.0]
+g=jit(lambda x,a:x*sum(a.l))
+a=A()
+f=lambda x:g(x,a)
+def change(n): a.l.append(n*3.0)
+""",
+    "numpy bool flags/np scalars": r"""
+flag=numpy.bool_(True); k=numpy.float32(2)
+f=jit(lambda x:x*k if flag else -x)
+def change(n):
+    global k,flag
+    if n==1: k=numpy.float64(2.5)
+    if n==2: flag=numpy.bool_(False)
+""",
+    "inf recursion fn": r"""
+K=1.0
+def rec(x,n): return x*K if n==0 else rec(x+K,n-1)
+f=jit(lambda x:rec(x,3))
+def change(n):
+    global K
+    K=n*2.0
+""",
+    "stored dict.get": r"""
+d={'a':1.0}
+get=d.get
+f=jit(lambda x:x*get('a',2.0)*get('b',1.0))
+def change(n): d['b']=n*2.0
+""",
+    "attrgetter": r"""
+import operator
+get=operator.attrgetter('inner.k'); run=operator.methodcaller('go',2.0)
+class A:
+    k=1.0
+    def go(s,y): return s.j*y
+a=A(); a.j=1.0; a.inner=A()
+f=jit(lambda x:x*get(a)*run(a))
+def change(n):
+    if n==1: a.inner.k=3.0
+    else: a.j=n*2.0
+""",
+    "singledispatch": r"""
+K=1.0
+@functools.singledispatch
+def h(v,x): return x
+@h.register
+def _(v: float,x): return x*K
+f=jit(lambda x:h(2.0,x))
+def change(n):
+    global K
+    K=n*3.0
+""",
 }
 
 
@@ -545,3 +779,56 @@ def test_a_list_that_is_only_written_into_is_no_concern():
     with pytest.raises(TypeError, match="changes read"):
         ta.jit(lambda x: (read.append(1), x * len(read))[1])(ta.ones(2))
     assert read == []
+
+
+count, squares = itertools.count(), (k * k for k in range(99))
+ours, theirs, drawn = np.random.default_rng(0), random.Random(0), random.Random(0).random
+
+
+@pytest.mark.parametrize("draw", [
+    lambda x: x * next(count), lambda x: x * next(squares), lambda x: x * ours.normal(),
+    lambda x: x * theirs.random(), lambda x: x * drawn(), lambda x: x * random.random(),
+    lambda x: x * np.random.random(),
+], ids=range(7))  # fmt: skip
+def test_what_is_drawn_from_iterators_and_generators_is_refused(draw):
+    with pytest.raises(TypeError, match="takes the next of"):
+        ta.jit(draw)(ta.ones(2))
+
+
+@pytest.mark.parametrize("array", [
+    np.zeros((300, 400))[::2, ::-1], np.zeros((), "f4"), np.zeros(3, object),
+    np.zeros(70_000, "c16"), np.array(["a", "b"]), np.zeros(4, "i2").reshape(2, 2).T,
+    np.asfortranarray(np.zeros((200, 300))),
+], ids=range(7))  # fmt: skip
+def test_small_changes_of_numpys_arrays_of_any_kind_are_seen(array):
+    runs = []
+
+    @ta.jit
+    def work(x):
+        runs.append(1)
+        return x * array.size
+
+    for k in (1, 2):
+        for _ in range(3):
+            work(ta.ones(2))
+        assert len(runs) == k
+        array[(-1,) * array.ndim] = "c" if array.dtype.kind == "U" else k
+
+
+def test_methods_look_at_their_own_object():
+    class Model:
+        def __init__(self, k):
+            self.k = k
+
+        def scale(self, x):
+            return x * self.k
+
+        @ta.jit
+        def step(self, x):
+            return self.scale(x) + self.k
+
+    models = [Model(1.0), Model(2.0)]
+    for k in (1.0, 5.0, 7.0, 7.0):
+        models[0].k = k
+        assert models[0].step(ta.ones(2)).tolist() == [2 * k] * 2
+        assert models[1].step(ta.ones(2)).tolist() == [4.0] * 2

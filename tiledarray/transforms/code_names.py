@@ -18,7 +18,9 @@ _LIBRARIES = frozenset((
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 
 _BY_TEXT = frozenset(("getattr", "hasattr", "setattr", "delattr"))  # names that are values
-_ALL_NAMES = frozenset(("vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
+_ALL_NAMES = frozenset((
+    "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__", "asdict", "astuple",
+    "fields", "dir"))
 _NOTES = frozenset(("append", "appendleft", "extend", "insert", "add"))
 _MADE_UP = frozenset(("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "BINARY_OP"))
 
@@ -66,10 +68,12 @@ def used(code: CodeType) -> Used:
             if each.opname not in ("LOAD_CLOSURE", "LOAD_CONST"):
                 (noted if notes else read).add(each.argval)
     names = {*code.co_names}
-    if names & _BY_TEXT:
+    if names & _BY_TEXT or "globals" in names:
         names |= {text for text in _texts(code.co_consts) if text.isidentifier()}
-    found = Used(frozenset(names), frozenset(noted), frozenset(read), bool(names & _ALL_NAMES) or (
-        bool(names & _BY_TEXT) and _makes_names_up(instructions)))
+    any_name = bool(names & _ALL_NAMES) or (
+        bool(names & _BY_TEXT) and _makes_names_up(instructions)) or (
+        any(each.opname == "MATCH_CLASS" for each in instructions))
+    found = Used(frozenset(names), frozenset(noted), frozenset(read), any_name)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             found = found.and_also(used(constant))

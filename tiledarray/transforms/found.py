@@ -10,8 +10,10 @@ from __future__ import annotations
 import array
 import enum
 import functools
+import operator
+import random
+import types
 from collections.abc import Callable, Iterable, Sequence
-from operator import is_
 from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any, Protocol
 
@@ -87,30 +89,48 @@ class Again:
 
 
 class Copied:
-    """Memory that is not ours (an array of NumPy's, a bytearray), whose values were recorded."""
+    """Memory that is not ours (an array of NumPy's, a bytearray), whose values were recorded.
 
-    __slots__ = ("form", "values", "kept")
+    Attributes
+    ----------
+    before : array_like
+        A copy of it.
+    """
+
+    __slots__ = ("form", "before", "_values")
 
     def __init__(self, value: Any) -> None:
         self.form = _form(value)
-        self.values = bytes(value) if isinstance(value, bytearray) else value.tobytes()
-        self.kept = value.copy() if _has_objects(value) else None  # so that no id comes twice
+        self.before = value[:] if isinstance(value, array.array) else value.copy()
+        self._values = _bytes(self.before) if _size(value) <= _PIECE else None
 
     def holds(self, now: Any, met: list[Any]) -> bool:
         """Whether the same values are there."""
         if not isinstance(now, COPIED) or _form(now) != self.form:
             return False
-        return (now if isinstance(now, bytearray) else now.tobytes()) == self.values
+        if self._values is not None:
+            return _bytes(now) == self._values
+        ours, theirs = (np.asarray(each).reshape(-1) for each in (self.before, now))
+        step = max(1, _PIECE // ours.itemsize)  # pieces stay in the cache
+        return all(ours[k:k + step].tobytes() == theirs[k:k + step].tobytes()
+                   for k in range(0, ours.size, step))
+
+
+_PIECE = 1 << 16  # bytes
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytearray) else value.tobytes()
+
+
+def _size(value: Any) -> int:
+    return value.nbytes if isinstance(value, np.ndarray) else len(memoryview(value).cast("B"))
 
 
 def _form(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ndarray):
         return type(value), value.shape, value.dtype
     return type(value), getattr(value, "typecode", None)
-
-
-def _has_objects(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.hasobject
 
 
 class _Sequence:
@@ -126,7 +146,8 @@ class _Sequence:
     def holds(self, now: Iterable[Any], met: list[Any]) -> bool:
         """Whether these values hold; there are as many."""
         if self.constants is not None:
-            return all(map(is_, now, self.constants)) or all(map(alike, now, self.constants))
+            return all(map(operator.is_, now, self.constants)) or (
+                all(map(alike, now, self.constants)))
         return all([part.holds(value, met)  # all, for what is met has its place
                     for part, value in zip(self.parts, now, strict=True)])
 
@@ -167,7 +188,7 @@ class Mapping:
         keys = self.keys
         if type(now) is not self.kind or len(now) != len(keys):
             return False
-        if not all(map(is_, now, keys)) and not all(map(_same_key, now, keys)):
+        if not all(map(operator.is_, now, keys)) and not all(map(_same_key, now, keys)):
             return False
         met.append(now)
         return self.values.holds(now.values(), met) and (
@@ -322,6 +343,20 @@ def slots(kind: Any) -> tuple[str, ...]:
     """Return the attributes of a class's objects that have places of their own."""
     return tuple(name for each in kind.__mro__ for name, value in vars(each).items()
                  if isinstance(value, MemberDescriptorType) and not is_library(each.__module__))
+
+
+def state(value: Any) -> Any:
+    """Return how far an iterator is, or random numbers are; ``None`` of anything else."""
+    if isinstance(value, types.GeneratorType):
+        return None if value.gi_frame is None else (value.gi_frame.f_lasti, value.gi_frame.f_lineno)
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, (np.random.RandomState, random.Random)):
+        return repr((value.get_state if isinstance(value, np.random.RandomState)
+                     else value.getstate)())
+    if type(value).__module__ in ("builtins", "itertools") and hasattr(type(value), "__next__"):
+        return repr(value), operator.length_hint(value, -1)
+    return None
 
 
 def content(cell: CellType) -> Any:

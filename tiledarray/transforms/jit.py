@@ -167,6 +167,11 @@ class _Trace:
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
                               origins, names.variables)
         roots = [handle for handle, _ in scope.outside]
+        drawn = names.drawn()
+        if drawn:
+            raise TypeError(
+                f"a function under tiledarray.jit takes the next of {', '.join(drawn)}; that would "
+                "happen once, not at every call. Make what it takes an argument")
         self.inputs += [_Input(k, False, [], node) for k, (_, node) in alone.items()]
         nodes: list[Node] = []
         self.results = self._results(results, given, roots, alone, nodes)
@@ -423,35 +428,37 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     function : callable
-        Takes and returns arrays, in nested tuples, lists and dicts.  It is run once for each
-        combination of the arrays' shapes, dtypes and device and of its other arguments, which
-        must be hashable, or slices.  Python's and NumPy's scalars among them are fixed in the plan,
-        as are the bounds of slices, so pass
-        what changes at every call as an array without axes.  The last 64 combinations are
-        remembered; after 16 that differ in such numbers alone, the function is run as it is for
-        others, recorded and evaluated as without `jit`.
+        Takes and returns arrays, in nested tuples, lists, dicts and dataclasses.  It is run once
+        for each combination of the arrays' shapes, dtypes and device and of its other arguments;
+        of an object without a hash it matters which one it is.  Python's and NumPy's scalars among
+        them are fixed in the plan, as are the bounds of slices, so pass what changes at every call
+        as an array without axes.  The last 64 combinations are remembered; after 16 that differ in
+        such numbers alone, the function is run as it is for others, recorded and evaluated as
+        without `jit`.
 
     Returns
     -------
     callable
-        With the same arguments and results.  Arrays that the function writes into are written
-        into, and those that it finds by a name are read and written anew at every call.  Names are
-        those of its own, of functions and methods that it calls, their modules' and objects'.
-        What else is behind them is compared at every call (numbers, texts, ``None``, which
-        functions, the lengths and keys of containers, the values of arrays of NumPy's own), and
-        where that has changed, the function is run
-        again.  What is one array to the function, the same argument twice
-        or overlapping views, is one; what it returns of its arguments are those, and views of
-        them views.  NumPy arrays among the arguments are copied to the current device, and what
-        was written into a copy is written into the array when the call is done.
+        With the same arguments and results.  The function is given containers and dataclasses of
+        its own, and what it changes in these is changed in the caller's.  Arrays that the function
+        writes into are written into, and those that it finds by a name are read and written anew
+        at every call.  Names are its own, and those of functions and methods that it calls, of
+        their modules and objects.  What else is behind them is compared at every call (numbers,
+        texts, ``None``, which functions, the lengths and keys of containers, the values of arrays
+        of NumPy's own), and where that has changed, the function is run again.  What is one array
+        to the function, the same argument twice or overlapping views, is one; what it returns of
+        its arguments are those, and views of them views.  NumPy arrays among the arguments are
+        copied to the current device, and what was written into a copy is written into the array
+        when the call is done.
 
     Raises
     ------
     TypeError
         At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``), since
-        what it does next would depend on that value, and is not recorded; draws random numbers,
-        which would be the same at every call; stores an array where it outlives the call, or uses
-        one that no name leads to; writes into a NumPy array that overlaps another argument; or has
+        what it does next would depend on that value, and is not recorded; draws random numbers, or
+        takes the next of an iterator, which would be the same at every call; binds a name anew, or
+        changes a container behind one, at every call; stores an array where it outlives the
+        call, or uses one that no name leads to; writes into a NumPy array that overlaps another argument; or has
         dtypes that kernels do not know.
 
     Examples

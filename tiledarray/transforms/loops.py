@@ -215,7 +215,7 @@ class _Loop:
         return state
 
     def _recorded(self, count: _Count | None) -> Any:
-        names = [variables_of(function) for function in (self.body, self.condition)]
+        names = [variables_of(function, once=True) for function in (self.body, self.condition)]
         with traced(lambda: StepScope(self.name)) as scope:
             try:
                 recording, handles = self._traced(scope, counts=count is not None)

@@ -17,11 +17,20 @@ import builtins
 import collections
 import enum
 import functools
+import random
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter, itemgetter
-from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from operator import attrgetter, itemgetter, methodcaller
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,20 +57,26 @@ from tiledarray.transforms.found import (
     content,
     is_plain,
     slots,
+    state,
 )
 
 DEPTH = 16  # functions that call one another, attributes of attributes
+NEAR = 4  # the same for what is looked at once
 MOST = 10_000  # values looked at; of others it matters which objects they are
 
 _BUILTINS = frozenset(vars(builtins))
 _ONCE = frozenset(("__init__", "__new__", "__post_init__"))  # of a class that is called
 _SELDOM = _ONCE | frozenset((
-    "__init_subclass__", "__class_getitem__", "__repr__", "__str__", "__del__", "__hash__",
-    "__eq__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
+    "__init_subclass__", "__class_getitem__", "__repr__", "__str__", "__del__",
+    "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
     "__deepcopy__", "__replace__"))
 _ITEMS = (list, tuple, set, frozenset, collections.deque)
-_CONTAINERS = (*_ITEMS, dict)
+_PARTIAL = (functools.partial, functools.partialmethod)
+_DICTS = (dict, types.MappingProxyType)
+_CONTAINERS = (*_ITEMS, *_DICTS)
+_FROZEN = (tuple, frozenset, types.MappingProxyType)
 _OPEN = (types.SimpleNamespace, argparse.Namespace, type(functools.lru_cache(len)))
+_WRAPPERS = (collections.UserDict, collections.UserList, collections.ChainMap, np.vectorize)
 
 
 class Variable(NamedTuple):
@@ -104,7 +119,7 @@ class _Held(NamedTuple):
 
     name: str
     value: Any
-    before: Any
+    before: Any  # a copy, or what says how far an iterator is
 
 
 class Names:
@@ -125,6 +140,7 @@ class Names:
         self.objects = search.seen.keys()
         self._bound = search.bound
         self._held = search.held
+        self._drawn = search.drawn
         self._kept = search.kept
 
     def changed(self) -> tuple[list[str], list[str]]:
@@ -139,8 +155,8 @@ class Names:
             if not _equal(each.now(), each.value):
                 (hard if _is_value(each.value) else soft).append(each.name)
         for name, value, before in self._held:
-            if isinstance(value, COPIED):
-                if not Copied(before).holds(value, []):
+            if isinstance(before, Copied):
+                if not before.holds(value, []):
                     hard.append(name)
                 continue
             changed = [*_changed_items(value, before)]
@@ -149,6 +165,10 @@ class Names:
                 soft.append(name)
         return hard, soft
 
+    def drawn(self) -> list[str]:
+        """Return the names of iterators, and generators of random numbers, that have gone on."""
+        return [name for name, value, before in self._drawn if state(value) != before]
+
     def restore(self) -> None:
         """Bind all names to what they were bound to."""
         for each in self._bound:
@@ -156,9 +176,9 @@ class Names:
                 each.restore()
         for _, value, before in self._held:
             if isinstance(value, np.ndarray):
-                value[...] = before
+                value[...] = before.before
             elif isinstance(value, COPIED):
-                value[:] = before
+                value[:] = before.before
             elif not _same_items(value, before):
                 refill(value, before)
 
@@ -192,7 +212,7 @@ def _changed_items(value: Any, before: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def variables_of(function: Any, arguments: tuple[Any, ...] = (),
-                 named: dict[str, Any] | None = None) -> Names:
+                 named: dict[str, Any] | None = None, *, once: bool = False) -> Names:
     """Return the arrays, and the numbers, that the function can reach by names of its own.
 
     Parameters
@@ -200,10 +220,12 @@ def variables_of(function: Any, arguments: tuple[Any, ...] = (),
     function : callable
     arguments, named : tuple, dict
         Those given by position and by name; attributes of objects among them are looked at.
+    once : bool
+        Whether nothing will be compared with later, so that what is near will do.
     """
-    mentioned = Used()
+    mentioned, copied = Used(), dict[int, Copied]()
     while True:  # functions that are found have names of their own, by which more is found
-        search = _Search(mentioned)
+        search = _Search(mentioned, copied, once=once)
         search.run(function, arguments, named or {})
         if search.used == mentioned:
             return Names(search)
@@ -211,14 +233,18 @@ def variables_of(function: Any, arguments: tuple[Any, ...] = (),
 
 
 class _Search:
-    def __init__(self, mentioned: Used) -> None:
+    def __init__(self, mentioned: Used, copied: dict[int, Copied], *, once: bool) -> None:
         self.used = mentioned
+        self.copied = copied  # memory that is not ours, by its ``id``
+        self._once = once
+        self._depth = NEAR if once else DEPTH
         self.seen: dict[int, int] = {}  # what was met, and its position
         self.position = 0
         self.kept: list[Any] = []  # so that no id comes twice
         self.variables: list[Variable] = []
         self.bound: list[_Bound] = []
         self.held: list[_Held] = []
+        self.drawn: list[_Held] = []
         self.entries: list[tuple[Callable[[Any], Any] | None, Any, Part]] = []
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._claimed: set[Any] = set()  # names of modules, and classes
@@ -230,12 +256,15 @@ class _Search:
                    *_objects(named, itemgetter(1), "arguments")]
         for way, value, name in objects:
             if _mentions(value) and parts_of(value) is None:
-                part = self.value(value, name, DEPTH)
+                part = self.value(value, name, self._depth)
                 if type(part) is not Constant:
                     self.entries.append((way, None, part))
             self._class(type(value), called=False)
         while self._waiting:
             self._waiting.popleft()()
+        if "random" in self.used.names:
+            self._note_state(random.random, "random")
+            self._note_state(np.random.random, "numpy.random")
 
     # ---- values --------------------------------------------------------------------------
 
@@ -248,30 +277,52 @@ class _Search:
         if is_plain(value) or value is GONE or isinstance(value, enum.Enum):
             return Constant(value)
         if isinstance(value, COPIED):
-            self.held.append(_Held(name, value, value.copy() if hasattr(value, "copy")
-                                   else value[:]))
-            return Copied(value)
+            return self._copied(value, name)
         if id(value) in self.seen:
             return Again(self.seen[id(value)])
         if isinstance(value, type):
             self._class(value, called=True)
             return Constant(value)
         if depth < 0 or len(self.seen) > MOST or not _mentions(value):
+            self._note_state(value, name)
+            if isinstance(value, (attrgetter, methodcaller)):
+                texts = [each for each in value.__reduce__()[1] if isinstance(each, str)]
+                self.used = self.used.and_also(
+                    Used(frozenset(part for each in texts for part in each.split("."))))
             return Constant(value)
         self.seen[id(value)] = self.position
         self.position += 1
         self.kept.append(value)
         return self._inside(value, name, depth - 1)
 
+    def _note_state(self, value: Any, name: str) -> None:
+        """Note how far an iterator is, or random numbers are, also those that a method draws."""
+        value = getattr(value, "__self__", value)
+        before = state(value)
+        if before is not None:
+            self.drawn.append(_Held(name, value, before))
+
+    def _copied(self, value: Any, name: str) -> Part:
+        if self._once or (
+                isinstance(value, np.ndarray) and value.base is None and not value.flags.writeable):
+            return Constant(value)
+        found = self.copied.get(id(value))
+        if found is None:
+            found = self.copied[id(value)] = Copied(value)
+        self.held.append(_Held(name, value, found))
+        return found
+
     def _inside(self, value: Any, name: str, depth: int) -> Part:
         if isinstance(value, FunctionType):
             return self._function(value, name, depth)
         if isinstance(value, MethodType):
             return self._attributes(value, ("__func__", "__self__"), name, depth)
-        if isinstance(value, functools.partial):
+        if isinstance(value, _PARTIAL):
             return self._attributes(value, ("func", "args", "keywords"), name, depth)
         if isinstance(value, _CONTAINERS):
             return self._container(value, name, depth)
+        if isinstance(value, BuiltinFunctionType):
+            return self._attributes(value, ("__self__", "__name__"), name, depth)
         return self._object(value, name, depth)
 
     def _attributes(self, value: Any, names: tuple[str, ...], name: str, depth: int) -> Part:
@@ -279,10 +330,10 @@ class _Search:
             (each, self.value(getattr(value, each), name, depth)) for each in names])
 
     def _container(self, value: Any, name: str, depth: int) -> Part:
-        if not isinstance(value, (tuple, frozenset)):
+        if not isinstance(value, _FROZEN):
             self.held.append(_Held(name, value, dict(value) if isinstance(value, dict)
                                    else [*value]))
-        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        pairs = value.items() if isinstance(value, _DICTS) else enumerate(value)
         parts = [self.value(part, f"{name}[{key!r}]", depth) for key, part in [*pairs]]
         held = None
         if is_library(type(value).__module__):
@@ -292,7 +343,7 @@ class _Search:
             held = self._object(value, name, depth)
         else:
             self._class(type(value), called=False)
-        if isinstance(value, dict):
+        if isinstance(value, _DICTS):
             return Mapping(type(value), [*value], parts, held)
         return Items(type(value), parts, held)
 
@@ -304,7 +355,8 @@ class _Search:
         held = getattr(value, "__dict__", None)
         scope = None
         if isinstance(held, dict):
-            all_names = self.used.all_names and not isinstance(value, ModuleType)
+            all_names = isinstance(value, _WRAPPERS) or (
+                self.used.all_names and not isinstance(value, ModuleType))
             names = [*held] if all_names else [*(self.used.names & held.keys())]
             if "__wrapped__" in held and "__wrapped__" not in names:
                 names.append("__wrapped__")
@@ -344,7 +396,7 @@ class _Search:
 
     def _fix(self, value: Any, name: str) -> None:
         """Look at something that stays what it is."""
-        part = self.value(value, name, DEPTH)
+        part = self.value(value, name, self._depth)
         if type(part) is Function and not (part.cells or part.attributes) and (
                 self.seen[id(value)] == self.position - 1):  # nothing hangs on it
             self.position -= 1
@@ -362,7 +414,9 @@ class _Search:
         places = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         for place, (each, cell) in enumerate(places):
             found = content(cell)
-            if not (_is_users(found) if library else _is_read(found, each, function.__code__)):
+            registry = module == "functools" and isinstance(found, dict)  # of a singledispatch
+            if not (_is_users(found) or registry if library
+                    else _is_read(found, each, function.__code__)):
                 continue
             cells.append((place, self._bind(each, found, cell, each, depth)))
         own = [] if library else ["__defaults__", "__kwdefaults__"]
@@ -382,7 +436,7 @@ class _Search:
         shadows = frozenset(mentioned & _BUILTINS).difference(variables)
         if names or (shadows and self._is_new((id(variables), shadows))):
             self._waiting.append(lambda: self.entries.append((None, variables, self._scope(
-                variables, variables, names, "", DEPTH, absent=shadows))))
+                variables, variables, names, "", self._depth, absent=shadows))))
         for each in mentioned.difference(variables):
             if each in sys.modules and self._is_new((id(sys.modules), each)):
                 self._waiting.append(functools.partial(self._fix, sys.modules[each], each))
@@ -410,7 +464,7 @@ class _Search:
                         functools.partial(self._fix, function, f"{kind.__name__}.{each}"))
             elif not isinstance(value, MemberDescriptorType):
                 others.append(each)
-        scope = self._scope(held, kind, others, f"{kind.__name__}.", DEPTH)
+        scope = self._scope(held, kind, others, f"{kind.__name__}.", self._depth)
         self.entries.append(
             (None, held, Scope([*scope.same, *same], scope.parts, length=len(held))))
 
@@ -451,14 +505,16 @@ def _functions(value: Any) -> list[Any]:
 
 def _mentions(value: Any) -> bool:
     """Whether something may lead further by names of the user's."""
-    if isinstance(value, (FunctionType, MethodType, functools.partial, *_CONTAINERS)):
+    if isinstance(value, (FunctionType, MethodType, *_PARTIAL, *_CONTAINERS)):
         return True
     if isinstance(value, type):
         return False
+    if isinstance(value, BuiltinFunctionType):
+        return isinstance(value.__self__, _CONTAINERS)  # a bound method
     if isinstance(value, ModuleType):
         return not is_library(value.__name__)
     kind = type(value)
-    return not is_library(kind.__module__) or kind in _OPEN
+    return not is_library(kind.__module__) or issubclass(kind, _OPEN + _WRAPPERS)
 
 
 def _is_users(value: Any) -> bool:
