@@ -458,8 +458,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         what it does next would depend on that value, and is not recorded; draws random numbers, or
         takes the next of an iterator, which would be the same at every call; binds a name anew, or
         changes a container behind one, at every call; stores an array where it outlives the
-        call, or uses one that no name leads to; writes into a NumPy array that overlaps another argument; or has
-        dtypes that kernels do not know.
+        call, or uses one that no name leads to; writes into a NumPy array that overlaps another
+        argument; or has dtypes that kernels do not know.
 
     Examples
     --------
