@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tiledarray import config, execution
-from tiledarray.arrays.handle import assign_all, follow, host_array, wrap
-from tiledarray.arrays.tiledarray import TiledArray, from_host
+from tiledarray.arrays.handle import assign_all, follow, wrap
+from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.arrays.tracing import (
     Disturbed,
     HasHistory,
@@ -31,113 +29,29 @@ from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
-from tiledarray.transforms.variables import Arguments, Variable, Way, put_back, variables_of
+from tiledarray.transforms.arguments import (
+    Copy,
+    Given,
+    Handed,
+    containers,
+    flatten,
+    give_back,
+    hand_back,
+    outline,
+    run_on_copies,
+    unflatten,
+)
+from tiledarray.transforms.variables import Names, Variable, variables_of
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
-
-
-class _Copy(NamedTuple):
-    """An argument of NumPy's, the array of ours that was given in its place, and its value then."""
-
-    original: np.ndarray[Any, Any]
-    array: TiledArray
-    node: Node
-
-
-def _give_back(copies: list[_Copy]) -> None:
-    """Write what was written into copies into the arrays of NumPy's that they were made of.
-
-    Raises
-    ------
-    TypeError
-        If one of these overlaps another, which the function has not seen.
-    """
-    written = [copy for copy in copies if copy.array.node is not copy.node]
-    for copy in written:
-        if any(np.may_share_memory(copy.original, other.original)
-               for other in copies if other is not copy):
-            raise TypeError(
-                "a function under tiledarray.jit writes into an argument of NumPy's that overlaps "
-                "another one, and was given a copy of each; give it arrays of tiledarray's")
-    for copy in written:
-        copy.original[...] = host_array(copy.array)
-
-
-def _flatten(tree: Any, arrays: list[Any], copies: list[_Copy] | None = None) -> Any:
-    """Take the arrays out of nested tuples, lists and dicts.
-
-    What remains can be a dict key; in it each array has left its `Kind`.  NumPy's are copied, which
-    is noted in ``copies``.
-    """
-    if type(tree) is TiledArray:
-        arrays.append(tree)
-        return (tree._node if tree._base is None else tree.node).form.kind
-    if isinstance(tree, (TiledArray, np.ndarray)):
-        array = tree if isinstance(tree, TiledArray) else from_host(tree)
-        arrays.append(array)
-        if isinstance(tree, np.ndarray) and copies is not None:
-            copies.append(_Copy(tree, array, array.node))
-        return array.node.form.kind
-    if isinstance(tree, (tuple, list)):
-        return (type(tree), *[_flatten(part, arrays, copies) for part in tree])
-    if isinstance(tree, dict):
-        return (dict, *[(name, _flatten(part, arrays, copies)) for name, part in tree.items()])
-    if isinstance(tree, (bool, int, float, complex, np.generic)):
-        return _Scalar(tree)
-    if type(tree) is slice:  # before Python 3.12 it has no hash
-        return (slice, *[_flatten(part, arrays) for part in (tree.start, tree.stop, tree.step)])
-    return tree
-
-
-def _outline(tree: Any) -> Any:
-    """Return what `_flatten` made, with no values of the numbers in it."""
-    if type(tree) is _Scalar:
-        return type(tree.value)
-    return tuple([_outline(part) for part in tree]) if type(tree) is tuple else tree
-
-
-class _Scalar:
-    """A scalar as part of a key: equal to what has its type and its very bits.
-
-    ``0.0 == -0.0``, though a plan tells them apart, and a NaN equals not even itself.
-    """
-
-    __slots__ = ("value", "_text")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self._text = f"{type(value)} {value!r}"  # tells signs of zeros apart
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Scalar) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-
-def _unflatten(shape: Any, arrays: Iterator[Any]) -> Any:
-    """Put the arrays back, in the order in which `_flatten` took them out."""
-    if type(shape) is Kind:
-        return next(arrays)
-    if type(shape) is tuple and shape[:1] == (tuple,):
-        return tuple([_unflatten(part, arrays) for part in shape[1:]])
-    if type(shape) is _Scalar:
-        return shape.value
-    if isinstance(shape, tuple) and shape and isinstance(shape[0], type):
-        kind, *parts = shape
-        if kind is dict:
-            return {name: _unflatten(part, arrays) for name, part in parts}
-        made = [_unflatten(part, arrays) for part in parts]
-        return kind(*made) if kind is slice or hasattr(kind, "_fields") else kind(made)
-    return shape
 
 
 TRACES_REMEMBERED = 64  # of a function; their temporary memory stays with them
 NUMBERS_TRIED = 16  # combinations that differ in their numbers alone; recording is cheaper then
 OUTLINES_COUNTED = 1024
 VARIANTS_REMEMBERED = 8  # of one combination of arguments, for other arrays behind the names
-_NO_NAMES = (dict,)  # what `_flatten` makes of no keyword arguments
+_NO_NAMES = (dict,)  # what `flatten` makes of no keyword arguments
 _NOTHING = contextlib.nullcontext()
 
 
@@ -151,13 +65,14 @@ class _Input(NamedTuple):
     whole : bool
         Whether it is the array that owns the memory, also where the argument is a view of it.
     ways : list
-        Names by which the function could have found it, each with the steps from there.
+        The places of the names by which the function could have found it among what its watch
+        meets, each with the steps from there.
     placeholder : Node
     """
 
     argument: int | None
     whole: bool
-    ways: list[tuple[Way, tuple[Step, ...]]]
+    ways: list[tuple[int, tuple[Step, ...]]]
     placeholder: Node
 
 
@@ -190,21 +105,25 @@ class _Trace:
         self.steps = [array.steps for array in arrays] if related else None
         kinds = [array.node.form.kind for array in arrays]
         with traced() as scope:
-            nodes, written = self._record(
+            nodes, written, changed = self._record(
                 function, shape, arrays, None if related else kinds, scope)
             if scope.leaked():
+                if changed is not None:
+                    changed.restore()
                 raise TypeError(
                     "a function under tiledarray.jit stored an array where it outlives the call "
                     "(a global name, an attribute, a list); that would happen once, not at every "
                     "call. Return the array, or write into one with x[...] ="
                 )
+        if changed is not None:
+            raise _Unsettled(changed)
         placeholders = [each.placeholder for each in self.inputs]
         wanted = dict.fromkeys([*nodes, *written.values()])
         self.targets = [x for x in wanted if x.buffer is None and x not in placeholders]
         self.made = [self._place(node, placeholders) for node in nodes]
         self.all_new = self.results == [("new", k, ()) for k in range(len(nodes))]
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
-        self.outputs_alone = self.all_new and not self.written and (
+        self.outputs_alone = self.all_new and not (self.written or self.hands_back) and (
             self.made == [("output", k) for k in range(len(self.targets))])
         self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
@@ -216,22 +135,29 @@ class _Trace:
             self._plan(placeholders)
 
     def _record(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
-                kinds: list[Kind] | None, scope: Scope) -> tuple[list[Node], dict[int, Node]]:
+                kinds: list[Kind] | None, scope: Scope,
+                ) -> tuple[list[Node], dict[int, Node], Names | None]:
         """Run the function; return the new arrays that it returns, and what it has written.
 
+        Also, if it has changed what is behind names as it may to remember something, the names.
         With ``kinds``, arguments that are views are arrays of their own of these kinds.
         """
         origins = [array.origin() for array in arrays]
         given, alone = (arrays, {}) if kinds is None else _stand_ins(arrays, origins, kinds)
         parts = iter(given)
-        args = [_unflatten(part, parts) for part in shape[0]]
-        kwargs = _unflatten(shape[1], parts)
-        variables, self.numbers = variables_of(function, tuple(args))
+        args = tuple([unflatten(part, parts) for part in shape[0]])
+        kwargs = unflatten(shape[1], parts)
+        names = variables_of(function, args, kwargs)
+        self.watch = names.watch
+        handed = Handed((args, tuple(kwargs.values())))
         results: list[Any] = []
         try:
-            self.result_shape = _flatten(function(*args, **kwargs), results)
+            self.result_shape = flatten(function(*args, **kwargs), results, None, handed.known)
+            self.changes = handed.changes(results)
         finally:
-            changed = put_back(variables, self.numbers, tuple(args))
+            changed, remembered = names.changed()
+            if changed:
+                names.restore()
         if changed:
             raise TypeError(
                 f"a function under tiledarray.jit binds {', '.join(changed)} to another array or "
@@ -239,8 +165,13 @@ class _Trace:
                 "x[...] =, or return the new one"
             )
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
-                              origins, variables)
+                              origins, names.variables)
         roots = [handle for handle, _ in scope.outside]
+        drawn = names.drawn()
+        if drawn:
+            raise TypeError(
+                f"a function under tiledarray.jit takes the next of {', '.join(drawn)}; that would "
+                "happen once, not at every call. Make what it takes an argument")
         self.inputs += [_Input(k, False, [], node) for k, (_, node) in alone.items()]
         nodes: list[Node] = []
         self.results = self._results(results, given, roots, alone, nodes)
@@ -249,10 +180,11 @@ class _Trace:
             if handle.node is not node:
                 written[place] = handle.node
         apart = [id(origins[k]) for k in alone]
+        self.hands_back = bool(self.changes) or _names_given(self.result_shape)
         self.reads_only = not written
         self.sound = self.reads_only or (
             len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots)))
-        return nodes, written
+        return nodes, written, names if remembered else None
 
     def _results(self, results: list[Any], given: list[Any], roots: list[Any],
                  alone: dict[int, Any], nodes: list[Node]) -> list[tuple[str, int, Any]]:
@@ -320,17 +252,19 @@ class _Trace:
 
     # ---- calling -------------------------------------------------------------------------
 
-    def found(self, arrays: list[Any], relation: Any, args: Arguments) -> list[Any] | None:
+    def found(self, arrays: list[Any], relation: Any, given: tuple[Any, Any]) -> list[Any] | None:
         """Return the arrays that are the inputs of a call; ``None`` if they are related otherwise.
 
-        Names must lead to arrays of the same kinds by the same steps, and to the same numbers; and
-        if the function writes, the same ones of all must be one array.
+        Names must lead to arrays of the same kinds by the same steps, and to what they led to where
+        that is no array; and if the function writes, the same ones of all must be one array.
         """
         if relation != self.relation and not (self.reads_only and self.steps is None):
             return None
-        for number in self.numbers:
-            if not number.is_there(args):
-                return None
+        met = self.watch.read(given)
+        if met is None:
+            return None
+        if self.changes and not _are_apart(_containers(given), met):
+            return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
@@ -342,7 +276,7 @@ class _Trace:
             whole = each.whole and self.steps is not None
             array = None if k is None else origins[k] if whole else arrays[k]
             if each.ways:
-                array = _by_names(each, array, args)
+                array = _by_names(each, array, met)
                 if array is None:
                     return None
             inputs.append(array)
@@ -351,12 +285,13 @@ class _Trace:
             return None
         return inputs
 
-    def __call__(self, arguments: list[Any], inputs: list[Any]) -> Any:
+    def __call__(self, arguments: list[Any], inputs: list[Any], given: tuple[Any, Any],
+                 copies: list[Copy]) -> Any:
         """Run the plan on these arrays, write what the function writes, return what it returns."""
         buffers = [_buffer(array) for array in inputs]
         outputs = self._outputs(buffers)
         if self.outputs_alone:
-            return _unflatten(self.result_shape, iter([wrap(node) for node in outputs]))
+            return unflatten(self.result_shape, iter([wrap(node) for node in outputs]))
 
         def node(source: str, at: Any) -> Node:
             if source == "output":
@@ -372,7 +307,17 @@ class _Trace:
         if not self.all_new:
             places = {"argument": arguments, "outside": inputs, "new": made}
             made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
-        return _unflatten(self.result_shape, iter(made))
+        return self._returned(made, given, copies)
+
+    def _returned(self, made: list[Any], given: tuple[Any, Any], copies: list[Copy]) -> Any:
+        """Put together what the function returns, and change what it changes."""
+        arrays = iter(made)
+        if not self.hands_back:
+            return unflatten(self.result_shape, arrays)
+        found = _containers(given)
+        result = unflatten(self.result_shape, arrays, found)
+        hand_back(self.changes, arrays, found, copies)
+        return result
 
     def _outputs(self, buffers: list[Buffer]) -> list[Node]:
         """Run the plan on these inputs; step by step where someone watches."""
@@ -391,6 +336,21 @@ class _Trace:
             buffer.plan = executable
         return [Node(form, (), None, buffer)
                 for form, buffer in zip(self.forms, outputs, strict=True)]
+
+
+def _containers(given: tuple[Any, Any]) -> list[Any]:
+    """Return what may be changed among arguments by position and by name."""
+    return [*containers((given[0], tuple(given[1].values())))]
+
+
+def _are_apart(found: list[Any], met: list[Any]) -> bool:
+    """Whether each container was given once, and no name leads to it."""
+    return len({*map(id, found)} - {*map(id, met)}) == len(found)
+
+
+def _names_given(shape: Any) -> bool:
+    """Whether what is returned is, or has in it, a container that was given."""
+    return type(shape) is Given or (type(shape) is tuple and any(map(_names_given, shape)))
 
 
 def _stand_ins(arrays: list[Any], origins: list[Any], kinds: list[Kind],
@@ -421,7 +381,7 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     places = {id(origins[k]): k for k in reversed(given)}
     found = []
     for handle, node in outside:
-        ways = [(each.place.way, each.handle.steps) for each in variables
+        ways = [(each.position, each.handle.steps) for each in variables
                 if each.handle.origin() is handle]
         k = places.get(id(handle))
         if k is None and not ways:
@@ -434,13 +394,10 @@ def _inputs(outside: list[tuple[Any, Node]], given: list[int], origins: list[Any
     return found
 
 
-def _by_names(wanted: _Input, array: Any, args: Arguments) -> Any:
+def _by_names(wanted: _Input, array: Any, met: list[Any]) -> Any:
     """Return the array that all names of an input lead to; ``None`` if they no longer do."""
-    for way, steps in wanted.ways:
-        try:
-            now = way(args)
-        except (AttributeError, LookupError, ValueError):
-            return None
+    for position, steps in wanted.ways:
+        now = met[position]
         if not isinstance(now, TiledArray) or now.steps != steps:
             return None
         origin = now.origin()
@@ -474,33 +431,38 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     function : callable
-        Takes and returns arrays, in nested tuples, lists and dicts.  It is run once for each
-        combination of the arrays' shapes, dtypes and device and of its other arguments, which
-        must be hashable, or slices.  Python's and NumPy's scalars among them are fixed in the plan,
-        as are the bounds of slices, so pass
-        what changes at every call as an array without axes.  The last 64 combinations are
-        remembered; after 16 that differ in such numbers alone, the function is run as it is for
-        others, recorded and evaluated as without `jit`.
+        Takes and returns arrays, in nested tuples, lists, dicts and dataclasses.  It is run once
+        for each combination of the arrays' shapes, dtypes and device and of its other arguments;
+        of an object without a hash it matters which one it is.  Python's and NumPy's scalars among
+        them are fixed in the plan, as are the bounds of slices, so pass what changes at every call
+        as an array without axes.  The last 64 combinations are remembered; after 16 that differ in
+        such numbers alone, the function is run as it is for others, recorded and evaluated as
+        without `jit`.
 
     Returns
     -------
     callable
-        With the same arguments and results.  Arrays that the function writes into are written
-        into, and those that it finds by a name of its own, its module's or an object's are read
-        and written anew at every call; where such a name has another number, the function is run
-        again.  What is one array to the function, the same argument twice
-        or overlapping views, is one; what it returns of its arguments are those, and views of
-        them views.  NumPy arrays among the arguments are copied to the current device, and what
-        was written into a copy is written into the array when the call is done.
+        With the same arguments and results.  The function is given containers and dataclasses of
+        its own, and what it changes in these is changed in the caller's.  Arrays that the function
+        writes into are written into, and those that it finds by a name are read and written anew
+        at every call.  Names are its own, and those of functions and methods that it calls, of
+        their modules and objects.  What else is behind them is compared at every call (numbers,
+        texts, ``None``, which functions, the lengths and keys of containers, the values of arrays
+        of NumPy's own), and where that has changed, the function is run again.  What is one array
+        to the function, the same argument twice or overlapping views, is one; what it returns of
+        its arguments are those, and views of them views.  NumPy arrays among the arguments are
+        copied to the current device, and what was written into a copy is written into the array
+        when the call is done.
 
     Raises
     ------
     TypeError
         At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``), since
-        what it does next would depend on that value, and is not recorded; draws random numbers,
-        which would be the same at every call; stores an array where it outlives the call, or uses
-        one that no name leads to; writes into a NumPy array that overlaps another argument; or has
-        dtypes that kernels do not know.
+        what it does next would depend on that value, and is not recorded; draws random numbers, or
+        takes the next of an iterator, which would be the same at every call; binds a name anew, or
+        changes a container behind one, at every call; stores an array where it outlives the
+        call, or uses one that no name leads to; writes into a NumPy array that overlaps another
+        argument; or has dtypes that kernels do not know.
 
     Examples
     --------
@@ -519,18 +481,53 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():  # part of a larger function that is
             return function(*args, **kwargs)
         arrays: list[Any] = []
-        copies: list[_Copy] = []
-        places = tuple([_flatten(part, arrays, copies) for part in args])
-        names = _flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
-        result = remembered.call(args, kwargs, places, names, arrays)
+        copies: list[Copy] = []
+        try:
+            places = tuple([flatten(part, arrays, copies) for part in args])
+            names = flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
+        except RecursionError as error:
+            raise TypeError(
+                "an argument of a function under tiledarray.jit contains itself") from error
+        result = remembered.call((args, kwargs), (places, names), arrays, copies)
         if copies:
-            _give_back(copies)
+            give_back(copies)
         return result
 
     return jitted
 
 
+class _Unsettled(Exception):
+    """A function has changed what is behind names, as it may if it remembers something there."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(names)
+        self.names = names
+
+
 def _traced(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
+    """Trace it, again if it has filled what it remembers: once more it must find that there.
+
+    Raises
+    ------
+    TypeError
+        If it does so at every call.
+    """
+    try:
+        return _attempt(function, shape, arrays)
+    except _Unsettled as first:
+        try:
+            return _attempt(function, shape, arrays)
+        except _Unsettled as second:
+            _, changed = second.names.changed()
+            for each in (second, first):
+                each.names.restore()
+            raise TypeError(
+                f"a function under tiledarray.jit changes {', '.join(changed)}; that would happen "
+                "once, not at every call. Make it an argument, or return what is new"
+            ) from None
+
+
+def _attempt(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Trace | None:
     """Trace it, first as if every view were an array of its own: that serves more calls.
 
     ``None`` where it has to be run as it is: a gradient will ask for it, nothing compiles, or
@@ -559,35 +556,37 @@ class _Traces:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def call(self, args: Any, kwargs: Any, places: Any, names: Any, arrays: list[Any]) -> Any:
+    def call(self, given: tuple[Any, Any], shape: tuple[Any, Any], arrays: list[Any],
+             copies: list[Copy]) -> Any:
         """Call the function: by a trace, which is made if there is none, or as it is."""
         function = self._function
+        args, kwargs = given
         if _any_keeps(arrays):  # a gradient will ask for what the function does
             return function(*args, **kwargs)
-        key = (places, names, None if arrays else current())
+        key = (*shape, None if arrays else current())
         relation = _relation(arrays)
         if config.compile != "never":
             for each in self.of(key):
-                inputs = each.found(arrays, relation, args)
+                inputs = each.found(arrays, relation, given)
                 if inputs is not None:
                     if each.plain is None and _any_keeps(inputs):
                         return function(*args, **kwargs)
-                    return each(arrays, inputs)
+                    return each(arrays, inputs, given, copies)
         device = arrays[0].device if arrays else current()
         if execution.running.compiler_problem(device) is not None:
             return function(*args, **kwargs)
         if self.change_in_numbers(key):
-            given = iter(arrays)
-            return function(*[_unflatten(part, given) for part in places],
-                            **_unflatten(names, given))
-        made = _traced(function, (places, names), arrays)
+            if copies and _are_apart(_containers(given), []):
+                return run_on_copies(function, shape, arrays, copies, given)
+            return function(*args, **kwargs)
+        made = _traced(function, shape, arrays)
         if made is None:
             return function(*args, **kwargs)
-        inputs = made.found(arrays, relation, args)
+        inputs = made.found(arrays, relation, given)
         if inputs is None:  # a signal handler that ran meanwhile has changed what it was made for
             return function(*args, **kwargs)
         self.keep(key, made)
-        return made(arrays, inputs)
+        return made(arrays, inputs, given, copies)
 
     def of(self, key: Any) -> Sequence[_Trace]:
         """Return those for such arguments, for other arrays behind the names each."""
@@ -595,13 +594,13 @@ class _Traces:
 
     def change_in_numbers(self, key: Any) -> bool:
         """Whether so many differ from one for such arguments in numbers alone that more will."""
-        return self._made[_outline(key)] >= NUMBERS_TRIED
+        return self._made[outline(key)] >= NUMBERS_TRIED
 
     def keep(self, key: Any, made: _Trace) -> None:
         """Remember one; the one that was made longest ago is forgotten for it."""
         if len(self._made) >= OUTLINES_COUNTED:
             self._made.clear()
-        self._made[_outline(key)] += 1
+        self._made[outline(key)] += 1
         self._by_key[key] = [made, *self.of(key)[:VARIANTS_REMEMBERED - 1]]
         self._by_key.move_to_end(key)
         while len(self._by_key) > TRACES_REMEMBERED:

@@ -19,7 +19,7 @@ from tiledarray.recording import record
 from tiledarray.recording.bring import brought
 from tiledarray.recording.stretch import local
 from tiledarray.transforms.trees import named_leaves, unflatten
-from tiledarray.transforms.variables import put_back, variables_of
+from tiledarray.transforms.variables import variables_of
 
 __all__ = ["fori_loop", "while_loop"]
 
@@ -215,12 +215,15 @@ class _Loop:
         return state
 
     def _recorded(self, count: _Count | None) -> Any:
-        names = [variables_of(function, ()) for function in (self.body, self.condition)]
+        names = [variables_of(function, once=True) for function in (self.body, self.condition)]
         with traced(lambda: StepScope(self.name)) as scope:
             try:
                 recording, handles = self._traced(scope, counts=count is not None)
             finally:
-                changed = [name for found in names for name in put_back(*found, ())]
+                changed = [name for found in names for name in found.changed()[0]]
+                if changed:
+                    for found in names:
+                        found.restore()
             if scope.leaked():
                 raise TypeError(
                     f"a function under tiledarray.{self.name} stored an array where it outlives "
