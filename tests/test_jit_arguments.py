@@ -10,6 +10,14 @@ import numpy as np
 import pytest
 
 import tiledarray as ta
+from tiledarray.transforms import found
+
+
+@pytest.fixture(params=[1, 16], ids=["written", "walked"], autouse=True)
+def reads(request, monkeypatch):
+    """What was found is compared by text of its own from the second call on, or by a walk."""
+    monkeypatch.setattr(found.Watch, "WRITTEN_AFTER", request.param)
+
 
 Pair = namedtuple("Pair", "first rest")
 

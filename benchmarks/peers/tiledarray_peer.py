@@ -52,8 +52,10 @@ class TiledArray(Peer):
     def program(self, workload: Workload) -> Callable[..., tuple[Any, ...]]:
         """Return what computes the outputs, and their gradients if those are asked for."""
 
+        library, text = self.library, workload.program
+
         def program(*inputs: Any) -> Any:
-            return workload.program(self.library, *inputs)
+            return text(library, *inputs)
 
         if workload.gradient:
             return with_gradient(self.library.value_and_grad(program, workload.gradient))

@@ -321,21 +321,142 @@ class Watch:
         it is that is looked at, and stays what it is; and what was found there.
     """
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "_reads", "_written")
+
+    WRITTEN_AFTER = 16  # reads, as text that is compiled: it takes milliseconds, and a read a third
+    MOST_WRITTEN = 2000  # lines of it
 
     def __init__(self, entries: list[tuple[Callable[[Any], Any] | None, Any, Part]]) -> None:
         self.entries = tuple(entries)
+        self._reads = 0
+        self._written: Callable[[Any, list[Any]], bool] | None = None
 
     def read(self, arguments: tuple[Any, Any]) -> list[Any] | None:
         """Return what is met on the way where what was recorded holds; otherwise ``None``."""
         met: list[Any] = []
         try:
+            if self._written is not None:
+                return met if self._written(arguments, met) else None
+            self._reads += 1
+            if self._reads == self.WRITTEN_AFTER:
+                self._written = _written(self)
             for way, held, part in self.entries:
                 if not part.holds(held if way is None else way(arguments), met):
                     return None
         except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
             return None  # another thread changes it meanwhile
         return met
+
+
+class _Text:
+    """Writes what `holds` does of some parts as one function, without a call for each of them."""
+
+    def __init__(self) -> None:
+        self.lines = ["def holds(arguments, met):"]
+        self.known: dict[str, Any] = {"GONE": GONE, "alike": alike, "Handle": Handle,
+                                      "content": content, "FunctionType": FunctionType}
+
+    def name(self, value: Any) -> str:
+        """The name of a value in the text."""
+        name = f"c{len(self.known)}"
+        self.known[name] = value
+        return name
+
+    def put(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(f"    {line}")
+
+    def refuse(self, condition: str) -> None:
+        """Have nothing hold where a condition does."""
+        self.put(f"if {condition}: return False")
+
+    def bind(self, expression: str) -> str:
+        """Give a value a name of its own."""
+        name = f"t{len(self.lines)}"
+        self.put(f"{name} = {expression}")
+        return name
+
+    def part(self, part: Part, expression: str) -> None:
+        """Write that a part holds for what an expression finds."""
+        if type(part) not in _WRITERS:
+            self.refuse(f"not {self.name(part)}.holds({expression}, met)")
+            return
+        _WRITERS[type(part)](self, part, self.bind(expression))
+
+
+def _write_constant(text: _Text, part: Constant, now: str) -> None:
+    value = text.name(part.value)
+    text.refuse(f"{now} is not {value} and not alike({now}, {value})")
+
+
+def _write_array(text: _Text, part: Array, now: str) -> None:
+    text.put(f"met.append({now})")
+    text.refuse(f"not isinstance({now}, Handle)")
+
+
+def _write_again(text: _Text, part: Again, now: str) -> None:
+    text.refuse(f"met[{part.position}] is not {now}")
+
+
+def _write_scope(text: _Text, part: Scope, held: str) -> None:
+    if part.length is not None:
+        text.refuse(f"len({held}) != {part.length}")
+    get = text.bind(f"{held}.get")
+    for name, value in part.same:
+        _write_constant(text, Constant(value), text.bind(f"{get}({name!r}, GONE)"))
+    for name, inner in part.parts:
+        text.part(inner, f"{get}({name!r}, GONE)")
+    if part.absent:
+        text.refuse(f"not {held}.keys().isdisjoint({text.name(part.absent)})")
+
+
+def _write_attributes(text: _Text, parts: Parts, now: str) -> None:
+    for name, inner in parts:
+        text.part(inner, f"getattr({now}, {name!r}, GONE)")
+
+
+def _write_object(text: _Text, part: Object, now: str) -> None:
+    text.refuse(f"type({now}) is not {text.name(part.kind)}")
+    text.put(f"met.append({now})")
+    if part.scope is not None:
+        _write_scope(text, part.scope, text.bind(f"{now}.__dict__"))
+    _write_attributes(text, part.slots, now)
+
+
+def _write_function(text: _Text, part: Function, now: str) -> None:
+    text.refuse(f"type({now}) is not FunctionType or {now}.__code__ is not {text.name(part.code)}"
+                f" or {now}.__globals__ is not {text.name(part.globals)}")
+    text.put(f"met.append({now})")
+    cells = text.bind(f"{now}.__closure__ or ()")
+    for place, inner in part.cells:
+        text.part(inner, f"content({cells}[{place}])")
+    _write_attributes(text, part.attributes, now)
+
+
+def _write_consists(text: _Text, part: Attributes, now: str) -> None:
+    text.refuse(f"type({now}) is not {text.name(part.kind)}")
+    text.put(f"met.append({now})")
+    _write_attributes(text, part.parts, now)
+
+
+_WRITERS: dict[type, Callable[[_Text, Any, str], None]] = {
+    Constant: _write_constant, Array: _write_array, Again: _write_again, Scope: _write_scope,
+    Object: _write_object, Function: _write_function, Attributes: _write_consists,
+}
+
+
+def _written(watch: Watch) -> Callable[[Any, list[Any]], bool] | None:
+    """Return what reads a watch as one function, unless it would be too long."""
+    text = _Text()
+    for way, held, part in watch.entries:
+        found = text.name(held) if way is None else f"{text.name(way)}(arguments)"
+        text.part(part, found)
+        if len(text.lines) > watch.MOST_WRITTEN:
+            return None
+    text.put("return True")
+    exec(compile("\n".join(text.lines), "<names of a jitted function>", "exec"), text.known)
+    made: Callable[[Any, list[Any]], bool] = text.known["holds"]
+    return made
 
 
 @functools.lru_cache(4096)
@@ -346,9 +467,12 @@ def slots(kind: Any) -> tuple[str, ...]:
 
 
 def state(value: Any) -> Any:
-    """Return how far an iterator is, or random numbers are; ``None`` of anything else."""
+    """Return how far an iterator is, or random numbers are; ``None`` of anything else.
+
+    How far a generator is nobody can tell: it may stand at one line again and again.
+    """
     if isinstance(value, types.GeneratorType):
-        return None if value.gi_frame is None else (value.gi_frame.f_lasti, value.gi_frame.f_lineno)
+        return None if value.gi_frame is None else object()
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, (np.random.RandomState, random.Random)):
