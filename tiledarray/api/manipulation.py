@@ -169,9 +169,8 @@ def sliding_window_view(
 ) -> TiledArray:
     numpys = np.lib.stride_tricks.sliding_window_view
     windows = by_numpy.call(numpys.__name__, numpys, (x, window_shape, axis), options)
-    if isinstance(windows, Handle):
-        windows.set_writable(False)  # it is a copy: no write is lost
-    return windows
+    # It is a copy, which nobody writes to: no write is lost.
+    return view_of(windows, Frozen()) if isinstance(windows, Handle) else windows
 
 
 # Splitting --------------------------------------------------------------------------------------
