@@ -66,6 +66,22 @@ def test_a_failure_has_numpys_words():
         called("linalg.inv", numpy.zeros((2, 2)))
 
 
+class FarPlaces(numpy.ndarray):
+    """Places in memory that is not NumPy's."""
+
+
+@pytest.mark.parametrize("wrong", [3, -4])
+def test_places_along_an_axis_that_are_beyond_it(wrong):
+    x = numpy.arange(6.0).reshape(2, 3)
+    places = numpy.array([[0, -3], [2, 1]]).view(FarPlaces)
+    call = BY_NAME["take_along_axis"].reference
+    found = call(FarModule(), x, places, attrs=options(axis=1), shape=(2, 2), dtype=x.dtype)
+    numpy.testing.assert_array_equal(found, numpy.take_along_axis(x, numpy.asarray(places), 1))
+    places[1, 0] = wrong
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 1 with size 3"):
+        call(FarModule(), x, places, attrs=options(axis=1), shape=(2, 2), dtype=x.dtype)
+
+
 def test_what_it_refuses_is_done_on_the_host():
     x = numpy.arange(7.0)
     assert called("quantile", x, 0.3, method="weibull") == numpy.quantile(x, 0.3, method="weibull")

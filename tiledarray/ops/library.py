@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.ops.failures import FAILURES, name_matrix
+from tiledarray.ops.indexing import fault_of
 from tiledarray.ops.op import Library, Parts, Rules
 from tiledarray.ops.parts import (
     DIGITS,
@@ -161,6 +162,16 @@ def _library(
                    parts=parts, tile=tile)
 
 
+def _take_along_axis(xp: Any, array: Any, places: Any, *, attrs: Any, shape: Any,
+                     dtype: Any) -> Any:
+    """CuPy takes what is beyond the axis from its other end; NumPy raises."""
+    axis = dict(attrs)["axis"]
+    fault = None if xp is np else fault_of(places, axis, array.shape[axis])
+    if fault is not None:
+        raise fault
+    return xp.take_along_axis(array, places, axis=axis)
+
+
 def _of_matrices(path: str, nanoseconds: float, *vjp: Any, **others: Any) -> Library:
     return _library(path, *vjp, parts=Parts("matrices", nanoseconds), **others)
 
@@ -269,7 +280,7 @@ BY_NAME: dict[str, Library] = {
                 parts=Parts("matrices", 25), tile="qr"),
         _of_matrices("linalg.svd", 130, "unsvd(g, x, part, attrs)", outputs=3, batch=_LAST),
         # Indices along an axis
-        _library("take_along_axis", "untaken(g, x, y, attrs)", "",
-                 batch="call.again(behind(attrs, x), call.spread())", parts=lines(6.0)),
+        Library("take_along_axis", _take_along_axis, vjp=("untaken(g, x, y, attrs)", ""),
+                batch="call.again(behind(attrs, x), call.spread())", parts=lines(6.0)),
     )
 }  # fmt: skip
