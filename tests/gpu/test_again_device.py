@@ -5,6 +5,7 @@ import pytest
 
 import tiledarray as np
 from tests.plans import counted
+from tests.test_gradient_again import misfit
 from tiledarray import config
 from tiledarray.gradients import again, functions
 
@@ -29,12 +30,6 @@ def passes(monkeypatch):
             module, "backward",
             lambda *args, plain=plain, **options: found.append(1) or plain(*args, **options))
     return found
-
-
-def misfit(x, t):
-    u = x.copy()
-    u[1:-1] += 0.3 * (u[2:] - 2 * u[1:-1] + u[:-2])
-    return ((np.exp(-u * t) - t) ** 2).sum()
 
 
 @pytest.mark.parametrize("device", ["cuda", "auto", "cpu"])
@@ -88,6 +83,15 @@ def test_places_beyond_the_axis(dtype):
         if dtype[0] == "i":
             with pytest.raises(IndexError, match="index -21 is out of bounds for axis 0"):
                 table[np.array(numpy.array([0, -21], dtype))].numpy()
+        rows = np.arange(5)
+        for places in (0, 4, 5):  # no kernel reads what is the result itself
+            columns = np.array(numpy.array([0, 1, 2, 3, places], dtype))
+            if places < 5:
+                numpy.testing.assert_array_equal(
+                    table[:5][rows, columns].numpy(), table.numpy()[range(5), columns.numpy()])
+                continue
+            with pytest.raises(IndexError, match="index 5 is out of bounds for axis 1"):
+                table[:5][rows, columns].numpy()
         numpy.testing.assert_array_equal(
             table[np.array(right), np.array(right % 5)].numpy(), table.numpy()[right, right % 5])
 

@@ -179,11 +179,8 @@ class CudaBackend:
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """Take uninitialised memory from the pool."""
         try:
-            if self._thread.has_context and runtime.getDevice() == self.index:
+            with self.active():
                 array = cupy.ndarray(shape, dtype)
-            else:
-                with self.active():
-                    array = cupy.ndarray(shape, dtype)
         except cupy.cuda.memory.OutOfMemoryError:
             array = None  # out of the handler, so that its frames keep nothing alive
         return self._buffer(self._empty(shape, dtype) if array is None else array)

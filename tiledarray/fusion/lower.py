@@ -31,6 +31,7 @@ from tiledarray.fusion.ir import (
 )
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import region_index
+from tiledarray.fusion.schedule.instructions import ACROSS_WORDS, WARP, words_of_lanes
 from tiledarray.fusion.short import components, without
 from tiledarray.ops.movement import empty, iota
 from tiledarray.ops.op import (
@@ -48,17 +49,6 @@ from tiledarray.ops.op import (
 )
 
 _PLACE = -2  # stands for the axis that a computed place is along, as if it were the domain's
-
-
-WARP = 32
-ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
-
-
-def words_of_lanes(across: Iterable[Cell], loads: Iterable[Cell]) -> int:
-    """Return the registers that a lane takes: what is read, and what all rows become."""
-    lanes = frozenset[int]().union(*(cell.axes for cell in across))
-    return sum(-(-cell.dtype.itemsize // 4) for cell in loads if cell.axes & lanes) + sum(
-        2 * -(-cell.dtype.itemsize // 4) for cell in across)
 
 
 class Refusal(Exception):

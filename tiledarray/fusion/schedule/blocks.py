@@ -6,6 +6,7 @@ from math import prod
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Axis, Kernel, Schedule
+from tiledarray.fusion.schedule.instructions import words
 from tiledarray.fusion.schedule.place import passes_needed
 from tiledarray.fusion.schedule.windows import VECTOR_BYTES
 
@@ -74,7 +75,7 @@ def once_a_column(kernel: Kernel) -> list[Cell]:
     streamed = [access.value.dtype.itemsize for cell, access in unit.items() if cell not in found]
     lanes = VECTOR_BYTES // max(streamed, default=VECTOR_BYTES)
     needed = passes_needed(kernel)
-    room = sum(-(-cell.dtype.itemsize // 4) for cell in found if needed[cell]) * lanes
+    room = sum(words(cell.dtype) for cell in found if needed[cell]) * lanes
     return found if room <= ONCE_WORDS else []
 
 

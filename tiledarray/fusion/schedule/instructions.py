@@ -24,6 +24,8 @@ PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room
 PAIR_COST = 320  # flops of a step by one thread: it waits for nothing then, and compiles soon
 _CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
 PAIR_LANES = 4  # from which loads are few beside the arithmetic
+WARP = 32
+ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
 
 
 def pairs(kernel: Kernel) -> bool:
@@ -81,6 +83,13 @@ def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
 def words(dtype: np.dtype[Any]) -> int:
     """Registers that a value takes."""
     return -(-dtype.itemsize // 4)
+
+
+def words_of_lanes(across: Iterable[Cell], loads: Iterable[Cell]) -> int:
+    """Return the registers that a lane takes: what is read, and what all rows become."""
+    lanes = frozenset[int]().union(*(cell.axes for cell in across))
+    return sum(words(cell.dtype) for cell in loads if cell.axes & lanes) + sum(
+        2 * words(cell.dtype) for cell in across)
 
 
 def quick_op(cell: Cell) -> Elementwise | None:

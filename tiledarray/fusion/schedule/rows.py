@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tiledarray.fusion.lower import ACROSS_WORDS, WARP, words_of_lanes
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
 from tiledarray.fusion.schedule.bundles import find_bundles
+from tiledarray.fusion.schedule.instructions import ACROSS_WORDS, WARP, words_of_lanes
 from tiledarray.fusion.schedule.place import across
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
