@@ -181,3 +181,10 @@ def test_arrays_on_a_gpu_come_by_dlpack(monkeypatch: pytest.MonkeyPatch) -> None
     for make in (tiledarray.asarray, tiledarray.array):
         assert make(OnGpu(numpy.arange(3))).tolist() == [0, 1, 2]
         assert make(OnGpu(numpy.arange(3)), "f4").dtype == "f4"
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 5), (1, 5, 1), (0, 3), (4,)])
+def test_asfortranarray_of_what_lies_so_is_the_array_itself(shape: tuple[int, ...]) -> None:
+    a = tiledarray.zeros(shape)
+    assert tiledarray.asfortranarray(a) is a
+    assert numpy.asfortranarray(b := numpy.zeros(shape)) is b

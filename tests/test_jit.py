@@ -1,5 +1,6 @@
 """`tiledarray.jit`: recorded once, run many times."""
 
+import operator
 import threading
 
 import numpy as np
@@ -33,6 +34,67 @@ def test_writes_into_its_argument_and_returns_it():
     np.testing.assert_array_equal(np.asarray(u), expected)
     jitted(u)
     np.testing.assert_array_equal(np.asarray(u), heat(expected))
+
+
+class _Kept:
+    array = None
+
+
+def _writes_into_a_name(a):
+    _Kept.array[None][0] += a
+    return _Kept.array * 1
+
+
+def _writing(write):
+    def function(a):
+        write(a)
+        return a * 1
+    return function
+
+
+def _adds_to(a):
+    b = a
+    b += 1
+    return a * 1
+
+
+@pytest.mark.parametrize("make", [
+    lambda lib: lib.full((), 5.0), lambda lib: lib.arange(6.0)[5:].reshape(()),
+    lambda lib: lib.arange(6.0).max()], ids=["array", "view", "scalar"])
+@pytest.mark.parametrize("function", [
+    _writes_into_a_name, _adds_to,
+    _writing(lambda a: np.add(a[None], 1, out=a[None])),
+    _writing(lambda a: a[None].fill(3)),
+    _writing(lambda a: operator.iadd(a.reshape(1, 1), 2)),
+    _writing(lambda a: operator.iadd(a.ravel(), 2)),
+    _writing(lambda a: operator.iadd(a.T, 2)),
+])
+def test_without_axes_arrays_are_written_into_and_scalars_are_not(function, make, monkeypatch):
+    found = []
+    for lib, wrapped in (np, function), (ta, ta.jit(function)):
+        monkeypatch.setattr(_Kept, "array", lib.full((), 5.0))
+        seen = []
+        for _ in range(3):
+            a = make(lib)
+            result = wrapped(a)
+            seen.append((float(result), float(a), float(_Kept.array)))
+        found.append(seen)
+    assert found[1] == found[0]
+
+
+def test_one_function_is_given_a_scalar_and_an_array_without_axes():
+    jitted = ta.jit(_adds_to)
+    assert float(jitted(ta.arange(6.0).max())) == 5.0
+    assert float(jitted(ta.full((), 5.0))) == 6.0
+    assert float(jitted(ta.arange(6.0).max())) == 5.0
+
+
+def test_an_array_without_axes_is_returned_as_one():
+    jitted = ta.jit(lambda x: (x.sum(keepdims=True).reshape(()), x.sum()))
+    for result, alias in zip(jitted(ta.arange(3.0)), (4.0, 3.0), strict=True):
+        same = result
+        result += 1
+        assert float(same) == alias
 
 
 @pytest.mark.compiler

@@ -52,6 +52,13 @@ def check(function, in_axes, *args, tolerance=1e-10):
         numpy.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u4", "e"])
+@pytest.mark.parametrize("product", [
+    lambda x: x @ x, lambda x: np.dot(x, x), lambda x: np.vdot(x, x), lambda x: np.inner(x, x)])
+def test_products_of_vectors_keep_their_dtype(product, dtype):
+    check(product, (0,), numpy.array([[100, 100], [3, 1], [0, 0]], dtype), tolerance=1e-2)
+
+
 @pytest.mark.parametrize("scan", [
     np.cumsum, lambda x: np.cumsum(x, axis=1), lambda x: np.cumprod(x, axis=0),
     lambda x: np.maximum.accumulate(x, axis=1), lambda x: np.cumsum(x[::-1], axis=0)[::-1]])

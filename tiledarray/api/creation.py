@@ -166,7 +166,9 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> TiledAr
 @implements(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> TiledArray:
     result = _from(a, dtype, None, like, None)
-    return result.T.copy().T if result.ndim > 1 else result if result.ndim else result.reshape(1)
+    if not result.flags.f_contiguous:
+        return result.T.copy().T
+    return result if result.ndim else result.reshape(1)
 
 
 @implements(np.copy)

@@ -307,7 +307,12 @@ def stands_for_scalar(handle: Handle) -> bool:
     array = handle._array
     if array is not None:
         return isinstance(array, np.generic)
-    form = handle._node.form
+    return is_scalar(handle._node)
+
+
+def is_scalar(node: Node) -> bool:
+    """Whether a value without axes, of no view, is what NumPy would have a scalar for."""
+    form = node.form
     return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tiledarray.arrays.handle import Handle
+from tiledarray.arrays.handle import Handle, is_scalar
 from tiledarray.core import BEGINS, Base, history, hold
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import below
-from tiledarray.ops.movement import placeholder
+from tiledarray.ops.movement import AN_ARRAY, placeholder
 from tiledarray.recording.history import is_inside
 from tiledarray.recording.stretch import local, tracing
 
@@ -115,7 +115,7 @@ class Scope:
     def _take(self, handle: Handle, node: Node) -> Node:
         if node.keeps:
             raise HasHistory
-        stand_in = make_placeholder(node.form.kind)
+        stand_in = make_placeholder(node.form.kind, scalar=is_scalar(node))
         self._values[id(handle)] = stand_in
         self.outside.append((handle, stand_in))
         return stand_in
@@ -204,7 +204,7 @@ class StepScope(Scope):
         if self.wants(node):
             raise HasHistory
         self.before.append(node)
-        stand_in = make_placeholder(node.form.kind)
+        stand_in = make_placeholder(node.form.kind, scalar=is_scalar(node))
         self._values[id(handle)] = stand_in
         self.outside.append((handle, stand_in))
         return stand_in
@@ -228,9 +228,10 @@ class _Virtual:
         _slot.__delete__(handle)
 
 
-def make_placeholder(kind: Kind) -> Node:
-    """Return a node of this kind without a value."""
-    return Node(form_of(placeholder, None, kind, 0), ())
+def make_placeholder(kind: Kind, *, scalar: bool = True) -> Node:
+    """Return a node of this kind without a value; without axes it is a scalar, or an array."""
+    attrs = None if kind.shape or scalar else AN_ARRAY
+    return Node(form_of(placeholder, attrs, kind, 0), ())
 
 
 @contextmanager

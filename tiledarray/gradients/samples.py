@@ -128,7 +128,7 @@ def multiplied(call: Call) -> Any:
     left, right = call.mapped
     if ranks == (1, 1):
         if left and right:
-            return (x * y).sum(axis=-1)
+            return (x * y).sum(axis=-1, dtype=call.node.dtype)
         return x @ y if left else y @ x
     if ranks[0] == 1:
         if not left or (not right and ranks[1] == 2):

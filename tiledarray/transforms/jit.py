@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiledarray import config, execution
-from tiledarray.arrays.handle import assign_all, follow, wrap
+from tiledarray.arrays.handle import assign_all, follow, is_scalar, stands_for_scalar, wrap
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.arrays.tracing import (
     Disturbed,
@@ -25,7 +25,7 @@ from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, of_a_handler
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError
-from tiledarray.graph.node import Kind, Node, form_of
+from tiledarray.graph.node import Form, Node, form_of
 from tiledarray.graph.program import trace
 from tiledarray.ops import movement
 from tiledarray.recording import record
@@ -103,10 +103,12 @@ class _Trace:
                  related: bool) -> None:
         self.relation = _relation(arrays) if related else ()
         self.steps = [array.steps for array in arrays] if related else None
-        kinds = [array.node.form.kind for array in arrays]
+        own = None if related else [
+            make_placeholder(array.node.form.kind, scalar=stands_for_scalar(array))
+            for array in arrays]
         with traced() as scope:
             nodes, written, changed = self._record(
-                function, shape, arrays, None if related else kinds, scope)
+                function, shape, arrays, own, scope)
             if scope.leaked():
                 if changed is not None:
                     changed.restore()
@@ -125,7 +127,9 @@ class _Trace:
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
         self.outputs_alone = self.all_new and not (self.written or self.hands_back) and (
             self.made == [("output", k) for k in range(len(self.targets))])
-        self.forms = [form_of(movement.leaf, None, node.form.kind, 0) for node in self.targets]
+        self.forms = [_leaf_form(node) for node in self.targets]
+        self.without_axes = [(k, is_scalar(node)) for k, node in enumerate(placeholders)
+                             if not node.form.kind.shape]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
         if not related and all(each.argument is not None and not each.ways for each in self.inputs):
             self.plain = [each.argument for each in self.inputs if each.argument is not None]
@@ -135,15 +139,15 @@ class _Trace:
             self._plan(placeholders)
 
     def _record(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
-                kinds: list[Kind] | None, scope: Scope,
+                own: list[Node] | None, scope: Scope,
                 ) -> tuple[list[Node], dict[int, Node], Names | None]:
         """Run the function; return the new arrays that it returns, and what it has written.
 
         Also, if it has changed what is behind names as it may to remember something, the names.
-        With ``kinds``, arguments that are views are arrays of their own of these kinds.
+        With ``own``, arguments that are views are arrays of their own, with these placeholders.
         """
         origins = [array.origin() for array in arrays]
-        given, alone = (arrays, {}) if kinds is None else _stand_ins(arrays, origins, kinds)
+        given, alone = (arrays, {}) if own is None else _stand_ins(arrays, origins, own)
         parts = iter(given)
         args = tuple([unflatten(part, parts) for part in shape[0]])
         kwargs = unflatten(shape[1], parts)
@@ -268,9 +272,10 @@ class _Trace:
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
-            return [arrays[k] for k in self.plain]
+            inputs = [arrays[k] for k in self.plain]
+            return inputs if self._same_without_axes(inputs) else None
         origins = [array if array._base is None else array.origin() for array in arrays]
-        inputs: list[Any] = []
+        inputs = []
         for each in self.inputs:
             k = each.argument
             whole = each.whole and self.steps is not None
@@ -283,7 +288,11 @@ class _Trace:
         if len(inputs) > 1 and not self.reads_only and (
                 len({id(array.origin()) for array in inputs}) < len(inputs)):
             return None
-        return inputs
+        return inputs if self._same_without_axes(inputs) else None
+
+    def _same_without_axes(self, inputs: list[Any]) -> bool:
+        """Whether of inputs without axes those are scalars that were."""
+        return all(stands_for_scalar(inputs[k]) is scalar for k, scalar in self.without_axes)
 
     def __call__(self, arguments: list[Any], inputs: list[Any], given: tuple[Any, Any],
                  copies: list[Copy]) -> Any:
@@ -338,6 +347,12 @@ class _Trace:
                 for form, buffer in zip(self.forms, outputs, strict=True)]
 
 
+def _leaf_form(node: Node) -> Form:
+    """Return the form of the value of a node; without axes it is a scalar where the node was."""
+    attrs = None if node.form.kind.shape or is_scalar(node) else movement.AN_ARRAY
+    return form_of(movement.leaf, attrs, node.form.kind, 0)
+
+
 def _containers(given: tuple[Any, Any]) -> list[Any]:
     """Return what may be changed among arguments by position and by name."""
     return [*containers((given[0], tuple(given[1].values())))]
@@ -353,7 +368,7 @@ def _names_given(shape: Any) -> bool:
     return type(shape) is Given or (type(shape) is tuple and any(map(_names_given, shape)))
 
 
-def _stand_ins(arrays: list[Any], origins: list[Any], kinds: list[Kind],
+def _stand_ins(arrays: list[Any], origins: list[Any], own: list[Node],
                ) -> tuple[list[Any], dict[int, tuple[Any, Node]]]:
     """Return what the function is given, and the placeholders of what is taken for itself."""
     count = Counter(map(id, origins))
@@ -362,9 +377,8 @@ def _stand_ins(arrays: list[Any], origins: list[Any], kinds: list[Kind],
         if array is origin and count[id(origin)] == 1:
             given.append(array)
             continue
-        node = make_placeholder(kinds[k])
-        handle = wrap(node)
-        alone[k] = handle, node
+        handle = wrap(own[k])
+        alone[k] = handle, own[k]
         given.append(follow(handle, [Frozen()] if is_frozen(array.steps) else ()))
     return given, alone
 
