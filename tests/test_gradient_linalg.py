@@ -6,6 +6,7 @@ import pytest
 import tiledarray as np
 from tests.gradients import check, real, whole
 from tiledarray.errors import NoDerivative
+from tiledarray.gradients.factorizations import inverted_lower
 
 VALUES = pytest.mark.parametrize("values", [real, whole])
 
@@ -43,6 +44,15 @@ def test_inverses_and_determinants(values, shape):
 ])
 def test_equations(values, left, right):
     check(np.linalg.solve, square(values, *left), values(*right, seed=5))
+
+
+@VALUES
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+def test_inverses_of_lower_triangles(values, shape):
+    x = square(values, *shape)
+    check(inverted_lower, x)
+    numpy.testing.assert_allclose(
+        inverted_lower(np.array(x)), numpy.linalg.inv(numpy.tril(x)), rtol=1e-10, atol=1e-10)
 
 
 def test_equations_of_real_matrices_and_complex_sides():

@@ -14,11 +14,13 @@ from tests.plans import DEVICE, HOST, TARGETS, kinds, planned
 from tiledarray import config
 from tiledarray.execution.executable import program_name, source_of
 from tiledarray.fusion import limits
+from tiledarray.fusion.plan import Call as LibraryCall
 from tiledarray.fusion.tiles import find
-from tiledarray.fusion.tiles.ir import Product
+from tiledarray.fusion.tiles.ir import Call, Product
 from tiledarray.fusion.tiles.text import text_of
 from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
+from tiledarray.ops.op import Loop
 
 
 @pytest.fixture(autouse=True)
@@ -738,7 +740,18 @@ def test_the_gradient_of_a_diagonal_stays_on_chip():
 def test_an_elimination_that_would_be_alone_on_a_multiprocessor_is_a_call():
     """The steps of an elimination wait for one another: another block has to fill the time."""
     large = replace(DEVICE, shared_bytes=227 << 10)
-    for size, alone in ((32, False), (64, True)):
+    for size, alone in ((32, False), (100, True)):
+        x = ta.array(numpy.zeros((500, size, size)))
+        with config.override(linalg_errors="deferred"):
+            plan = planned(ta.linalg.inv(x), target=large)
+        refused = [text for text in plan.refusals if "wait for one another" in text]
+        assert bool(refused) == alone, (size, plan.refusals)
+
+
+def test_what_no_call_is_made_of_is_left_out_where_there_is_no_room():
+    """The likelihood of a Gaussian process and its gradient: one kernel, and large products."""
+    large = replace(DEVICE, shared_bytes=227 << 10)
+    for size, products in ((32, 0), (64, 3)):
         points = ta.array(numpy.linspace(0, 1, 4096 * size).reshape(4096, size))
         logs = ta.array(numpy.zeros((4096, 3)))
 
@@ -751,6 +764,9 @@ def test_an_elimination_that_would_be_alone_on_a_multiprocessor_is_a_call():
             return (points * weights).sum() + logarithms.sum()
 
         with config.override(linalg_errors="deferred"):
-            plan = planned(ta.grad(process)(logs), target=large)
-        refused = [text for text in plan.refusals if "wait for one another" in text]
-        assert bool(refused) == alone, (size, plan.refusals)
+            plan = planned(*ta.value_and_grad(process)(logs), target=large)
+        (kernel,) = tiles.kernels(plan)
+        called = [each.name for each in kernel.program.statements if isinstance(each, Call)]
+        assert called.count("cholesky") == 1 and "lu" not in called
+        calls = [step.group.library.op for step in plan.steps if isinstance(step, LibraryCall)]
+        assert [op.name for op in calls if not isinstance(op, Loop)] == ["matmul"] * products

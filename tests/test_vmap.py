@@ -12,6 +12,7 @@ from tests.gradient_corpus import PROGRAMS, REFUSED
 from tests.plans import kinds, planned
 from tests.test_gradient_programs import MOVES, X, is_legal, result, written
 from tiledarray.gradients import batching
+from tiledarray.gradients.factorizations import inverted_lower
 from tiledarray.ops import indexing
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import Library
@@ -181,6 +182,7 @@ CALLS = {
     **{f"linalg.{name}": [(of_positive(getattr(np.linalg, name)), [(2, 3, 3)])]
        for name in ("inv", "det", "cholesky", "pinv", "eigvalsh")},
     "linalg.svdvals": [(np.linalg.svdvals, [(4, 3)])],
+    "linalg.inv_of_lower": [(of_positive(inverted_lower), [(2, 3, 3)])],
     "linalg.cofactors": [(np.grad(lambda x: np.linalg.det(x)), [(3, 3)])],
     "linalg.solve": [(lambda x, y: np.linalg.solve(positive(x), y), shapes) for shapes in (
         [(3, 3), (3,)], [(3, 3), (3, 2)], [(2, 3, 3), (3,)], [(3, 3), (2, 3, 1)])],

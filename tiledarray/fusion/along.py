@@ -23,8 +23,9 @@ SUMMED = -10  # this and below: it is combined; equal numbers are combined toget
 
 # How many axes one problem has in the (first) result of a call, by its form in tiles; of transforms
 # the attributes say it.
-CORES = {"cholesky": 2, "solve": 2, "inv": 2, "det": 0, "slogdet": 0, "qr": 2,
-         "eigh": 1}
+CORES = {"cholesky": 2, "solve": 2, "solve_by_factor": 2, "inv": 2, "inv_of_lower": 2,
+         "det": 0, "slogdet": 0, "qr": 2, "eigh": 1}
+EQUATIONS = ("solve", "solve_by_factor")  # a call of two operands
 
 Along = tuple[int | None, ...]  # which dimension of a value follows each of a loop's axes
 Sizes = tuple[int, ...]
@@ -179,10 +180,10 @@ def _of_batch(
         along = transformed(entry.attrs, rank)
         found = [WHOLE if d in along else d for d in range(rank)]
     else:
-        right = shapes[1] if op.tile == "solve" else None
+        right = shapes[1] if op.tile in EQUATIONS else None
         core = 2 if right is None or len(right) > 1 else 1
         leading = len(shape) - (core if k else 2)
-        kept = rank - (core if op.tile == "solve" else rank - leading)
+        kept = rank - (core if op.tile in EQUATIONS else rank - leading)
         found = [*range(kept - leading, kept), *(WHOLE for _ in shape[leading:])]
     return tuple(ONE if n == 1 else to for n, to in zip(shape, found, strict=True))
 

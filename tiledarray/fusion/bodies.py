@@ -138,20 +138,23 @@ def cut_out(region: Cut, looped: Looped, made: Made) -> Looped:
     first = results[0]
     entry = Entry(loop(len(results)), made.body, first.shape, first.dtype, made.refs)
     if len(results) == 1:
-        return _renumbered(region, looped, {region.results[0]: entry}, None)
+        return exchanged(region.graph, looped, {region.results[0]: entry})
     items = {number: Entry(movement.item, k, *results[k][:2], (count,))
              for k, number in enumerate(region.results)}
-    return _renumbered(region, looped, items, entry)
+    return exchanged(region.graph, looped, items, (entry, ~looped.numbers[region.seed]))
 
 
-def _renumbered(region: Cut, looped: Looped, instead: dict[int, Entry],
-                last: Entry | None) -> Looped:
-    """The entries that are still asked for, in order, with some instead of others."""
-    entries = [instead.get(number, entry) for number, entry in enumerate(region.graph.entries)]
+def exchanged(graph: Graph, looped: Looped, instead: dict[int, Entry],
+              more: tuple[Entry, int] | None = None) -> Looped:
+    """The entries that are still asked for, in order, with some instead of others.
+
+    One ``more``, with its number in ``numbers``, is what others may refer to as the last.
+    """
+    entries = [instead.get(number, entry) for number, entry in enumerate(graph.entries)]
     numbers = [*looped.numbers]
-    if last is not None:
-        entries.append(last)
-        numbers.append(~numbers[region.seed])
+    if more is not None:
+        entries.append(more[0])
+        numbers.append(more[1])
     places: dict[int, int] = {}
     # Leaves stay whether anyone asks for them or not: they are known by their numbers.
     path = [*reversed(looped.outputs)]

@@ -74,6 +74,11 @@ def inverted(a: Any) -> Any:
     return _call("inv", (a,), a.shape, a.dtype)
 
 
+def inverted_lower(a: Any) -> Any:
+    """Return the inverses of lower triangular matrices; they are not looked at."""
+    return _call("inv_of_lower", (a,), a.shape, a.dtype)
+
+
 # Inverses and equations --------------------------------------------------------------------------
 
 
@@ -86,12 +91,20 @@ def uninverted(g: Any, out: Any) -> Any:
 def equations_left(g: Any, x: Any, y: Any, out: Any) -> Any:
     """Return what belongs to the matrices of linear equations."""
     right = equations_right(g, x, y)
-    return -column(right) * row(out) if y.ndim == 1 else -(right @ turned(out))
+    if y.ndim == 1:
+        return -column(right) * row(out)
+    one = y.shape[-1] == 1 and right.ndim == out.ndim
+    return -(right * turned(out)) if one else -(right @ turned(out))
 
 
 def equations_right(g: Any, x: Any, y: Any) -> Any:
     """Return what belongs to the right sides of linear equations."""
     return solved(turned(x), column(g))[..., 0] if y.ndim == 1 else solved(turned(x), g)
+
+
+def uninverted_lower(g: Any, out: Any) -> Any:
+    """Return what belongs to lower triangular matrices that were inverted."""
+    return xp.tril(uninverted(g, out))
 
 
 def unpseudoinverted(g: Any, x: Any, out: Any) -> Any:
@@ -145,7 +158,7 @@ def uncholesky(g: Any, out: Any) -> Any:
     """
     inner = xp.tril(adjoint(out) @ conjugated(g))
     inner = _with_diagonal(inner, _diagonals(inner) * 0.5)
-    inverse = inverted(out)
+    inverse = inverted_lower(out)
     return conjugated(_hermitian(adjoint(inverse) @ inner @ inverse))
 
 

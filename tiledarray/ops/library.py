@@ -147,6 +147,21 @@ def _solve(xp: Any, left: Any, right: Any, *, attrs: Attrs, shape: Any, dtype: A
 _SOLVE = _call("linalg.solve")
 
 
+def _solve_by_factor(xp: Any, factor: Any, right: Any, *, attrs: Attrs, shape: Any,
+                     dtype: Any) -> Any:
+    """Solve equations of symmetric matrices of which the Cholesky factors are given."""
+    matrices = factor @ factor.swapaxes(-1, -2)
+    return _solve(xp, matrices, right, attrs=attrs, shape=shape, dtype=dtype)
+
+
+_INV = _call("linalg.inv")
+
+
+def _inv_of_lower(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+    """Return the inverses of matrices of which the lower triangle is read."""
+    return xp.tril(_INV(xp, xp.tril(array), attrs=attrs, shape=shape, dtype=dtype))
+
+
 def _eig(xp: Any, array: Any, *, attrs: Attrs, shape: Any, dtype: Any) -> Any:
     """Return eigenvalues and vectors, complex whatever they are."""
     w, v = _call("linalg.eig")(xp, array, attrs=attrs, shape=shape, dtype=dtype)
@@ -254,6 +269,8 @@ BY_NAME: dict[str, Library] = {
           for name, rule in _FOURIER.items()),
         # Linear algebra
         _of_matrices("linalg.inv", 30, "uninverted(g, out)", batch=_LAST, tile="inv"),
+        Library("linalg.inv_of_lower", _inv_of_lower, vjp=("uninverted_lower(g, out)",),
+                batch=_LAST, parts=Parts("matrices", 30), tile="inv_of_lower"),
         _of_matrices("linalg.det", 8, "g[..., None, None] * cofactors(x)", batch=_LAST,
                      tile="det"),
         Library("linalg.cofactors", _cofactors, vjp=("uncofactored(g, x, out)",), batch=_LAST,
@@ -262,6 +279,8 @@ BY_NAME: dict[str, Library] = {
         Library("linalg.solve", _solve, batch="solved(call)",
                 vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)"),
                 parts=Parts("matrices", 10), tile="solve"),
+        # The planner makes it (`fusion/tiles/definite.py`).
+        Library("linalg.solve_by_factor", _solve_by_factor, tile="solve_by_factor"),
         _of_matrices("linalg.pinv", 150, "unpseudoinverted(g, x, out)", batch=_LAST),
         _of_matrices("linalg.eigvalsh", 60, "uneigvalsh(g, x, attrs)", batch=_LAST,
                      tile="eigh"),

@@ -66,6 +66,10 @@ class NoTile(Exception):
     """One problem cannot be computed on chip; the message says why."""
 
 
+class NoRoom(NoTile):
+    """Shared memory has no room for one, or not for several that hide each other's waits."""
+
+
 def whole(shape: Shape) -> Index:
     """Return the index of all of an array of that shape, the domain being the same."""
     return tuple(ORIGIN if n == 1 else Affine(axis) for axis, n in enumerate(shape))

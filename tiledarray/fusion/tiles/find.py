@@ -5,17 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from tiledarray.fusion.along import Graph, Looped, looped_of, transformed
+from tiledarray.fusion.along import Entry, Graph, Looped, looped_of, transformed
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.tiles.build import NoTile
+from tiledarray.fusion.tiles.build import NoRoom, NoTile
+from tiledarray.fusion.tiles.definite import SOLVE_BY_FACTOR, by_factors
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
 from tiledarray.fusion.tiles.teams import EIGENVALUES_ROW_BYTES, refusal
-from tiledarray.ops.op import Library
+from tiledarray.ops.op import Item, Library
 
 MOST = 16  # kernels of a plan
+LARGE_PRODUCT = 48  # rows and columns of what tensor cores multiply for many problems at once
 
 
 class Found(NamedTuple):
@@ -35,6 +37,15 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     target : Target
     """
     looped = looped_of(signature)
+    by_factor = by_factors(looped, target)
+    if by_factor is not looped:
+        found = _in_tiles(by_factor, target)
+        if all(entry[0] is not SOLVE_BY_FACTOR for entry in found.looped.entries):
+            return found  # else libraries have to solve, which would need the matrices again
+    return _in_tiles(looped, target)
+
+
+def _in_tiles(looped: Looped, target: Target) -> Found:
     refusals: list[str] = []
     in_vain: set[int] = set()
     for _ in range(MOST):
@@ -60,6 +71,9 @@ def _barred(graph: Graph, target: Target) -> dict[int, str]:
     reason = "it would show which signs its vectors have, and they are LAPACK's"
     found = dict.fromkeys(shown(graph), reason)
     for number, entry in enumerate(graph.entries):
+        if target.kind == "cuda" and _is_product(entry) and min(
+                n for ref in entry.values for n in graph.entries[ref].shape[-2:]) >= LARGE_PRODUCT:
+            found[number] = "a library multiplies matrices as large as these faster"
         if not isinstance(entry.op, Library) or entry.op.tile not in ("eigh", "fourier"):
             continue
         source = graph.entries[entry.values[0]]
@@ -86,7 +100,9 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
     """What is computed for the sake of a call, with the loop that does it.
 
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
-    then reduced on chip, and what is transformed along an axis before them lies together.
+    then reduced on chip, and what is transformed along an axis before them lies together.  Where
+    there is no room for all, what no call is made of is left to others, and what is made of none is
+    computed again by them.
 
     Raises
     ------
@@ -94,8 +110,44 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
     """
     if seed in barred:
         raise NoTile(barred[seed])
+    try:
+        return _largest(graph, seed, frozenset(barred), looped, target)
+    except NoRoom:
+        before, behind = _apart_from_calls(graph)
+        return _largest(graph, seed, frozenset(barred) | behind, looped, target, before)
+
+
+def _apart_from_calls(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
+    """What is made of no call, and of what none is made; products of matrices belong there, too."""
+    last = len(graph.entries) - 1
+    made, leads = set[int](), set[int]()
+    behind: set[int] = set()
+    for number, entry in enumerate(graph.entries):
+        if _is_call(entry) or not made.isdisjoint(entry.values):
+            made.add(number)
+    for number in range(last, -1, -1):
+        entry = graph.entries[number]
+        if number in leads or _is_call(entry):
+            leads.update(entry.values)
+        elif not isinstance(entry.op, Item):
+            behind.add(number)
+        if _is_product(entry):
+            behind.add(number)
+    return frozenset({*range(last + 1)} - made), frozenset(behind)
+
+
+def _is_product(entry: Entry) -> bool:
+    return isinstance(entry.op, Library) and entry.op.tile == "product"
+
+
+def _is_call(entry: Entry) -> bool:
+    return isinstance(entry.op, Library) and entry.op.tile not in ("", "product")
+
+
+def _largest(graph: Graph, seed: int, barred: frozenset[int], looped: Looped, target: Target,
+             again: frozenset[int] = frozenset()) -> tuple[TileRegion, Made]:
     axes = batch_axes(graph.entries[seed])
-    regions = [TileRegion(graph, seed, axes[:count], target, frozenset(barred))
+    regions = [TileRegion(graph, seed, axes[:count], target, barred, again)
                for count in range(len(axes), 0, -1)]
     refusal = NoTile("it is one problem")
     for region in sorted(regions, key=lambda region: (region.stored(), region.apart())):

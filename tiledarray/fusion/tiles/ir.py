@@ -182,6 +182,10 @@ class Matrix:
             return 1
         return self.tile.pitch
 
+    def transpose(self) -> Matrix:
+        """The transpose of a matrix of real numbers, in the same tile."""
+        return Matrix(self.tile, self.columns, self.rows, 1 - self.transposed)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:

@@ -14,7 +14,7 @@ from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
-from tiledarray.fusion.tiles.build import NoTile, build
+from tiledarray.fusion.tiles.build import NoRoom, NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
 from tiledarray.fusion.tiles.shared import drop_unread, lay_out, put_barriers
@@ -146,18 +146,18 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
 
     Raises
     ------
-    NoTile
+    NoRoom
         If there is no room for one.
     """
     side = _widest(program) if program.own is None else 1
     while side < WARP and WARP // side * _region(program, side) > room:
         side *= 2
     if _region(program, side) > room:
-        raise NoTile(f"a problem of {program.nbytes} bytes does not fit in shared memory")
+        raise NoRoom(f"a problem of {program.nbytes} bytes does not fit in shared memory")
     if room > ALONE and 2 * _region(program, side) > room and any(
             isinstance(statement, Call) and statement.name in PRIMITIVES
             for statement in program.statements):
-        raise NoTile(f"a multiprocessor would have one problem of {program.nbytes} bytes at a "
+        raise NoRoom(f"a multiprocessor would have one problem of {program.nbytes} bytes at a "
                      "time, and the steps of an elimination wait for one another")
     teams = max(1, BLOCK // side)
     while teams * side > WARP and teams > 1 and teams * _region(program, side) > room // 3:

@@ -75,23 +75,40 @@ def triangle(value: Value) -> str:
 
 def _solve(maker: Maker, value: Value) -> None:
     left, right = value.args
-    n = left.shape[-1]
-    vector = len(right.shape) == 1
     kind = triangle(left)
     matrix = maker.matrix(left, value.dtype) if kind else maker.own(left, value.dtype)
+    x, columns = _right_side(maker, value, right)
+    if kind:
+        _triangular(maker, columns, matrix, lower=(kind == "lower") ^ (matrix.transposed > 0))
+    else:
+        pivots = _factored(maker, matrix, SINGULAR)
+        maker.call("lu_solve", (columns,), (columns, matrix, pivots),
+                   2 * matrix.rows ** 2 * columns.columns)
+    maker.known(value, x)
+
+
+def _solve_by_factor(maker: Maker, value: Value) -> None:
+    factor, right = value.args
+    lower = maker.matrix(factor, value.dtype)
+    x, columns = _right_side(maker, value, right)
+    for matrix in (lower, lower.transpose()):
+        _triangular(maker, columns, matrix, lower=not lower.transposed)
+    maker.known(value, x)
+
+
+def _right_side(maker: Maker, value: Value, right: Value) -> tuple[Tile, Matrix]:
+    """A tile for the solutions, with the right side in it, and the matrix that it is."""
+    vector = len(right.shape) == 1
     x = maker.taken(right, value.shape, value.dtype) if not vector else None
     if x is None:
         x = maker.tile(value.shape, value.dtype, padded=not vector)
         maker.fill(x, right, broadcast_index(right.shape, whole(value.shape)), value.shape)
-    columns = maker.as_matrix(x, vector=vector)
-    flops = n * n * columns.columns
-    if kind:
-        lower = (kind == "lower") ^ (matrix.transposed > 0)
-        maker.call("triangular", (columns,), (columns, matrix), flops, (int(lower),), SINGULAR)
-    else:
-        pivots = _factored(maker, matrix, SINGULAR)
-        maker.call("lu_solve", (columns,), (columns, matrix, pivots), 2 * flops)
-    maker.known(value, x)
+    return x, maker.as_matrix(x, vector=vector)
+
+
+def _triangular(maker: Maker, columns: Matrix, matrix: Matrix, *, lower: bool) -> None:
+    maker.call("triangular", (columns,), (columns, matrix), matrix.rows ** 2 * columns.columns,
+               (int(lower),), SINGULAR)
 
 
 def _factored(maker: Maker, matrix: Matrix, failure: str) -> Matrix:
@@ -99,6 +116,17 @@ def _factored(maker: Maker, matrix: Matrix, failure: str) -> Matrix:
     pivots = Matrix(maker.tile((n,), np.dtype(np.int32)), n, 1)
     maker.call("lu", (matrix, pivots), (matrix,), 2 * n ** 3 // 3, failure=failure)
     return pivots
+
+
+def _inverse_of_lower(maker: Maker, value: Value) -> None:
+    n = _square(value)
+    matrix = maker.matrix(value.args[0], value.dtype)
+    tile = maker.tile(value.shape, value.dtype, padded=True)
+    maker.map(tile, tile.shape, Number(0.0, tile.dtype))
+    stack = whole(tile.shape)[:-2]
+    maker.map(tile, (n,), Number(1.0, tile.dtype), (*stack, Affine(0), Affine(0)))
+    _triangular(maker, maker.as_matrix(tile), matrix, lower=not matrix.transposed)
+    maker.known(value, tile)
 
 
 def _inverse(maker: Maker, value: Value) -> None:
@@ -319,7 +347,8 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
-    "cholesky": _cholesky, "solve": _solve, "inv": _inverse, "det": _det, "slogdet": _slogdet,
+    "cholesky": _cholesky, "solve": _solve, "solve_by_factor": _solve_by_factor,
+    "inv": _inverse, "inv_of_lower": _inverse_of_lower, "det": _det, "slogdet": _slogdet,
     "qr": _qr, "eigh": _eigh,
     "product": _product, "fourier": _fourier,
 }

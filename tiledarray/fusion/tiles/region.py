@@ -68,6 +68,8 @@ class TileRegion:
     target : Target
     barred : frozenset of int
         Entries that are not to be computed there.
+    again : frozenset of int
+        Entries that are computed again by those outside who ask for them.
     inside : dict
         The entries that are computed there, and which of their dimensions follow the batch axes.
     results : list of int
@@ -79,6 +81,7 @@ class TileRegion:
     axes: tuple[int, ...]
     target: Target
     barred: frozenset[int] = frozenset()
+    again: frozenset[int] = frozenset()
     inside: dict[int, Along] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
     _size: int = 0
@@ -93,8 +96,9 @@ class TileRegion:
         # What is the same for all problems is computed again by those outside who ask for it.
         self.results = [
             number for number, along in sorted(self.inside.items())
-            if any(d is not None for d in along) and (number in graph.outputs or any(
-                user not in self.inside for user in graph.users[number]))]
+            if any(d is not None for d in along) and number not in self.again and (
+                number in graph.outputs or any(
+                    user not in self.inside for user in graph.users[number]))]
 
     def holds(self, number: int) -> bool:
         """Whether an entry is computed for each problem."""
