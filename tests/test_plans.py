@@ -447,6 +447,19 @@ def test_a_stencil_loop_compiles_one_kernel_and_its_memory_is_flat(fresh):
     assert sizes[1] <= sizes[0]
 
 
+def test_small_values_do_not_wait_where_large_ones_need_them():
+    """What is joined to a small kernel that waits for a sum would keep the other sum from it."""
+    x, s = filled(4096, 64, 16), filled(4096)
+    with np.config.override(at_once=0):
+        placed = np.zeros((4096, 2))
+        placed[:, 0] = x.sum(axis=(1, 2)) * s
+        e = np.exp(s)
+        weighted = (x * e[:, None, None]).sum(axis=(1, 2)) * e
+    plan = planned(placed, weighted, e, target=DEVICE)
+    assert [kernel.form for kernel in plan.kernels].count("row") == 1
+    assert moved(plan) < 1.1 * nbytes(x)
+
+
 def test_ten_thousand_steps_run_in_constant_memory_and_reuse_a_plan(fresh):
     x, v = filled(50), filled(50, seed=1)
     expected_x, expected_v = numpy.array(x), numpy.array(v)

@@ -21,6 +21,7 @@ from tiledarray.fusion.stored import (
     MustStore,
     cone,
     count_reads,
+    largest_uses,
     must_be_stored,
     pieces_of,
     reachable,
@@ -30,6 +31,9 @@ from tiledarray.fusion.target import Target
 from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Scan, Update
 
 TOLD = 8  # reasons why a sink did not join others
+LARGE = 1 << 20  # elements of what reads once more rather than being in a kernel with others,
+SPREAD = 64  # that are as many times those of something it needs
+LATE = "what is computed with it, and is larger, would have to wait for what the kernel waits for"
 
 
 class Needs(NamedTuple):
@@ -47,6 +51,8 @@ class Needs(NamedTuple):
         A bit for every group that must be done before some of them are there.
     promotable : bool
         Whether an earlier group might store something above them.
+    owners : int
+        A bit for every group that produces some of them.
     """
 
     sources: int
@@ -54,6 +60,7 @@ class Needs(NamedTuple):
     near: int
     above: int
     promotable: bool
+    owners: int
 
 
 class Grouper:
@@ -90,6 +97,7 @@ class Grouper:
         self.group_of: dict[Value, Group] = {}
         self._before: list[int] = []  # for each group, a bit for every group that must be done
         self._after: defaultdict[int, set[int]] = defaultdict(set)
+        self._uses = largest_uses(self.values)
         self._homes: defaultdict[Value, dict[int, Group]] = defaultdict(dict)
         self._reads: dict[Value, int] = {}
         self._nearby = Nearby(self.stored, self._reads, self._apart.axes,
@@ -185,7 +193,8 @@ class Grouper:
             tried |= 1 << number
         for number in bits_of(tried):
             group = self.groups[number]
-            reason = self._try(value, group, needs)
+            reason = LATE if self._is_late(value, number, needs) else (
+                self._try(value, group, needs))
             if reason is None:
                 return True
             if len(refusals) < TOLD:
@@ -201,6 +210,13 @@ class Grouper:
         self._before.pop()
         return False
 
+    def _is_late(self, value: Value, number: int, needs: Needs) -> bool:
+        """Whether a group waits for others, and large values would then have to, too."""
+        largest = self._uses[value]
+        return largest >= LARGE and largest >= SPREAD * value.size and (
+            not needs.owners >> number & 1
+            and bool(self._before[number] & ~(needs.above | needs.owners)))
+
     def _new_group(self, shape: tuple[int, ...]) -> Group:
         group = Group(len(self.groups), shape)
         self.groups.append(group)
@@ -210,15 +226,18 @@ class Grouper:
     def _needs(self, value: Value) -> Needs:
         """What a sink reads, and the groups that hold some of it or read it too."""
         below = self._nearby.below(value)
-        near = above = 0
+        near = above = owners = 0
         for number in bits_of(below.sources):
             source = self._nearby.sources[number]
             near |= self._nearby.near(source)
             group = self._owner(source)
-            above |= self._before[group.number] if group is not None else 0
+            if group is not None:
+                above |= self._before[group.number]
+                owners |= 1 << group.number
         # The old value of an update is not computed with.
         loads = below.sources.bit_count() - isinstance(value.op, Update)
-        return Needs(below.sources, loads, near, above, self._nearby.could_be_read_back(below))
+        return Needs(below.sources, loads, near, above, self._nearby.could_be_read_back(below),
+                     owners)
 
     def _refuse_early(self, group: Group, needs: Needs) -> None:
         """Refuse what is certain to be refused once it is lowered.

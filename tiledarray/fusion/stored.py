@@ -130,6 +130,16 @@ def count_reads(values: Iterable[Value], stored: set[Value], reads: dict[Value, 
                 for arg in value_args(value)))
 
 
+def largest_uses(values: list[Value]) -> dict[Value, int]:
+    """Return how many elements the largest value has that is computed with each."""
+    largest = dict.fromkeys(values, 0)
+    for value in reversed(values):
+        seen = largest[value] if isinstance(value.op, AxisView | Reshape | Item) else value.size
+        for arg in value_args(value):
+            largest[arg] = max(largest.get(arg, 0), seen)
+    return largest
+
+
 def _is_placement(view: Value) -> bool:
     """Whether a view only adds axes: every element is read once where it stands."""
     return view.size == view.args[0].size and all(arg is None for arg in view.args[1:])
