@@ -213,6 +213,7 @@ WRITERS = {
     "putmask reversed": squared(lambda y, x: np.putmask(y, x > 0.1, y[::-1])),
     "putmask of rows": in_rows(squared(lambda y, x: np.putmask(y, x > 0.1, x * 2))),
     "put": squared(lambda y, x: np.put(y, np.argsort(x)[:3], x[:2] * 2)),
+    "put, the method": squared(lambda y, x: y.put(np.argsort(x)[:3] - 3, x[:2] * 2)),
     "along": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3] * 2, 0)),
     "along none": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3], None)),
     "along rows": in_rows(squared(
