@@ -214,6 +214,13 @@ WRITERS = {
     "putmask of rows": in_rows(squared(lambda y, x: np.putmask(y, x > 0.1, x * 2))),
     "put": squared(lambda y, x: np.put(y, np.argsort(x)[:3], x[:2] * 2)),
     "put, the method": squared(lambda y, x: y.put(np.argsort(x)[:3] - 3, x[:2] * 2)),
+    "maximum.at": squared(lambda y, x: np.maximum.at(y, np.array([0, 0, 1, -1]), x[1:5] * 2)),
+    "minimum.at": squared(lambda y, x: np.minimum.at(y, np.argsort(x)[:3] // 2, 0.1)),
+    "fmax.at": squared(lambda y, x: np.fmax.at(y, np.argsort(x), 0.1)),
+    "multiply.at": squared(lambda y, x: np.multiply.at(y, np.argsort(x) // 3, x[::-1] * 2)),
+    "multiply.at of rows": in_rows(squared(lambda y, x: np.multiply.at(
+        y, (np.argsort(x[0]) // 2, slice(1, None)), x[0, 1:]))),
+    "multiply.at nowhere": squared(lambda y, x: np.multiply.at(y, np.argsort(x)[:0], 2)),
     "along": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3] * 2, 0)),
     "along none": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3], None)),
     "along rows": in_rows(squared(
