@@ -182,6 +182,34 @@ def test_values_that_are_a_view_of_what_is_written(change):
     numpy.testing.assert_array_equal(numpy.stack([changed(np.array(row)) for row in x]), wanted)
 
 
+def part(a):
+    a.partition(1)
+    return a
+
+
+def totals_into(a):
+    numpy.cumsum(a, axis=None, out=a)
+    return a
+
+
+def placed_twice(a):
+    numpy.place(a, a > 0, [4, 5])
+    return a
+
+
+@pytest.mark.parametrize("change", [part, totals_into, placed_twice])
+@pytest.mark.parametrize("shape", [(0, 1), (0, 2), (3, 0)])
+def test_of_no_elements_numpy_takes_any(change, shape):
+    assert change(numpy.zeros(shape)).shape == shape
+    x = np.zeros(shape)
+    assert change(x.copy()).shape == shape
+    assert np.jit(lambda x: change(x * 1))(x).shape == shape
+    assert np.vmap(lambda x: change(x * 1))(np.zeros((2, *shape))).shape == (2, *shape)
+    assert np.jit(np.grad(lambda x: change(x * 1).sum()))(x).shape == shape
+    with np.config.override(at_once=0):
+        assert change(np.zeros(shape)).shape == shape
+
+
 def squared(change):
     def program(x):
         y = x * 1

@@ -89,6 +89,17 @@ def test_sums_of_exponentials_without_an_end():
     assert np.vjp(np.logaddexp.reduce, np.array([-numpy.inf]))[0] == -numpy.inf
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("function", [
+    lambda a: np.prod(a, axis=0), lambda a: np.median(a, axis=0), lambda a: np.median(a, axis=1),
+    lambda a: np.quantile(a, [0.3, 0.4], axis=0), lambda a: np.extract(a > 0, a),
+    lambda a: np.nanmedian(a), lambda a: np.unique(a, axis=0),
+])
+def test_of_no_elements_there_is_nothing_to_say(function):
+    assert np.grad(lambda a: function(a).sum())(np.zeros((4, 0, 2))).shape == (4, 0, 2)
+    assert not np.jvp(function, (np.zeros((4, 0, 2)),), (np.zeros((4, 0, 2)),))[1].sum()
+
+
 def test_running_extrema_of_equal_elements_and_nan():
     def loss(x):
         return (np.maximum.accumulate(x) * np.arange(1.0, 6.0)).sum()

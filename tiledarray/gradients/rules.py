@@ -131,6 +131,9 @@ def pull(
     scope = _Scope(node, g, results)
     found = []
     for place in places:
+        if 0 in node.inputs[place].shape:  # nothing belongs to no elements, whatever is computed
+            found.append(None)
+            continue
         scope["k"] = place
         if isinstance(op, Elementwise) and not op.vjp:
             value = _times(g, _text(op.derivatives, node, place), scope, op.name)
