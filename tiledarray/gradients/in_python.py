@@ -124,6 +124,9 @@ _STAND_INS: dict[str, Any] = {
 
 # Functions and methods that are in C --------------------------------------------------------------
 
+_ASSOCIATIVE: tuple[np.ufunc, ...] = (
+    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin)
+
 
 def _by_stretches(ufunc: Any) -> Function:
     """Return what ``ufunc.reduceat`` does."""
@@ -283,9 +286,8 @@ def install() -> None:
         np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
         np.unique: _unique, np.linalg.qr: _qr,
         np.lib.stride_tricks.sliding_window_view: _windows,
+        np.logaddexp.reduce: _log_of_sum,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
-    for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
-        by_numpy.KEEPING[ufunc.reduceat] = _by_stretches(ufunc)
-    for ufunc in (np.multiply, np.maximum, np.minimum, np.fmax, np.fmin):
-        by_numpy.KEEPING[ufunc.at] = _at_unknown(ufunc)
-    by_numpy.KEEPING[np.logaddexp.reduce] = _log_of_sum
+    for ufunc in _ASSOCIATIVE:
+        by_numpy.KEEPING.update({
+            ufunc.reduceat: _by_stretches(ufunc), ufunc.at: _at_unknown(ufunc)})

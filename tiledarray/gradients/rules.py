@@ -129,7 +129,7 @@ def pull(
     """
     op = node.op
     scope = _Scope(node, g, results)
-    found = []
+    found: list[Any] = []
     for place in places:
         if 0 in node.inputs[place].shape:  # nothing belongs to no elements, whatever is computed
             found.append(None)
