@@ -182,6 +182,34 @@ def test_values_that_are_a_view_of_what_is_written(change):
     numpy.testing.assert_array_equal(numpy.stack([changed(np.array(row)) for row in x]), wanted)
 
 
+def part(a):
+    a.partition(1)
+    return a
+
+
+def totals_into(a):
+    numpy.cumsum(a, axis=None, out=a)
+    return a
+
+
+def placed_twice(a):
+    numpy.place(a, a > 0, [4, 5])
+    return a
+
+
+@pytest.mark.parametrize("change", [part, totals_into, placed_twice])
+@pytest.mark.parametrize("shape", [(0, 1), (0, 2), (3, 0)])
+def test_of_no_elements_numpy_takes_any(change, shape):
+    assert change(numpy.zeros(shape)).shape == shape
+    x = np.zeros(shape)
+    assert change(x.copy()).shape == shape
+    assert np.jit(lambda x: change(x * 1))(x).shape == shape
+    assert np.vmap(lambda x: change(x * 1))(np.zeros((2, *shape))).shape == (2, *shape)
+    assert np.jit(np.grad(lambda x: change(x * 1).sum()))(x).shape == shape
+    with np.config.override(at_once=0):
+        assert change(np.zeros(shape)).shape == shape
+
+
 def squared(change):
     def program(x):
         y = x * 1
@@ -213,6 +241,14 @@ WRITERS = {
     "putmask reversed": squared(lambda y, x: np.putmask(y, x > 0.1, y[::-1])),
     "putmask of rows": in_rows(squared(lambda y, x: np.putmask(y, x > 0.1, x * 2))),
     "put": squared(lambda y, x: np.put(y, np.argsort(x)[:3], x[:2] * 2)),
+    "put, the method": squared(lambda y, x: y.put(np.argsort(x)[:3] - 3, x[:2] * 2)),
+    "maximum.at": squared(lambda y, x: np.maximum.at(y, np.array([0, 0, 1, -1]), x[1:5] * 2)),
+    "minimum.at": squared(lambda y, x: np.minimum.at(y, np.argsort(x)[:3] // 2, 0.1)),
+    "fmax.at": squared(lambda y, x: np.fmax.at(y, np.argsort(x), 0.1)),
+    "multiply.at": squared(lambda y, x: np.multiply.at(y, np.argsort(x) // 3, x[::-1] * 2)),
+    "multiply.at of rows": in_rows(squared(lambda y, x: np.multiply.at(
+        y, (np.argsort(x[0]) // 2, slice(1, None)), x[0, 1:]))),
+    "multiply.at nowhere": squared(lambda y, x: np.multiply.at(y, np.argsort(x)[:0], 2)),
     "along": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3] * 2, 0)),
     "along none": squared(lambda y, x: np.put_along_axis(y, np.argsort(x)[:3], x[:3], None)),
     "along rows": in_rows(squared(

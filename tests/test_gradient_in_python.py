@@ -5,6 +5,7 @@ import pytest
 
 import tiledarray as np
 from tests.gradients import check, real
+from tiledarray.core import history
 from tiledarray.errors import NoDerivative
 
 
@@ -47,6 +48,11 @@ FUNCTIONS = {
     "add.reduceat": (lambda m: np.add.reduceat(m * m, [0, 2], axis=1), M),
     "multiply.reduceat": (lambda x: np.multiply.reduceat(x, [0, 4, 2]), X),
     "maximum.reduceat": (lambda x: np.maximum.reduceat(x * x, [0, 4]), X),
+    "add.reduceat to and fro": (lambda m: np.add.reduceat(m * m, [2, 0, 1, 1], axis=1), M),
+    "add.reduceat of the end": (lambda x: np.add.reduceat(x * x, [3, 5]), X),
+    "minimum.reduceat of rows": (lambda m: np.minimum.reduceat(m * m, [1, 3, 0], axis=1), M),
+    "logaddexp.reduce": (lambda m: np.logaddexp.reduce(m, axis=1), M),
+    "logaddexp.reduce of all": (lambda m: np.logaddexp.reduce(m, axis=None, keepdims=True), M),
     "multiply.at": (lambda x, y: at(np.multiply, x, [0, 1, 1, 0, 1], y[:5]), X, Y),
     "divide.at": (lambda m, y: at(np.divide, m, ([0, 0, 1], [1, 1, 2]), y[0]), M, Y),
     "maximum.at": (lambda x, y: at(np.maximum, x, [0, 1, 1], y[3:6]), X, Y),
@@ -68,6 +74,30 @@ def test_functions_keep_the_history(name):
     check(function, *arrays)
     begun = [*map(np.variable, arrays)]
     assert numpy.isfinite(function(*begun).sum().grad(begun[-1])).all()
+
+
+@pytest.mark.parametrize(("ufunc", "most"), [(np.add, 12), (np.maximum, 40)])
+def test_many_stretches_are_reduced_at_once(ufunc, most):
+    x = np.variable(real(2000))
+    assert len(history([ufunc.reduceat(x, np.arange(0, x.size, 5)).node])) <= most
+
+
+def test_sums_of_exponentials_without_an_end():
+    slope = np.grad(lambda x: np.logaddexp.reduce(x))
+    assert slope(np.array([-numpy.inf, 0.0, 0.0])).tolist() == [0, 0.5, 0.5]
+    assert slope(np.array([1000.0, 0.0])).tolist() == [1, 0]
+    assert np.vjp(np.logaddexp.reduce, np.array([-numpy.inf]))[0] == -numpy.inf
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("function", [
+    lambda a: np.prod(a, axis=0), lambda a: np.median(a, axis=0), lambda a: np.median(a, axis=1),
+    lambda a: np.quantile(a, [0.3, 0.4], axis=0), lambda a: np.extract(a > 0, a),
+    lambda a: np.nanmedian(a), lambda a: np.unique(a, axis=0),
+])
+def test_of_no_elements_there_is_nothing_to_say(function):
+    assert np.grad(lambda a: function(a).sum())(np.zeros((4, 0, 2))).shape == (4, 0, 2)
+    assert not np.jvp(function, (np.zeros((4, 0, 2)),), (np.zeros((4, 0, 2)),))[1].sum()
 
 
 def test_running_extrema_of_equal_elements_and_nan():

@@ -294,6 +294,30 @@ def test_what_reads_it_elsewhere_reads_what_is_stored(target):
     assert len(plan.kernels) == 2
 
 
+@pytest.mark.parametrize(("shape", "width"), [
+    ((1 << 17, 2), 2), ((40_000, 5), 5), ((300, 200, 3), 3), ((4000, 17), 32)])
+def test_short_rows_that_are_reduced_together_are_shared_out(shape, width):
+    """On the host a row is a chunk, merged after many of them, and threads share the rows."""
+    kernel = planned(np.mean(np.cumsum(pending(shape), -1)), target=HOST).kernels[0]
+    schedule, text = kernel.schedule, print_kernel(kernel, device=False).text
+    assert schedule.splits > 1 and schedule.blocks == schedule.splits
+    assert schedule.width == width and "steps<" in text
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "max", "argmin", "std", "any"])
+@pytest.mark.parametrize("shape", [(70_000, 2), (3000, 11, 3), (30_001, 5), (9000, 16), (9000, 17)])
+def test_values_of_short_rows_that_are_reduced_together(reduce, shape):
+    x = drawn(shape, "f8") * 1e-3 + (reduce == "prod")
+
+    def program(np, x):
+        return getattr(np, reduce)(np.maximum.accumulate(x, -1) * x)
+
+    assert numpy.asarray(program(np, np.array(x))) == pytest.approx(program(numpy, x), rel=1e-9)
+    rest = np.array(numpy.dstack([x, x]) if x.ndim == 3 else numpy.hstack([x, x]))
+    part = rest[..., :shape[-1]]  # rows that do not follow one another in memory
+    assert numpy.asarray(np.sum(part * 2)) == pytest.approx((x * 2).sum(), rel=1e-9)
+
+
 def test_forms_of_the_device():
     """Few rows are cut into tiles that look back; few columns are rows far apart in memory."""
     long = planned(np.cumsum(pending((1 << 20,))), target=DEVICE).kernels[0].schedule

@@ -211,6 +211,10 @@ def test_read_only_views():
     with pytest.raises(ValueError, match="output array is read-only"):
         diagonal = a.diagonal()
         diagonal += 1
+    for ufunc, *values in ((np.add, 1), (np.maximum, 9), (np.negative,)):
+        with pytest.raises(ValueError, match="output array is read-only"):
+            ufunc.at(a.diagonal(), [0], *values)
+    same(a, np.arange(9.0).reshape(3, 3))
     assert not a.diagonal().flags.writeable and a.flags.writeable
 
 

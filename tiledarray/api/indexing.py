@@ -211,7 +211,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         places = places.astype(np.intp)
     size = array.shape[axis]
     refuse(
-        size == 0 or mode not in ("raise", "wrap", "clip"),
+        (size == 0 and places.size != 0) or mode not in ("raise", "wrap", "clip"),
         "nothing to take from, or an unknown mode",
     )
     refuse(

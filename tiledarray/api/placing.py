@@ -38,10 +38,12 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write one value after the other where a mask is true."""
     refuse(is_ours(vals) and vals.origin() is arr.origin(), "NumPy reads what it has written")
     values, holds = _flat(vals, arr, "safe"), _mask(mask, arr)
-    if values.size > 1:
+    if values.size == 1:
+        values = values.reshape(())
+    else:
         turn = cumsum(holds.reshape(-1), dtype=np.intp) - 1
-        values = values[turn % values.size]
-    _write(arr, holds, values.reshape(arr.shape if values.size > 1 else ()))
+        values = values[turn % values.size].reshape(arr.shape)
+    _write(arr, holds, values)
 
 
 def putmask(a: Any, mask: Any, values: Any) -> None:

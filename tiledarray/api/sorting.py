@@ -78,7 +78,7 @@ def _divide(name: str, dtype: Any) -> Callable[..., Any]:
         refuse(order is not None or kind != "introselect", "order= or kind= is given")
         array, axis = _along(a, axis, dtype is not None)
         places = tuple(np.atleast_1d(host(kth)).tolist())
-        length = array.shape[axis]
+        length = array.shape[axis] if array.size else 0  # of no elements NumPy takes any place
         if not all(type(place) is int and -length <= place < length for place in places):
             check_with_numpy(getattr(np, name), np.empty(length), places)
         attrs = options(axis=axis, kth=places if len(places) != 1 else places[0])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, by_places
+from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import Handle, as_dtype, converted, host_array, wrap
 from tiledarray.arrays.shaping import lengths_of, place_of
 from tiledarray.arrays.views import is_frozen
@@ -216,10 +215,7 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
 
 def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:
     """Write at places of the flattened array."""
-    if by_places.any_keeps(self, *by_numpy.handles_in(values)):
-        by_places.change(functools.partial(np.put, mode=mode), self, (indices, values))
-        return
-    by_numpy.call("put", np.ndarray.put, (self, indices, values, mode))
+    np.put(self, indices, values, mode)
 
 
 def setflags(self: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:

@@ -21,6 +21,7 @@ from tiledarray.arrays.handle import (
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.operators import fitted, store_result
 from tiledarray.arrays.tracing import is_tracing
+from tiledarray.arrays.views import is_frozen
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
@@ -238,6 +239,8 @@ def _outer(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[s
 
 def _at(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     array, key, *values = inputs
+    if isinstance(array, Handle) and is_frozen(array.steps):
+        raise ValueError("output array is read-only")  # NumPy does not look, and writes
     if isinstance(array, Handle) and is_tracing() and by_places.add_at_unknown(
             ufunc, array, key, values):
         return

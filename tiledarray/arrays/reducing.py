@@ -437,7 +437,8 @@ def std(
 def _running(op: Scan, total: Reduction) -> Callable[..., Any]:
     def function(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         node = _node(a)
-        if axis is None:
+        flat = axis is None
+        if flat:
             node = record.reshape(node, (math.prod(node.shape),))
             axis = 0
         (place,) = _one_axis(axis, len(node.shape)) or (0,)
@@ -450,7 +451,10 @@ def _running(op: Scan, total: Reduction) -> Callable[..., Any]:
         dtype = as_dtype(dtype)
         if not has_kernel(dtype):
             raise LeaveToNumPy(f"dtype {dtype}")
-        return _finish(record.scan(op, node, place, dtype), (), False, out)
+        found = record.scan(op, node, place, dtype)
+        if flat and out is not None and 0 in node.shape and 0 in out.shape:
+            found = record.reshape(found, out.shape)  # of no elements NumPy takes any such output
+        return _finish(found, (), False, out)
 
     return function
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api import linalg, types, ufuncs
-from tiledarray.api.arguments import handle_of, refuse
+from tiledarray.api.arguments import handle_of, is_ours, refuse
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
 from tiledarray.arrays.tracing import may_look
@@ -124,6 +124,9 @@ _STAND_INS: dict[str, Any] = {
 
 # Functions and methods that are in C --------------------------------------------------------------
 
+_ASSOCIATIVE: tuple[np.ufunc, ...] = (
+    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin)
+
 
 def _by_stretches(ufunc: Any) -> Function:
     """Return what ``ufunc.reduceat`` does."""
@@ -133,14 +136,71 @@ def _by_stretches(ufunc: Any) -> Function:
     ) -> Any:
         refuse(dtype is not None or out is not None, "dtype= or out= is given")
         rows = xp.moveaxis(array, axis, 0)
-        starts = [*map(int, np.asarray(indices))]
-        ends = [*starts[1:], len(rows)]
-        ufunc.reduceat(np.empty(len(rows)), starts)  # NumPy's errors
-        parts = [ufunc.reduce(rows[start:max(end, start + 1)], axis=0)
-                 for start, end in zip(starts, ends, strict=True)]
-        return xp.moveaxis(xp.stack(parts), 0, axis)
+        starts = np.asarray(indices)
+        ufunc.reduceat(np.empty(len(rows), bool), starts)  # NumPy's errors
+        between = np.diff(starts, append=len(rows))
+        lengths = np.maximum(between, 1)
+        ends = np.cumsum(lengths)
+        stretches = np.repeat(np.arange(starts.size), lengths)
+        if between.min(initial=1) > 0:  # each begins where the one before has ended
+            rows = rows[len(rows) - stretches.size:]
+        else:
+            rows = rows[np.arange(stretches.size) + np.repeat(starts - ends + lengths, lengths)]
+        if ufunc is np.add:
+            found = xp.zeros((starts.size, *rows.shape[1:]), rows.dtype, device=rows.device)
+            xp.add.at(found, stretches, rows)
+        else:
+            found = _totals(ufunc, rows, stretches, lengths.max(initial=0))[ends - 1]
+        return xp.moveaxis(found, 0, axis)
 
     return reduceat
+
+
+def _at_unknown(ufunc: Any) -> Function:
+    """Return what ``ufunc.at`` does at places without values, of one that is associative."""
+
+    def at(array: Any, indices: Any, values: Any) -> None:
+        refuse(not is_ours(array), "an array of NumPy's")
+        places = xp.arange(array.size, device=array.device).reshape(array.shape)[indices]
+        new = handle_of(values, array.device)
+        refuse(not np.can_cast(new.dtype, array.dtype, "same_kind"), "values of another dtype")
+        new = xp.broadcast_to(new.astype(array.dtype), places.shape).reshape(-1)
+        order = xp.argsort(places, axis=None, kind="stable")
+        places, new = places.reshape(-1)[order], new[order]
+        found = array.copy().reshape(-1)
+        first = xp.ones(places.size, bool, device=array.device)
+        first[1:] = places[1:] != places[:-1]
+        new = xp.where(first, ufunc(found[places], new), new)
+        found[places] = _totals(ufunc, new, places, places.size)  # of equal ones the last is kept
+        array[...] = found.reshape(array.shape)
+
+    return at
+
+
+def _totals(ufunc: Any, rows: Any, stretches: Any, longest: int) -> Any:
+    """Return running totals along the first axis, which begin anew where another stretch does.
+
+    By doubling (Hillis and Steele 1986).
+    """
+    total = rows.copy()
+    width = 1
+    while width < longest:
+        same = (stretches[width:] == stretches[:-width]).reshape(-1, *(1,) * (rows.ndim - 1))
+        total[width:] = xp.where(same, ufunc(total[:-width], total[width:]), total[width:])
+        width *= 2
+    return total
+
+
+def _log_of_sum(
+    array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    **others: Any,
+) -> Any:
+    """Return what ``logaddexp.reduce`` does."""
+    refuse(dtype is not None or out is not None or bool(others), "other options are given")
+    highest = stop_gradient(xp.max(array, axis=axis, keepdims=True, initial=-np.inf))
+    highest = xp.where(xp.isfinite(highest), highest, 0)
+    total = xp.log(xp.sum(xp.exp(array - highest), axis=axis, keepdims=True)) + highest
+    return total if keepdims else xp.squeeze(total, axis=axis)
 
 
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
@@ -226,6 +286,8 @@ def install() -> None:
         np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
         np.unique: _unique, np.linalg.qr: _qr,
         np.lib.stride_tricks.sliding_window_view: _windows,
+        np.logaddexp.reduce: _log_of_sum,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
-    for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
-        by_numpy.KEEPING[ufunc.reduceat] = _by_stretches(ufunc)
+    for ufunc in _ASSOCIATIVE:
+        by_numpy.KEEPING.update({
+            ufunc.reduceat: _by_stretches(ufunc), ufunc.at: _at_unknown(ufunc)})

@@ -129,8 +129,11 @@ def pull(
     """
     op = node.op
     scope = _Scope(node, g, results)
-    found = []
+    found: list[Any] = []
     for place in places:
+        if 0 in node.inputs[place].shape:  # nothing belongs to no elements, whatever is computed
+            found.append(None)
+            continue
         scope["k"] = place
         if isinstance(op, Elementwise) and not op.vjp:
             value = _times(g, _text(op.derivatives, node, place), scope, op.name)

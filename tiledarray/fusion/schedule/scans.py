@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel
-from tiledarray.fusion.schedule.blocks import power_of_two
+from tiledarray.fusion.schedule.blocks import power_of_two, split, split_axis
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
 from tiledarray.fusion.target import Target
 
 WARP = 32  # threads
+SHORT = 16  # elements of a row that are computed with at once, however many there are
 MOST_THREADS = 128  # of a block that scans: several on a multiprocessor wait for memory in turn
 SPLIT_THREADS = 256  # of blocks that look back at one another, the fewer the better
 
@@ -92,12 +93,14 @@ def tile_on_host(kernel: Kernel, target: Target) -> None:
     most = 64 if reduces else limits.scanned_chunk
     while most > 16 and most * limits.scanned_rows * _kept_bytes(kernel) > limits.scanned_bytes:
         most //= 2
-    schedule.width = power_of_two(lane, 16, most)
+    schedule.width = lane if lane <= SHORT else power_of_two(lane, SHORT, most)
     rows = [axis for axis in schedule.axes if axis.role == "row"]
     alone = any(axis.role == "step" for axis in schedule.axes) or kernel.group.phases > 1
     if len(rows) == 1 and not alone and schedule.rows >= limits.scanned_rows:
         schedule.unroll = limits.scanned_rows
     schedule.row_tile = max(schedule.unroll, limits.tile // max(1, lane))
+    if split_axis(schedule) is not schedule.lane:
+        split(kernel, limits.split, 512 // max(8, -(-schedule.rows // schedule.row_tile)))
 
 
 def tile_on_device(kernel: Kernel, target: Target) -> None:

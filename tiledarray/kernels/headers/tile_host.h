@@ -121,19 +121,20 @@ template <class R, int V> struct RowAccumulator {
         R::absorb(part[v], lane.get(v));
         lane.reset(v);
       }
-      fold<V / 2>([&](int v, int other) TA_LAMBDA { R::merge(part[v], part[other]); });
+      fold<V>([&](int v, int other) TA_LAMBDA { R::merge(part[v], part[other]); });
       R::merge(total, part[0]);
     }
   }
   template <int N, class Merge> TA_MEMBER void fold(Merge merge) {
-    if constexpr (N > 0) {
-      _Pragma("omp simd") for (int v = 0; v < N; ++v) merge(v, v + N);
-      fold<N / 2>(merge);
+    if constexpr (N > 1) {
+      constexpr int HALF = (N + 1) / 2;
+      _Pragma("omp simd") for (int v = 0; v < N / 2; ++v) merge(v, v + HALF);
+      fold<HALF>(merge);
     }
   }
   template <int TX> TA_MEMBER typename R::Total finish() {
     if constexpr (leafless<R>) {
-      fold<V / 2>([&](int v, int other) TA_LAMBDA { lane.merge(v, other); });
+      fold<V>([&](int v, int other) TA_LAMBDA { lane.merge(v, other); });
       return lane.get(0);
     } else return total;
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Store
@@ -18,6 +18,12 @@ class RowPrinter(ReductionPrinter):
     """Lanes are reduced; what a later pass needs again is held on chip."""
 
     staged_place = "j"
+
+    @property
+    def one_chunk(self) -> bool:
+        """Whether a step has one chunk of lanes: many steps go by until that is merged."""
+        return not self.device and self.schedule.lane.size <= self.schedule.width and any(
+            axis.role == "step" for axis in self.axes)
 
     def walk(self) -> None:
         """Row after row; what all rows are reduced to is put together behind them."""
@@ -144,17 +150,24 @@ class RowPrinter(ReductionPrinter):
             for u in self._copies(cell):
                 self.put(f"RowAccumulator<{self._reducer(cell)}, V> r_{cell.number}"
                          f"{self._suffix(u)};")
-        for k in steps:
-            self.put(f"const Range range_{k}_{number} = {self._range(k)};")
-            self.put(f"for (idx k_{k} = range_{k}_{number}.begin; "
-                     f"k_{k} < range_{k}_{number}.end; ++k_{k}) {{")
-            self.depth += 1
-        yield
-        for _ in steps:
-            self.depth -= 1
-            self.put("}")
+        with ExitStack() as loops:
+            for k in steps:
+                self.put(f"const Range range_{k}_{number} = {self._range(k)};")
+                loops.enter_context(self._each_step(k, f"range_{k}_{number}", sinks))
+            yield
         self._finish_rows(sinks)
         self._scalar_cells(phase=number)
+
+    def _each_step(self, k: int, steps: str, sinks: list[Cell]) -> AbstractContextManager[None]:
+        """The loop over an axis of steps, of which the last one's make leaves if each is short."""
+        if self.one_chunk and k == len(self.axes) - 2:
+            return self.block(f"steps<TX, TY, 1>({steps}, [&](const idx k_{k}) TA_LAMBDA",
+                              "}, " + self._flush(sinks) + ");")
+        return self.block(f"for (idx k_{k} = {steps}.begin; k_{k} < {steps}.end; ++k_{k})")
+
+    def _flush_lanes(self, sinks: list[Cell]) -> str:
+        """What is done behind a leaf of the lanes."""
+        return self._flush([] if self.one_chunk else sinks)
 
     def _lanes(self, number: int, lane: int, *, held: bool) -> None:
         """The loop over the lanes."""
@@ -172,7 +185,7 @@ class RowPrinter(ReductionPrinter):
                 extra = f", const {ahead}& now"
             with self.block(f"{call}({self._range(lane)}, {fetch}"
                             f"[&](const idx j, const auto w{extra}) TA_LAMBDA",
-                            "}, " + self._flush(sinks) + ");"):
+                            "}, " + self._flush_lanes(sinks) + ");"):
                 self._lane_body(number, guarded=held)
 
     def _most(self) -> int:

@@ -20,7 +20,7 @@ class ScanPrinter(RowPrinter):
     def __init__(self, kernel: Kernel, *, device: bool) -> None:
         super().__init__(kernel, device=device)
         self.kept: set[Cell] = set()
-        self.looks_back = self.schedule.splits > 1
+        self.looks_back = device and self.schedule.splits > 1
 
     def name(self, cell: Cell, u: int = 0) -> str:
         """Name of a cell's value for row ``u``."""
@@ -98,7 +98,7 @@ class ScanPrinter(RowPrinter):
         lane = self.extent(len(self.axes) - 1)
         sinks = reductions(self.kernel.cells, number)
         with self.block(f"lanes<TX, V, 1>(Range{{0, {lane}}}, [&](const idx j, const auto w) "
-                        "TA_LAMBDA", "}, " + self._flush(sinks) + ");"):
+                        "TA_LAMBDA", "}, " + self._flush_lanes(sinks) + ");"):
             self._vector_loads(self._reads(self._pass_cells(number), number), guarded=False)
             stores = self._full_stores(number)
             self._begin(stores)
