@@ -51,6 +51,10 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     per_thread = _held_elements(kernel, target) // width if held else CHUNKS_UNDER_WAY
     least = power_of_two(-(-lane // width), 1, SHORTEST)
     tx = power_of_two(-(-lane // (width * max(1, per_thread))), least, 1024 if held else 256)
+    if not held and any(axis.role == "step" for axis in schedule.axes):
+        # A row has many lanes, one after the other: the device is to be filled with threads first.
+        while 2 * tx * width <= lane and tx * schedule.rows < RESIDENT_THREADS * target.workers:
+            tx *= 2
     schedule.threads = (tx, 1 if tx > 32 else max(1, 128 // tx))
     schedule.chunks = max(1, -(-lane // (tx * width)))
     turns = SHORTEST_TURNS if schedule.chunks == 1 and tx == SHORTEST else 1
