@@ -10,6 +10,7 @@ from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoRoom, NoTile
 from tiledarray.fusion.tiles.definite import SOLVE_BY_FACTOR, by_factors
+from tiledarray.fusion.tiles.ir import Program
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
@@ -17,6 +18,7 @@ from tiledarray.fusion.tiles.teams import EIGENVALUES_ROW_BYTES, refusal
 from tiledarray.ops.op import Item, Library
 
 MOST = 16  # kernels of a plan
+TOGETHER = 3  # problems of a multiprocessor that hide each other's waits
 LARGE_PRODUCT = 48  # rows and columns of what tensor cores multiply for many problems at once
 
 
@@ -101,8 +103,8 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
 
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
     then reduced on chip, and what is transformed along an axis before them lies together.  Where
-    there is no room for all, what no call is made of is left to others, and what is made of none is
-    computed again by them.
+    there is no room for all, or for too few problems at a time, what no call is made of is left to
+    others, and what is made of none is computed again by them.
 
     Raises
     ------
@@ -110,11 +112,28 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
     """
     if seed in barred:
         raise NoTile(barred[seed])
+    full = None
     try:
-        return _largest(graph, seed, frozenset(barred), looped, target)
+        full = _largest(graph, seed, frozenset(barred), looped, target)
+        if target.kind == "cpu" or TOGETHER * _nbytes(full[1]) <= target.shared_bytes:
+            return full
     except NoRoom:
-        before, behind = _apart_from_calls(graph)
-        return _largest(graph, seed, frozenset(barred) | behind, looped, target, before)
+        pass
+    before, behind = _apart_from_calls(graph)
+    try:
+        lean = _largest(graph, seed, frozenset(barred) | behind, looped, target, before)
+    except NoTile:
+        if full is None:
+            raise
+        return full
+    return lean if full is None or 2 * _nbytes(lean[1]) <= _nbytes(full[1]) else full
+
+
+def _nbytes(made: Made) -> int:
+    """Bytes of shared memory of a problem."""
+    program = made.body.program
+    assert isinstance(program, Program)
+    return program.nbytes
 
 
 def _apart_from_calls(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
