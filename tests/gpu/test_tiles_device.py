@@ -6,6 +6,7 @@ import numpy
 import pytest
 
 import tiledarray as np
+from benchmarks.workloads import likelihoods
 from tests import test_tile_programs as programs
 from tests import test_tiles as cases
 from tests.plans import forget_plans
@@ -87,6 +88,32 @@ def test_transforms_of_all_kinds(program, n):
 def test_random_programs(seed):
     made = programs.Made(10_000 + seed)
     agree(made, *made.inputs, times=8)
+
+
+@pytest.mark.usefixtures("each")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("count, n", [(300, 5), (40, 33), (300, 64), (20, 100)])
+def test_equations_of_what_is_factored_too(count, n, dtype):
+    def program(np, points, right):
+        k = np.exp(-(points[:, :, None] - points[:, None]) ** 2)
+        k = k + np.asarray(2.0, dtype) * np.eye(n, dtype=dtype)
+        factor = np.linalg.cholesky(k)
+        return factor, np.linalg.solve(k, right), np.linalg.solve(k.mT, 2 * right)[..., 0] + 1
+
+    points, right = (cases.drawn(count, n, *k, dtype=dtype, seed=len(k)) for k in ((), (3,)))
+    agree(program, points, right)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("count", [2, 500])
+def test_the_gradient_of_gaussian_processes(count, traced):
+    inputs = likelihoods.setup_process(count, 0)
+    want = likelihoods.process_by_hand(*inputs)
+    function = np.value_and_grad(
+        lambda x, y, logs: likelihoods.process(np, x, y, logs), argnums=2)
+    found = (np.jit(function) if traced else function)(*map(np.array, inputs))
+    for mine, theirs in zip(found, want, strict=True):
+        numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.usefixtures("each")
