@@ -147,6 +147,7 @@ def test_a_branch_that_is_not_taken_gives_no_nan():
         lambda x: np.where(x > 0, 1 / x, 0.0).sum(),
         lambda x: np.linalg.norm(x * 0.0),
         lambda x: np.hypot(x * 0, x * 0).sum(),
+        lambda x: np.arctan2(x * 0, x - x).sum(),
         lambda x: np.where(x > 2, x / 0.0, x).sum(),
         lambda x: np.where(x > 2, x / np.float64(0), x).sum(),
     ):

@@ -50,7 +50,7 @@ arccos = _function(np.arccos, "-1 / sqrt(1 - x * x)", nanoseconds=(2.3, 1.5))
 arctan = _function(np.arctan, "1 / (1 + x * x)", nanoseconds=(1.2, 0.4))
 arctan2 = ufunc(
     np.arctan2, "m_arctan2(x, y)", cost=20, nanoseconds=(2.1, 0.6),
-    derivatives=("y / (x * x + y * y)", "-x / (x * x + y * y)"),
+    derivatives=("scaled(y, 1 / (x * x + y * y))", "scaled(-x, 1 / (x * x + y * y))"),
 )
 
 sinh = _function(np.sinh, "cosh(x)", nanoseconds=(1.2, 0.4))
