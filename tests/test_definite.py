@@ -6,6 +6,8 @@ import pytest
 import tiledarray as ta
 from tests import tiles
 from tests.plans import DEVICE, HOST
+from tiledarray.fusion.along import Graph, looped_of
+from tiledarray.fusion.tiles import find
 from tiledarray.fusion.tiles.ir import Call
 
 SIZE, COUNT = 6, 400
@@ -118,3 +120,18 @@ def test_long_formulas_are_looked_at_no_deeper():
 
     traced = tiles.traced_of(program, points, right)
     assert "cholesky" in _called(tiles.planned_for(traced, DEVICE))
+
+
+def test_what_decides_is_computed_once():
+    """Beside a kernel that has no room, others compute again; not what a comparison is made of."""
+    points, _ = _drawn("")
+
+    def program(_, p):
+        near = ta.exp(-(p[:, :, None] - p[:, None]) ** 2)
+        factor = ta.linalg.cholesky(ta.where(near > 0.5, near, 0.0) + 9 * ta.eye(SIZE))
+        return ta.where(near > 0.5, factor, ta.sin(p)[:, None])
+
+    graph = Graph.of(looped_of(tiles.traced_of(program, points).signature), problems=True)
+    again, _ = find._apart_from_calls(graph)
+    names = {graph.entries[number].op.name for number in again if graph.entries[number].op}
+    assert "greater" in names and "sin" in names and "exp" not in names

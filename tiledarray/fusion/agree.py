@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from tiledarray.fusion.along import Entry
 from tiledarray.fusion.ir import Cell, Value, value_args
 from tiledarray.fusion.plan import Kernel, Step
 from tiledarray.fusion.schedule.place import passes_needed
@@ -61,7 +62,7 @@ def _meant(values: Iterable[Value], target: Target) -> set[Value]:
         return set()
     marked: set[Value] = set()
     for value in sorted(ordered, key=lambda value: -value.number):
-        if _is_sudden(value) or (
+        if is_sudden(value) or (
                 value in marked and isinstance(value.op, (Elementwise, AxisView, Reshape))):
             marked.update(value_args(value))
     return {value for value in marked if value.size > 1 and _is_near(value, target)}
@@ -88,7 +89,7 @@ def _is_of_library(op: Elementwise, is_complex: bool) -> bool:
     return bool(_OF_LIBRARY.search(text))
 
 
-def _is_sudden(value: Value) -> bool:
+def is_sudden(value: Value | Entry) -> bool:
     """Whether an ulp in an operand may change all of the result."""
     op = value.op
     if isinstance(op, (Reduction, Scan)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+from tiledarray.fusion.agree import is_sudden
 from tiledarray.fusion.along import Entry, Graph, Looped, looped_of, transformed
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
@@ -15,7 +16,7 @@ from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
 from tiledarray.fusion.tiles.teams import EIGENVALUES_ROW_BYTES, refusal
-from tiledarray.ops.op import Item, Library
+from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reshape
 
 MOST = 16  # kernels of a plan
 TOGETHER = 3  # problems of a multiprocessor that hide each other's waits
@@ -137,22 +138,28 @@ def _nbytes(made: Made) -> int:
 
 
 def _apart_from_calls(graph: Graph) -> tuple[frozenset[int], frozenset[int]]:
-    """What is made of no call, and of what none is made; products of matrices belong there, too."""
+    """What is made of no call, and of what none is made; products of matrices belong there, too.
+
+    The former is computed in several kernels, so it is not what has to be the same in all of them.
+    """
     last = len(graph.entries) - 1
-    made, leads = set[int](), set[int]()
+    made, leads, alike = set[int](), set[int](), set[int]()
     behind: set[int] = set()
     for number, entry in enumerate(graph.entries):
         if _is_call(entry) or not made.isdisjoint(entry.values):
             made.add(number)
     for number in range(last, -1, -1):
         entry = graph.entries[number]
+        if is_sudden(entry) or (
+                number in alike and isinstance(entry.op, Elementwise | AxisView | Reshape)):
+            alike.update(entry.values)
         if number in leads or _is_call(entry):
             leads.update(entry.values)
         elif not isinstance(entry.op, Item):
             behind.add(number)
         if _is_product(entry):
             behind.add(number)
-    return frozenset({*range(last + 1)} - made), frozenset(behind)
+    return frozenset({*range(last + 1)} - made - alike), frozenset(behind)
 
 
 def _is_product(entry: Entry) -> bool:
