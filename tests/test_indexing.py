@@ -289,7 +289,8 @@ def test_what_is_a_view_with_numpy_is_not_written_in_vain():
 
     with pytest.raises(ValueError, match=r"read-only: what an index names that has no value .*"
                                          r"instead of x\[i\] \+= y write x\[i\] = x\[i\] \+ y"):
-        adds(ta.ones((3, 4)), ta.array(1))
+        adds(ta.ones((3, 4)), ta.arange(2).max())
+    assert (adds(ta.ones((3, 4)), ta.array(1)) == 1).all()  # an array names a copy
     m = ta.ones((3, 4))
     row = ta.jit(lambda m, k: m[k])(m, ta.array(1))
     row += 1  # as with NumPy, which copies what an array of one number names
