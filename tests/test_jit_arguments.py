@@ -348,3 +348,50 @@ def test_programs_that_change_what_they_are_given(seed):
     if "[...]" in repr(theirs) or "{...}" in repr(theirs):
         pytest.skip("contains itself")
     agree(names["step"], make, calls=5)
+
+
+def _of_line(a):
+    line = a.ravel()
+    line -= line.mean()
+    return line
+
+
+def _of_reshaped(a):
+    line = a.reshape(-1)
+    line *= 2
+    return a.sum()
+
+
+def _by_flags(a):
+    return a * 2 if a.flags.c_contiguous else a * 3
+
+
+def _in_order(a):
+    np.asarray(a, order="C") if isinstance(a, np.ndarray) else ta.ascontiguousarray(a).fill(0)
+    return a.sum()
+
+
+@pytest.mark.parametrize("function", [
+    _of_line, _of_reshaped, _by_flags, _in_order, lambda a: a.ravel()],
+    ids=["line", "reshaped", "flags", "in order", "returned"])
+@pytest.mark.parametrize("view", [
+    lambda x: x[:, 1], lambda x: x.T, lambda x: x[::-1], lambda x: x[:, 1:], lambda x: x[1],
+    lambda x: x, lambda x: x[1:]],
+    ids=["column", "turned", "reversed", "columns", "row", "whole", "rows"])
+def test_what_does_not_lie_together_is_copied_where_numpy_copies_it(function, view):
+    ways = []
+    for lib, called in (np, function), (ta, ta.jit(function)):
+        x = lib.array(np.arange(12.0).reshape(4, 3))
+        found = []
+        for _ in range(3):
+            result = called(view(x))
+            found.append(np.asarray(result).tolist())
+            if result.ndim:
+                result += 1
+        ways.append((found, np.asarray(x).tolist()))
+    if function is not _in_order:
+        assert ways[1] == ways[0]
+    elif view(np.zeros((4, 3))).flags.c_contiguous:
+        assert not np.any(view(np.array(ways[1][1])))
+    else:
+        assert ways[1][1] == np.arange(12.0).reshape(4, 3).tolist()

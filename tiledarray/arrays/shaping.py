@@ -36,7 +36,7 @@ def lengths_of(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(operator.index(length) for length in arguments)
 
 
-def _is_dense(array: Any) -> bool:
+def is_dense(array: Any) -> bool:
     """Whether NumPy's array would be contiguous in row-major order."""
     expected = views.dense_strides(array.shape, array.itemsize)
     return 0 in array.shape or all(
@@ -81,7 +81,7 @@ def ravel(self: Any, order: str = "C") -> Any:
         order = "F" if self.flags.fnc else "C"
     if order == "F":
         return self.T.ravel()
-    return self.reshape(-1, copy=not _is_dense(self), order=order)
+    return self.reshape(-1, copy=not is_dense(self), order=order)
 
 
 def flatten(self: Any, order: str = "C") -> Any:

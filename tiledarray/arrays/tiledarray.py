@@ -43,6 +43,7 @@ from tiledarray.core import LIBRARY, PRODUCT, READS, SHARED, WRITES
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
@@ -150,6 +151,9 @@ class TiledArray(Handle):
         ((96, -8), (48, 8))
         """
         base = self.origin()
+        scope = local.recorder.scope
+        if scope is not None and id(base) in scope.sparse:
+            scope.asked = True
         return views.strides_of(base._node.shape, base._node.dtype.itemsize, self.steps)
 
     @property

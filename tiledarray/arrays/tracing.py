@@ -47,6 +47,10 @@ class Scope:
         What traces.
     drawn : str
         What numbers would be that are drawn meanwhile.
+    sparse : set of int
+        Stand-ins of views whose elements do not follow one another in memory: their ``id``.
+    asked : bool
+        Whether somebody has asked how one of them lies, as what makes a copy of it does.
     """
 
     name = "jit"
@@ -54,6 +58,8 @@ class Scope:
 
     def __init__(self) -> None:
         self.outside: list[tuple[Handle, Node]] = []
+        self.sparse: set[int] = set()
+        self.asked = False
         self._values: dict[int, Node] = {}  # of those
         self._inside: dict[int, Handle] = {}  # made meanwhile; kept, so that no id comes twice
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiledarray import config, execution
 from tiledarray.arrays.handle import assign_all, follow, is_scalar, stands_for_scalar, wrap
+from tiledarray.arrays.shaping import is_dense
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.arrays.tracing import (
     Disturbed,
@@ -19,7 +20,7 @@ from tiledarray.arrays.tracing import (
     make_placeholder,
     traced,
 )
-from tiledarray.arrays.views import Frozen, Step, handed_out, is_frozen
+from tiledarray.arrays.views import Frozen, Step, handed_out, identity, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, of_a_handler
@@ -103,6 +104,8 @@ class _Trace:
                  related: bool) -> None:
         self.relation = _relation(arrays) if related else ()
         self.steps = [array.steps for array in arrays] if related else None
+        self._sparse = {k for k, array in enumerate(arrays)
+                        if array._base is not None and not is_dense(array)}
         own = None if related else [
             make_placeholder(array.node.form.kind, scalar=stands_for_scalar(array))
             for array in arrays]
@@ -147,7 +150,8 @@ class _Trace:
         With ``own``, arguments that are views are arrays of their own, with these placeholders.
         """
         origins = [array.origin() for array in arrays]
-        given, alone = (arrays, {}) if own is None else _stand_ins(arrays, origins, own)
+        given, alone = (arrays, {}) if own is None else _stand_ins(
+            arrays, origins, own, self._sparse, scope)
         parts = iter(given)
         args = tuple([unflatten(part, parts) for part in shape[0]])
         kwargs = unflatten(shape[1], parts)
@@ -186,8 +190,8 @@ class _Trace:
         apart = [id(origins[k]) for k in alone]
         self.hands_back = bool(self.changes) or _names_given(self.result_shape)
         self.reads_only = not written
-        self.sound = self.reads_only or (
-            len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots)))
+        self.sound = not scope.asked and (self.reads_only or (
+            len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots))))
         return nodes, written, names if remembered else None
 
     def _results(self, results: list[Any], given: list[Any], roots: list[Any],
@@ -369,6 +373,7 @@ def _names_given(shape: Any) -> bool:
 
 
 def _stand_ins(arrays: list[Any], origins: list[Any], own: list[Node],
+               sparse: set[int], scope: Scope,
                ) -> tuple[list[Any], dict[int, tuple[Any, Node]]]:
     """Return what the function is given, and the placeholders of what is taken for itself."""
     count = Counter(map(id, origins))
@@ -379,6 +384,9 @@ def _stand_ins(arrays: list[Any], origins: list[Any], own: list[Node],
             continue
         handle = wrap(own[k])
         alone[k] = handle, own[k]
+        if k in sparse:
+            scope.sparse.add(id(handle))
+            handle = follow(handle, [identity(own[k].shape)])
         given.append(follow(handle, [Frozen()] if is_frozen(array.steps) else ()))
     return given, alone
 
