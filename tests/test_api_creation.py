@@ -188,3 +188,15 @@ def test_asfortranarray_of_what_lies_so_is_the_array_itself(shape: tuple[int, ..
     a = tiledarray.zeros(shape)
     assert tiledarray.asfortranarray(a) is a
     assert numpy.asfortranarray(b := numpy.zeros(shape)) is b
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (700, 600)])
+def test_in_row_major_order_what_lies_otherwise_is_copied(shape: tuple[int, ...]) -> None:
+    for lib in (numpy, tiledarray):
+        a = lib.zeros(shape)
+        for view in (a[:, :3], a.T):
+            for made in (lib.asarray(view, order="C"), lib.array(view, copy=None, order="C")):
+                made += 1
+        b = lib.asarray(a[1:], order="C")
+        b += 1
+        assert float(a.sum()) == (shape[0] - 1) * shape[1]

@@ -71,7 +71,9 @@ def _from(
 ) -> TiledArray:
     """Return what NumPy's ``array`` and ``asarray`` return."""
     if isinstance(value, Handle):
-        return _from_handle(value, dtype, device, copy)
+        found = _from_handle(value, dtype, device, copy)
+        apart = order == "C" and found is value and not value.flags.c_contiguous
+        return found.copy() if apart else found
     if copy is False:
         raise ValueError(
             "Unable to avoid copy while creating an array as requested: only a TiledArray can be "
