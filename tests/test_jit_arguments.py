@@ -371,6 +371,24 @@ def _in_order(a):
     return a.sum()
 
 
+@pytest.mark.parametrize("order", ["012345", "543210", "231045"])
+@pytest.mark.parametrize("function", [_of_line, _by_flags, lambda a: a.ravel()],
+                         ids=["line", "flags", "returned"])
+def test_one_function_of_views_that_lie_otherwise_copies_what_numpy_copies(function, order):
+    views = [lambda x: x[1], lambda x: x[:, 1], lambda x: x[2], lambda x: x[::-1, 2],
+             lambda x: x[0].copy(), lambda x: x[:, 0]]
+    jitted = ta.jit(function)
+    for k in map(int, order):
+        ways = []
+        for lib, called in (np, function), (ta, jitted):
+            x = lib.array(np.arange(16.0).reshape(4, 4))
+            result = called(views[k](x))
+            found = np.asarray(result).tolist()
+            result += 1
+            ways.append((found, np.asarray(x).tolist()))
+        assert ways[1] == ways[0]
+
+
 @pytest.mark.parametrize("function", [
     _of_line, _of_reshaped, _by_flags, _in_order, lambda a: a.ravel()],
     ids=["line", "reshaped", "flags", "in order", "returned"])

@@ -152,8 +152,8 @@ class TiledArray(Handle):
         """
         base = self.origin()
         scope = local.recorder.scope
-        if scope is not None and id(base) in scope.sparse:
-            scope.asked = True
+        if scope is not None:
+            scope.asked.add(id(base))
         return views.strides_of(base._node.shape, base._node.dtype.itemsize, self.steps)
 
     @property

@@ -49,8 +49,8 @@ class Scope:
         What numbers would be that are drawn meanwhile.
     sparse : set of int
         Stand-ins of views whose elements do not follow one another in memory: their ``id``.
-    asked : bool
-        Whether somebody has asked how one of them lies, as what makes a copy of it does.
+    asked : set of int
+        Arrays of which it was asked how they, or views of them, lie: their ``id``.
     """
 
     name = "jit"
@@ -59,7 +59,7 @@ class Scope:
     def __init__(self) -> None:
         self.outside: list[tuple[Handle, Node]] = []
         self.sparse: set[int] = set()
-        self.asked = False
+        self.asked: set[int] = set()
         self._values: dict[int, Node] = {}  # of those
         self._inside: dict[int, Handle] = {}  # made meanwhile; kept, so that no id comes twice
 

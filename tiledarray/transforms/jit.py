@@ -104,14 +104,13 @@ class _Trace:
                  related: bool) -> None:
         self.relation = _relation(arrays) if related else ()
         self.steps = [array.steps for array in arrays] if related else None
-        self._sparse = {k for k, array in enumerate(arrays)
-                        if array._base is not None and not is_dense(array)}
+        dense = _dense(arrays)
         own = None if related else [
             make_placeholder(array.node.form.kind, scalar=stands_for_scalar(array))
             for array in arrays]
         with traced() as scope:
             nodes, written, changed = self._record(
-                function, shape, arrays, own, scope)
+                function, shape, arrays, own, dense, scope)
             if scope.leaked():
                 if changed is not None:
                     changed.restore()
@@ -131,6 +130,9 @@ class _Trace:
         self.outputs_alone = self.all_new and not (self.written or self.hands_back) and (
             self.made == [("output", k) for k in range(len(self.targets))])
         self.forms = [_leaf_form(node) for node in self.targets]
+        # Whether NumPy copies it matters where it is written, handed back or asked how it lies.
+        self.dense = dense if not related and (
+            scope.asked or not self.reads_only or not self.all_new) else None
         self.without_axes = [(k, is_scalar(node)) for k, node in enumerate(placeholders)
                              if not node.form.kind.shape]
         self.plain: list[int] | None = None  # the arguments that are the inputs, if that is all
@@ -142,7 +144,7 @@ class _Trace:
             self._plan(placeholders)
 
     def _record(self, function: Callable[..., Any], shape: Any, arrays: list[Any],
-                own: list[Node] | None, scope: Scope,
+                own: list[Node] | None, dense: list[bool], scope: Scope,
                 ) -> tuple[list[Node], dict[int, Node], Names | None]:
         """Run the function; return the new arrays that it returns, and what it has written.
 
@@ -151,7 +153,7 @@ class _Trace:
         """
         origins = [array.origin() for array in arrays]
         given, alone = (arrays, {}) if own is None else _stand_ins(
-            arrays, origins, own, self._sparse, scope)
+            arrays, origins, own, dense, scope)
         parts = iter(given)
         args = tuple([unflatten(part, parts) for part in shape[0]])
         kwargs = unflatten(shape[1], parts)
@@ -190,7 +192,7 @@ class _Trace:
         apart = [id(origins[k]) for k in alone]
         self.hands_back = bool(self.changes) or _names_given(self.result_shape)
         self.reads_only = not written
-        self.sound = not scope.asked and (self.reads_only or (
+        self.sound = scope.sparse.isdisjoint(scope.asked) and (self.reads_only or (
             len({*apart}) == len(apart) and {*apart}.isdisjoint(map(id, roots))))
         return nodes, written, names if remembered else None
 
@@ -273,6 +275,8 @@ class _Trace:
             return None
         if self.changes and not _are_apart(_containers(given), met):
             return None
+        if self.dense is not None and _dense(arrays) != self.dense:
+            return None
         if self.steps is not None and [array.steps for array in arrays] != self.steps:
             return None
         if self.plain is not None:
@@ -351,6 +355,11 @@ class _Trace:
                 for form, buffer in zip(self.forms, outputs, strict=True)]
 
 
+def _dense(arrays: list[Any]) -> list[bool]:
+    """Say of each array whether its elements follow one another in memory."""
+    return [array._base is None or is_dense(array) for array in arrays]
+
+
 def _leaf_form(node: Node) -> Form:
     """Return the form of the value of a node; without axes it is a scalar where the node was."""
     attrs = None if node.form.kind.shape or is_scalar(node) else movement.AN_ARRAY
@@ -373,7 +382,7 @@ def _names_given(shape: Any) -> bool:
 
 
 def _stand_ins(arrays: list[Any], origins: list[Any], own: list[Node],
-               sparse: set[int], scope: Scope,
+               dense: list[bool], scope: Scope,
                ) -> tuple[list[Any], dict[int, tuple[Any, Node]]]:
     """Return what the function is given, and the placeholders of what is taken for itself."""
     count = Counter(map(id, origins))
@@ -384,7 +393,7 @@ def _stand_ins(arrays: list[Any], origins: list[Any], own: list[Node],
             continue
         handle = wrap(own[k])
         alone[k] = handle, own[k]
-        if k in sparse:
+        if not dense[k]:
             scope.sparse.add(id(handle))
             handle = follow(handle, [identity(own[k].shape)])
         given.append(follow(handle, [Frozen()] if is_frozen(array.steps) else ()))
