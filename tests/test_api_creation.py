@@ -200,3 +200,27 @@ def test_in_row_major_order_what_lies_otherwise_is_copied(shape: tuple[int, ...]
         b = lib.asarray(a[1:], order="C")
         b += 1
         assert float(a.sum()) == (shape[0] - 1) * shape[1]
+
+
+@pytest.mark.parametrize("requirements", ["C", "F", ["C_CONTIGUOUS", "W"], "O", ["A"], None, "FO"])
+@pytest.mark.parametrize("shape", [(4, 6), (700, 600)])
+def test_require_copies_where_numpy_does(shape: tuple[int, ...], requirements: object) -> None:
+    sums = []
+    for lib in (numpy, tiledarray):
+        a = lib.zeros(shape)
+        for view in (a[:, :3], a.T, a[1:], a):
+            made = lib.require(view, requirements=requirements)
+            made += 1
+            sums.append(float(a.sum()))
+    assert sums[:4] == sums[4:]
+    for lib in (numpy, tiledarray):
+        with pytest.raises(ValueError, match='both "C" and "F"'):
+            lib.require(lib.zeros(3), requirements="CF")
+        with pytest.raises(KeyError):
+            lib.require(lib.zeros(3), requirements="X")
+
+
+def test_a_copy_that_is_needed_is_told_of() -> None:
+    for lib in (numpy, tiledarray):
+        with pytest.raises(ValueError, match="Unable to avoid copy"):
+            lib.asarray(lib.zeros((700, 600)).T, order="C", copy=False)

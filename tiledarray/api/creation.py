@@ -63,6 +63,12 @@ def filled(shape: Any, value: Any, dtype: Any, device: Any) -> TiledArray:
     return wrap(record.full(shape_of(shape), value, _numeric(dtype), device))
 
 
+_FLAGS = {name: flag for flag, names in {
+    "C": ("C", "C_CONTIGUOUS", "CONTIGUOUS"), "F": ("F", "F_CONTIGUOUS", "FORTRAN"),
+    "A": ("A", "ALIGNED"), "W": ("W", "WRITEABLE"), "O": ("O", "OWNDATA"),
+    "E": ("E", "ENSUREARRAY")}.items() for name in names}
+
+
 # From data --------------------------------------------------------------------------------------
 
 
@@ -72,8 +78,11 @@ def _from(
     """Return what NumPy's ``array`` and ``asarray`` return."""
     if isinstance(value, Handle):
         found = _from_handle(value, dtype, device, copy)
-        apart = order == "C" and found is value and not value.flags.c_contiguous
-        return found.copy() if apart else found
+        if order != "C" or found is not value or value.flags.c_contiguous:
+            return found
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        return _from_handle(value, dtype, device, True)
     if copy is False:
         raise ValueError(
             "Unable to avoid copy while creating an array as requested: only a TiledArray can be "
@@ -171,6 +180,17 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> TiledArray
     if not result.flags.f_contiguous:
         return result.T.copy().T
     return result if result.ndim else result.reshape(1)
+
+
+@implements(np.require)
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> TiledArray:
+    flags = {_FLAGS[each.upper()] for each in requirements or ()}
+    if flags >= {"C", "F"}:
+        raise ValueError('Cannot specify both "C" and "F" order')
+    order = "C" if "C" in flags else None
+    result = asfortranarray(a, dtype, like=like) if "F" in flags else (
+        asanyarray(a, dtype, order, like=like))
+    return result if all(result.flags[each] for each in flags & {*"AWO"}) else result.copy()
 
 
 @implements(np.copy)
