@@ -349,3 +349,90 @@ def test_what_a_rule_gives_has_the_shape_of_what_it_belongs_to():
     function.defjvp(lambda at, v: (at[0] * 2, v[0].sum()))
     with pytest.raises(ValueError, match=r"custom_jvp .*\(3,\), not \(\)"):
         np.grad(lambda x: function(x).sum())(x)
+
+
+def _doubled_line(a):
+    line = a.reshape(-1)
+    line *= 2
+    return (a * a).sum()
+
+
+def _far_and_near(a):
+    line = a.ravel()
+    line[0] = 5
+    every_other = a[::2]
+    every_other *= 3
+    return (a ** 3).sum()
+
+
+_VIEWS = {
+    "whole": lambda x: x, "turned": lambda x: x.T, "column": lambda x: x[:, 1],
+    "row": lambda x: x[1], "reversed": lambda x: x[::-1], "columns": lambda x: x[:, ::2],
+    "turned thrice": lambda x: x.reshape(3, 2, 2).transpose(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize("function", [_doubled_line, _far_and_near])
+@pytest.mark.parametrize("view", _VIEWS.values(), ids=_VIEWS)
+@pytest.mark.parametrize("given", [numpy.array, np.array], ids=["NumPy's", "ours"])
+def test_what_does_not_lie_together_is_copied_where_numpy_copies_it(function, view, given):
+    start = numpy.arange(1.0, 13).reshape(3, 4)
+
+    def value(place=None, step=0.0):
+        x = view(start.copy())
+        if place is not None:
+            x[place] += step
+        return function(x)
+
+    slopes = numpy.array([(value(at, 1e-5) - value(at, -1e-5)) / 2e-5
+                       for at in numpy.ndindex(view(start).shape)]).reshape(view(start).shape)
+
+    def found(way):
+        return way(view(given(start)))
+
+    ways = {
+        "value_and_grad": lambda x: np.value_and_grad(function)(x),
+        "vjp": lambda x: (lambda y, pull: (y, pull(1.0)[0]))(*np.vjp(function, x)),
+        "jacobian": lambda x: (value(), np.jacobian(function, mode="forward")(x)),
+        "jit": np.jit(np.value_and_grad(function)),
+    }
+    for way in [*ways.values(), ways["jit"]]:
+        y, slope = found(way)
+        assert float(y) == value()
+        numpy.testing.assert_allclose(numpy.asarray(slope), slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize("view", _VIEWS.values(), ids=_VIEWS)
+def test_a_loop_in_a_jitted_function_copies_what_does_not_lie_together(view):
+    def outer(u):
+        def body(i, s):
+            line = u.reshape(-1)
+            line[i] = 5
+            return s + line.sum() + u.sum()
+
+        return np.fori_loop(3, body, 0.0)
+
+    start = numpy.arange(12.0).reshape(3, 4)
+    u, s = view(start.copy()), 0.0
+    for i in range(3):
+        line = u.reshape(-1)
+        line[i] = 5
+        s += line.sum() + u.sum()
+    jitted = np.jit(outer)
+    for function in outer, jitted, jitted:
+        assert float(function(view(np.array(start)))) == s
+
+
+@pytest.mark.parametrize("view", _VIEWS.values(), ids=_VIEWS)
+def test_jit_copies_of_numpys_arrays_what_numpy_copies(view):
+    def write(a):
+        line = a.reshape(-1)
+        line[0] = 7
+        a[-1] = 1
+        return line.sum() + a.sum()
+
+    ours, theirs = (numpy.arange(12.0).reshape(3, 4) for _ in range(2))
+    jitted = np.jit(write)
+    for _ in range(3):
+        assert float(jitted(view(ours))) == write(view(theirs))
+        numpy.testing.assert_array_equal(ours, theirs)

@@ -10,7 +10,9 @@ import numpy as np
 
 from tiledarray.arrays import reducing, views
 from tiledarray.arrays.handle import Handle, as_dtype, view_of, wrap
+from tiledarray.graph.node import Node
 from tiledarray.recording import record
+from tiledarray.recording.stretch import local
 
 
 def place_of(axis: Any, ndim: int, name: str | None = None) -> int:
@@ -43,6 +45,23 @@ def is_dense(array: Any) -> bool:
         size == 1 or stride == dense
         for size, stride, dense in zip(array.shape, array.view_strides, expected, strict=True)
     )
+
+
+def lying_as(array: Any, node: Node) -> Any:
+    """Return an array of its own of this value, taken to lie in memory as another array does.
+
+    What NumPy copies of that one, for its elements do not follow one another, is copied of this.
+    """
+    made = wrap(node)
+    if isinstance(array, np.ndarray):
+        return made if array.flags.c_contiguous else view_of(made, views.Strided(array.strides))
+    if not isinstance(array, Handle) or array._base is None:
+        return made
+    scope = local.recorder.scope
+    if scope is not None and id(array.origin()) in scope.sparse:
+        scope.sparse.add(id(made))  # how that one lies is not known, nor asked yet
+        return view_of(made, views.identity(node.shape))
+    return made if is_dense(array) else view_of(made, views.Strided(array.view_strides))
 
 
 def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:

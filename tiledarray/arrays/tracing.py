@@ -113,6 +113,12 @@ class Scope:
         """Whether a gradient will ask for the history of a value."""
         return bool(node.keeps)
 
+    def _share_how_arrays_lie(self) -> None:
+        """Have the tracing around this one know what is asked here of its arrays."""
+        around = local.recorder.scope
+        if around is not None:
+            self.sparse, self.asked = around.sparse, around.asked
+
     def _before(self, handle: Handle) -> Node:
         """Return the node that an array from outside has there."""
         node: Node = _slot.__get__(handle)
@@ -143,6 +149,7 @@ class SampleScope(Scope):
         super().__init__()
         self._history = history
         self._outer = local.recorder.scope
+        self._share_how_arrays_lie()
 
     def read(self, handle: Handle) -> Node:
         """Return the node of an array that owns its value."""
@@ -197,6 +204,7 @@ class StepScope(Scope):
         self.name = name
         self.before: list[Node] = []
         self._outer = local.recorder.scope
+        self._share_how_arrays_lie()
 
     def wants(self, node: Node) -> bool:
         """Whether a gradient will ask for the history of a value."""

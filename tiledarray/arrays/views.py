@@ -56,7 +56,13 @@ class Frozen(NamedTuple):
     why: str = ""
 
 
-Step = Affine | Reshaped | Part | Reinterpreted | Frozen
+class Strided(NamedTuple):
+    """No change, but what comes after is taken to lie in memory with these strides, in bytes."""
+
+    strides: tuple[int, ...]
+
+
+Step = Affine | Reshaped | Part | Reinterpreted | Frozen | Strided
 _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
@@ -170,6 +176,8 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if type(step) is Reinterpreted:
         value = record.broadcast_to(value, step.shape)
         return record.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
+    if type(step) is Strided:
+        return record.broadcast_to(value, node.shape)
     raise ValueError(refusal("assignment destination is read-only", (step,)))
 
 
@@ -257,6 +265,8 @@ def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[in
             if step.dtype.itemsize != itemsize:
                 strides, itemsize = (*strides[:-1], step.dtype.itemsize), step.dtype.itemsize
             shape = step.shape
+        elif type(step) is Strided:
+            strides = step.strides
     return strides
 
 

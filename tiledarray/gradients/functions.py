@@ -11,6 +11,7 @@ import numpy as np
 
 from tiledarray.api.arguments import handle_of
 from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.shaping import lying_as
 from tiledarray.arrays.tracing import is_tracing
 from tiledarray.gradients.again import Turn
 from tiledarray.gradients.engine import backward, forward
@@ -37,7 +38,7 @@ class _Run:
         self.began = [begin(inexact(leaf, name).node) for leaf in self.leaves]
         given = list(args)
         for number, tree in zip(
-                argnums, unflatten(self.structure, map(wrap, self.began)),
+                argnums, unflatten(self.structure, map(lying_as, self.leaves, self.began)),
                 strict=True):
             given[number] = tree
         try:

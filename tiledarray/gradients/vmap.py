@@ -35,7 +35,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> C
     ----------
     function : callable
         Takes and returns arrays, numbers, or nested dicts, lists, tuples and dataclasses of them.
-        It may write into its arguments, which are its own, and into arrays that it makes.
+        It may write into its arguments, which are its own and lie in row-major order, and into
+        arrays that it makes.
     in_axes : int, None or nested, default 0
         Along which axis of the arguments the samples lie: one for all, or a tuple or list with one
         for each argument by position, which may be nested as the argument is.  None where an

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.arrays.handle import host_array
+from tiledarray.arrays.shaping import lying_as
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 from tiledarray.graph.node import Kind, Node
 from tiledarray.transforms.found import GONE, slots
@@ -119,7 +120,7 @@ def flatten(tree: Any, arrays: list[Any], copies: list[Copy] | None = None,
         arrays.append(tree)
         return (tree._node if tree._base is None else tree.node).form.kind
     if isinstance(tree, (TiledArray, np.ndarray)):
-        array = tree if isinstance(tree, TiledArray) else from_host(tree)
+        array = tree if isinstance(tree, TiledArray) else lying_as(tree, from_host(tree).node)
         arrays.append(array)
         if isinstance(tree, np.ndarray) and copies is not None:
             copies.append(Copy(tree, array, array.node))

@@ -40,9 +40,9 @@ def fori_loop(n: Any, body: Callable[[Any, Any], Any], state: Any) -> Any:
         is computed.
     body : callable
         ``body(i, state)`` returns the next state: nested alike, of the same shapes and dtypes.  It
-        is NumPy code and may write into the state's arrays, which are its own.  ``i`` is an array
-        without axes, of int64: an index (``u[i]``, ``u[i] = x``), or an operand that has the dtype
-        of NumPy's ``int64``.
+        is NumPy code and may write into the state's arrays, which are its own and lie in row-major
+        order.  ``i`` is an array without axes, of int64: an index (``u[i]``, ``u[i] = x``), or an
+        operand that has the dtype of NumPy's ``int64``.
     state : array_like or nested
         Arrays and numbers, in dicts, lists, tuples and dataclasses.  A number is an array without
         axes to the body, of NumPy's dtype for it, so it is no weak operand any more:
