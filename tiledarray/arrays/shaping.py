@@ -55,7 +55,8 @@ def lying_as(array: Any, node: Node) -> Any:
     made = wrap(node)
     if isinstance(array, np.ndarray):
         return made if array.flags.c_contiguous else view_of(made, views.Strided(array.strides))
-    if not isinstance(array, Handle) or array._base is None:
+    base = array._base if isinstance(array, Handle) else None
+    if base is None:
         return made
     scope = local.recorder.scope
     if scope is not None and id(array.origin()) in scope.sparse:
