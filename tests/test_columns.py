@@ -213,3 +213,105 @@ def test_infinities_nans_and_extremes_come_out_as_in_numpy(data, dtype):
         warnings.simplefilter("ignore")
         wanted = sum_of_exponentials(numpy, x, 0)
     numpy.testing.assert_allclose(found, wanted, 1e-5 if dtype == "f4" else 1e-13)
+
+
+# ---- the mean carried along ----------------------------------------------------------------
+
+
+def _selected(xp, x, axis, elsewhere=0):
+    inside = x > 0.25
+    count = inside.sum(axis=axis, keepdims=True)
+    mean = xp.where(inside, x, 0).sum(axis=axis, keepdims=True) / count
+    return xp.where(inside, (x - mean) ** 2, elsewhere).sum(axis=axis)
+
+
+def _selected_otherwise(xp, x, axis):
+    outside = xp.isnan(x)
+    filled = xp.where(outside, 0, x)
+    mean = filled.sum(axis=axis, keepdims=True) / (~outside).sum(axis=axis, keepdims=True)
+    apart = xp.where(outside, 0.5, mean.astype(x.dtype) - filled)
+    return (apart * apart).sum(axis=axis)
+
+
+SPREADS = {
+    "written out": lambda xp, x, axis: ((x - x.mean(axis, keepdims=True)) ** 2).sum(axis),
+    "from another centre": lambda xp, x, axis: (
+        (x - 0.7 * x.max(axis, keepdims=True)) ** 2).sum(axis),
+    "selected": _selected,
+    "with another number elsewhere": lambda xp, x, axis: _selected(xp, x, axis, 0.5),
+    "not selected": _selected_otherwise,
+    "where=": lambda xp, x, axis: x.var(axis, where=x > 0.25),
+    "of rows that a column selects": lambda xp, x, axis: x.var(
+        axis, where=x.max(tuple(range(1, x.ndim)), keepdims=True) > 0.5),
+    "without NaN": lambda xp, x, axis: xp.nanstd(x, axis=axis),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize(("shape", "axis"), [((40_000, 64), 0), ((9, 200, 300), (0, 1))])
+def test_a_spread_written_out_reads_its_array_once(name, shape, axis, dtype):
+    x = zeros(shape, dtype)
+    y = SPREADS[name](np, x, axis)
+    plan = planned(y, target=DEVICE)
+    assert plan.fired.get("mean_carried_along"), plan.refusals
+    assert "mean_carried_along" not in planned(
+        SPREADS[name](np, x, axis), target=HOST).fired
+    if name != "of rows that a column selects":
+        assert kinds(plan) == ["column"], plan.refusals
+        assert moved(plan) == nbytes(x, y)
+
+
+@pytest.mark.parametrize("other", [
+    lambda x: (x - x.mean(1)) ** 2, lambda x: (x - 3.0) ** 2, lambda x: (x - x[0]) ** 2,
+    lambda x: (x - x.mean(0)) ** 3, lambda x: (x - x.mean(0)) * (x + x.mean(0)),
+    lambda x: (x - x.mean()) ** 2, lambda x: np.where(x > 1, (x - x.mean(0)) ** 2, x)])
+def test_other_sums_do_not_carry_a_mean(other):
+    x = zeros((600, 600))
+    assert not planned(other(x).sum(axis=0), target=DEVICE).fired.get("mean_carried_along")
+
+
+def test_rows_on_chip_are_read_twice_there():
+    x = zeros((4096, 600))
+    y = ((x - x.mean(1, keepdims=True)) ** 2).sum(1)
+    assert not planned(y, target=DEVICE).fired.get("mean_carried_along")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", SPREADS)
+@pytest.mark.parametrize(("shape", "axis", "offset"), [
+    ((20_000, 64), 0, 0), ((5_001, 33), 0, 1000), ((90, 80, 60), (0, 1), -7), ((80, 90, 70), 1, 0)])
+def test_a_spread_is_numpys(name, shape, axis, offset, dtype):
+    x = numpy.random.default_rng(0).normal(offset, size=shape).astype(dtype)
+    with carried_along_on_the_host(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.evaluate(SPREADS[name](np, np.array(x), axis))
+        assert plan_of(found).fired["mean_carried_along"]
+        wanted = SPREADS[name](numpy, x.astype("f8"), axis)
+    numpy.testing.assert_allclose(found, wanted, 3e-5 if dtype == "f4" else 1e-11)
+
+
+@pytest.mark.compiler
+def test_a_trend_loses_nothing():
+    x = numpy.linspace(-1e6, 1e6, 400_000)[:, None] + numpy.ones(3)
+    for name in SPREADS:
+        with carried_along_on_the_host():
+            found = np.evaluate(SPREADS[name](np, np.array(x), 0))
+        numpy.testing.assert_allclose(found, SPREADS[name](numpy, x, 0), 1e-12, err_msg=name)
+
+
+@pytest.mark.compiler
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.sampled_from(["f4", "f8"]), st.sampled_from(sorted(SPREADS)))
+def test_infinities_and_nans_in_spreads_come_out_as_in_numpy(data, dtype, name):
+    special = [numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 1.0, 0.5, -80.0, 80.0]
+    drawn = data.draw(st.lists(st.integers(0, len(special) - 1), min_size=1, max_size=4))
+    random = numpy.random.default_rng(data.draw(st.integers(0, 1 << 20)))
+    x = numpy.array(special, dtype)[random.choice(drawn, size=(150, 300))]
+    with carried_along_on_the_host(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.evaluate(SPREADS[name](np, np.array(x), 0))
+        assert plan_of(found).fired["mean_carried_along"]
+        wanted = SPREADS[name](numpy, x, 0)
+    numpy.testing.assert_allclose(found, wanted, 1e-5 if dtype == "f4" else 1e-13)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.along import Looped
+from tiledarray.fusion.deviations import mean_carried_along
 from tiledarray.fusion.ir import Param, Size, Value
 from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
@@ -456,7 +457,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
         reshape_before_elementwise,
     ),
     Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
-                unroll_small_reduction, maximum_carried_along),
+                unroll_small_reduction, maximum_carried_along, mean_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum, size_compared, real_part_of_inverse,

@@ -99,6 +99,21 @@ def _deviation(xp: Any, array: Any, attrs: Any, shape: Any, dtype: Any) -> Any:
     return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
 
 
+def _selected_deviation(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    axes, _ = attrs
+    inside = array.imag != 0
+    count = xp.maximum(inside.sum(axis=axes, keepdims=True), 1)
+    mean = xp.where(inside, array.real, 0).sum(axis=axes, keepdims=True) / count
+    apart = xp.where(inside, array.real - mean, 0)
+    total = xp.sum(apart * apart, axis=axes)
+    return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
+
+
+# That of the real parts of those elements whose imaginary part is not 0: of what a mask selects.
+selected_deviation = Reduction(
+    "selected_deviation", _selected_deviation, "SelectedDeviation", gives=_real, lanes="heavy")
+
+
 def _exponentials(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     axes, _ = attrs
     powers = xp.exp(array - xp.max(array, axis=axes, keepdims=True))

@@ -307,6 +307,33 @@ template <class T, int V> struct LaneArray<Deviation<T>, V> {
   TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], counted(v)}; }
 };
 
+// The same of those real parts beside which the imaginary part is not 0; the others are 0.
+template <class T> struct SelectedDeviation : Deviation<typename RealOf<T>::type> {
+  using Base = Deviation<typename RealOf<T>::type>;
+  using X = typename Base::X;
+  using Lane = typename Base::Lane;
+  TA_MEMBER static void add(X& shift, X& sum, X& squares, X& count, const T& pair) {
+    const bool inside = pair.im != X(0);
+    shift = count == X(0) ? pair.re : shift;
+    const X d = inside ? pair.re - shift : X(0);
+    sum += d;
+    squares += d * d;
+    count += inside ? X(1) : X(0);
+  }
+  TA_MEMBER static void add(Lane& lane, const T& pair, idx) {
+    add(lane.shift, lane.sum, lane.squares, lane.count, pair);
+  }
+};
+template <class T, int V> struct LaneArray<SelectedDeviation<T>, V> {
+  using R = SelectedDeviation<T>;
+  typename R::X shift[V], sum[V], squares[V], count[V];
+  TA_MEMBER void reset(int v) { shift[v] = sum[v] = squares[v] = count[v] = 0; }
+  TA_MEMBER void add(int v, const T& pair, idx) {
+    R::add(shift[v], sum[v], squares[v], count[v], pair);
+  }
+  TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], count[v]}; }
+};
+
 // Sum of exp(x - top), top being the greatest of all x: where a greater one comes, what was summed
 // is scaled down (M. Milakov and N. Gimelshein, 2018).  Starting from a finite top, x of -infinity
 // add nothing; if there is nothing else, or an infinite top, NumPy subtracts infinity from itself.
