@@ -15,6 +15,7 @@ import tiledarray as np
 from tests import test_gradient_plans as gradients
 from tests import test_short_axes
 from tests.plans import DEVICE, filled, planned
+from tests.test_columns import SPREADS
 from tiledarray import config
 from tiledarray.execution import executable
 from tiledarray.kernels.compile import cuda
@@ -231,6 +232,8 @@ family("argmax", map(numpy.dtype, "blefd"), lambda dtype: [
 family("variance", [*REALS, numpy.dtype("F"), numpy.dtype("D")], lambda dtype: [
     matrix(dtype).var(), matrix(dtype, seed=1).std(axis=0),
     matrix(dtype, seed=2).var(axis=1, ddof=1)])
+family("spread", map(numpy.dtype, "fd"), lambda dtype: [
+    spread(np, matrix(dtype, seed=seed), 0) for seed, spread in enumerate(SPREADS.values())])
 family("truth", map(numpy.dtype, "?bef"), lambda dtype: [
     (matrix(dtype) > 1).any(axis=0), (matrix(dtype, seed=1) > 1).all()])
 

@@ -1,11 +1,13 @@
 """Values on a real CUDA device are NumPy's.  Run with ``-m gpu``."""
 
+import warnings
+
 import numpy
 import pytest
 
 import tiledarray as np
-from tests import programs, test_plans
-from tests.plans import counted, filled
+from tests import programs, test_columns, test_plans
+from tests.plans import counted, filled, plan_of
 from tests.test_programs import check, chunks
 from tiledarray import config
 from tiledarray.recording.stretch import local
@@ -200,6 +202,22 @@ def test_variance_of_columns_far_from_zero(columns):
     x = (1000 + numpy.random.default_rng(0).random((20_011, columns))).astype("f4")
     found = numpy.asarray(np.array(x).var(axis=0))
     numpy.testing.assert_allclose(found, x.astype("f8").var(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", test_columns.SPREADS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((20_011, 64), 0), ((3000, 1001), 0), ((90, 80, 60), (0, 1)), ((40, 3000, 50), 1)])
+def test_spreads_written_out(name, dtype, shape, axis):
+    x = numpy.random.default_rng(0).normal(3, size=shape).astype(dtype)
+    program = test_columns.SPREADS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.evaluate(program(np, np.array(x), axis))
+        wanted = program(numpy, x.astype("f8"), axis)
+    assert plan_of(found).fired["mean_carried_along"]
+    numpy.testing.assert_allclose(
+        numpy.asarray(found), wanted, rtol=2e-5 if dtype == "f4" else 1e-11)
 
 
 # ---- writes, loops, devices ------------------------------------------------------------------
