@@ -94,6 +94,30 @@ def test_as_numpy(name):
         compared(jitted(*map(np.array, operands)), program(numpy, *operands))
 
 
+A = X[:, :3]  # arrays of NumPy's that programs find by name
+BESIDE = {
+    "bincount": lambda np, x: np.bincount(PLACES, x, 5),
+    "bincount of as many": lambda np, x: np.bincount(PLACES, weights=x),
+    "isin": lambda np, x: np.isin(V, x),
+    "interp": lambda np, x: np.interp(V, [0.0, 0.4, 0.6], [1, 2, 3], left=x[0], right=x[1]),
+    "choose": lambda np, x: np.choose(PLACES, [x, x * 2, V]),
+    "multi_dot": lambda np, x: np.linalg.multi_dot([A, A.T, x[:6].reshape(6, 1)]),
+    "lstsq": lambda np, x: np.linalg.lstsq(A, x[:6], rcond=None)[:2],
+    "tensorsolve": lambda np, x: np.linalg.tensorsolve(
+        SQUARE.reshape(2, 3, 6), x[:6].reshape(2, 3)),
+    "polyfit": lambda np, x: np.polyfit(V, x, 2, w=V),
+    "histogram": lambda np, x: np.histogram(V, 4, weights=x),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_before_a_traced_array_stands_one_of_numpys(name):
+    program = BESIDE[name]
+    jitted = np.jit(lambda x: program(np, x))
+    for x in (V, X[1], -X[2]):
+        compared(jitted(np.array(x)), program(numpy, x))
+
+
 def test_places_beyond_the_array_are_an_error_of_the_call():
     @np.jit
     def program(x, places):

@@ -68,11 +68,11 @@ def call(
 
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
+    device = resolve() if found is None else found.node.device
     if found is not None and local.recorder.scope is not None:
-        recorded = _in_a_trace(name, function, args, kwargs)
+        recorded = _in_a_trace(name, function, args, kwargs, device)
         if recorded is not None:
             return recorded[0]
-    device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))
     kept = copies.kept()
     if kept and function in KEEPING:
@@ -90,7 +90,7 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     return _ours(result, device, given)
 
 
-def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any) -> Any:
+def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any, device: Any) -> Any:
     """Record a call of arrays without values; ``None`` if that cannot be, else what it gives."""
     nodes = [handle.node for handle in handles_in((args, kwargs))]
     if local.recorder.scope.knows(nodes):
@@ -100,7 +100,7 @@ def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any) -> Any:
             return (KEEPING[function](*args, **kwargs),)
         except (HistoryLost, LeaveToNumPy, TypeError):  # the last where it looks at a value
             pass
-    return in_traces.recorded(name, function, args, kwargs)
+    return in_traces.recorded(name, function, args, kwargs, device)
 
 
 _CHANGE_NOTHING = frozenset(("save", "savetxt", "savez", "savez_compressed"))

@@ -62,7 +62,9 @@ class _Call:
         return arrays[0] if result is None else result
 
 
-def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+def recorded(
+    name: str, function: Function, args: Any, kwargs: dict[str, Any], device: Any
+) -> Any:
     """Record a call of NumPy's function; ``None`` if its results cannot be known.
 
     Parameters
@@ -72,14 +74,15 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     function : callable
     args, kwargs : tuple, dict
         With arrays of ours among them.
+    device : Device
+        Where arrays of NumPy's among them are to be.
 
     Returns
     -------
     tuple or None
         The result, alone.
     """
-    if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None or (
-            name == "bincount" and not (len(args) > 2 or kwargs.get("minlength"))):
+    if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None:
         return None
     writes = name in _WRITING or name.endswith(".at")
     if writes and not isinstance(args[0], Handle):
@@ -89,9 +92,12 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     inputs: list[Any] = [] if into is None or not into[1] else [into[0].node]
     root = into[0] if into is not None and into[1] else None
     try:
-        call = _Call(function, _emptied(args, inputs, root),
-                     _emptied(tuple(kwargs.items()), inputs, root))
+        call = _Call(function, _emptied(args, inputs, device, root),
+                     _emptied(tuple(kwargs.items()), inputs, device, root))
         hash(call)
+        if name == "bincount" and not (len(args) > 2 or kwargs.get("minlength")) and (
+                not _is_known(args[0], device)):
+            return None
     except (_Unknown, TypeError):
         return None
     sample = _sample(call, inputs)
@@ -154,7 +160,7 @@ def _written(first: Handle, others: Sequence[Any]) -> tuple[Any, bool]:
     return root, True
 
 
-def _emptied(value: Any, inputs: list[Any], root: Handle | None = None) -> Any:
+def _emptied(value: Any, inputs: list[Any], device: Any, root: Handle | None = None) -> Any:
     """Return nested arguments with a place in place of each array, which becomes an input.
 
     Views of ``root``, which is the first input if there is one, are places in that.
@@ -162,14 +168,20 @@ def _emptied(value: Any, inputs: list[Any], root: Handle | None = None) -> Any:
     if root is not None and isinstance(value, Handle) and value.origin() is root:
         return _Array(0, value.steps)
     if isinstance(value, (Handle, np.ndarray)):
-        device = inputs[0].device if inputs else None
         inputs.append(value.node if isinstance(value, Handle) else as_node(value, device))
         return _Array(len(inputs) - 1)
     if type(value) in (tuple, list):
-        return type(value), tuple(_emptied(part, inputs, root) for part in value)
+        return type(value), tuple(_emptied(part, inputs, device, root) for part in value)
     if isinstance(value, _PLAIN):
         return value
     raise _Unknown
+
+
+def _is_known(value: Any, device: Any) -> bool:
+    """Whether an argument has its values here already."""
+    nodes: list[Any] = []
+    _emptied(value, nodes, device)
+    return all(node.buffer is not None for node in nodes)
 
 
 def _filled(value: Any, arrays: Sequence[Any]) -> Any:
