@@ -118,6 +118,31 @@ def test_before_a_traced_array_stands_one_of_numpys(name):
         compared(jitted(np.array(x)), program(numpy, x))
 
 
+NUMBERS = numpy.array([[3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5, 8], [9, 7, 9, 3]])
+OF_NUMBERS = {
+    "polyfit": lambda np, n: np.polyfit(n[0] * 2, n[1], 1),
+    "polyfit of places": lambda np, n: np.polyfit(np.arange(4), n[0] * 0.5, 2),
+    "polyfit of weights": lambda np, n: np.polyfit(n[3], n[1], 1, w=n[2]),
+    "average": lambda np, n: np.average(n, axis=0, weights=n[1]),
+    "average by a mask": lambda np, n: np.average(n[0], weights=n[0] > 2),
+    "lstsq": lambda np, n: np.linalg.lstsq(n[:, :3], n[:, 3], rcond=None),
+    "tensorsolve": lambda np, n: np.linalg.tensorsolve(n.reshape(4, 2, 2), n[0]),
+    "tensorinv": lambda np, n: np.linalg.tensorinv(n.reshape(4, 2, 2), 1),
+    "histogram": lambda np, n: np.histogram(n, 3, weights=n > 2, density=True),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+@pytest.mark.parametrize("dtype", ["int64", "int8"])
+def test_whole_numbers_to_compute_with(name, dtype):
+    """While a call is recorded, zeros stood for them, which no such function takes."""
+    program = OF_NUMBERS[name]
+    jitted = np.jit(lambda n: program(np, n))
+    for n in (NUMBERS, NUMBERS[::-1] + 1, NUMBERS.T * 2):
+        n = n.astype(dtype)
+        compared(jitted(np.array(n)), program(numpy, n))
+
+
 def test_places_beyond_the_array_are_an_error_of_the_call():
     @np.jit
     def program(x, places):

@@ -24,9 +24,11 @@ Function = Callable[..., Any]
 
 # What changes its first argument and returns nothing.
 _WRITING = frozenset(("put", "place", "putmask", "put_along_axis"))
-_KNOWN = _WRITING | frozenset((
-    "bincount", "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander",
-    "choose", "unravel_index", "ravel_multi_index", "isin", "in1d", "packbits", "unpackbits",
+# What whole numbers are places to, or which of several; to the rest they are numbers.
+_PLACES = _WRITING | frozenset((
+    "bincount", "choose", "unravel_index", "ravel_multi_index", "packbits", "unpackbits"))
+_KNOWN = _PLACES | frozenset((
+    "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander", "isin", "in1d",
     "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
     "linalg.multi_dot", "linalg.tensorinv", "linalg.tensorsolve", "digitize", "interp",
 ))
@@ -100,7 +102,8 @@ def recorded(
             return None
     except (_Unknown, TypeError):
         return None
-    sample = _sample(call, inputs)
+    places = name in _PLACES or name.endswith((".at", ".reduceat"))
+    sample = _sample(call, inputs, places)
     parts = sample if isinstance(sample, tuple) else (sample,)
     if not all(isinstance(part, np.ndarray | np.generic | int | float) for part in parts):
         return None
@@ -193,14 +196,23 @@ def _filled(value: Any, arrays: Sequence[Any]) -> Any:
     return value
 
 
-def _sample(call: _Call, inputs: Sequence[Any]) -> Any:
-    """Call the function on what is known, and stand-ins: whole numbers are 0, others rise."""
+def _sample(call: _Call, inputs: Sequence[Any], places: bool) -> Any:
+    """Call the function on what is known, and stand-ins."""
     random = np.random.default_rng(0)
     arrays = [
         node.buffer.device.to_host(node.buffer).copy() if node.buffer is not None
-        else np.sort(random.random(node.shape or (1,)), -1).reshape(node.shape).astype(node.dtype)
-        if node.dtype.kind in "fc" else np.zeros(node.shape, node.dtype) for node in inputs
+        else _stand_in(np.sort(random.random(node.shape or (1,)), -1).reshape(node.shape),
+                       node.dtype, places) for node in inputs
     ]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return call.on(arrays)
+
+
+def _stand_in(numbers: Any, dtype: np.dtype[Any], places: bool) -> Any:
+    """Return numbers of a dtype made of such from 0 to 1; whole ones that are places are 0."""
+    if dtype.kind in "fc":
+        return numbers.astype(dtype)
+    if dtype.kind == "b":
+        return (numbers > 0.5) & (not places)
+    return (numbers * (0 if places else 100)).astype(dtype)
