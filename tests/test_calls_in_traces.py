@@ -69,6 +69,20 @@ PROGRAMS = {
     "packbits": lambda np, x, v, i, m, s: np.packbits(m),
     "i0": lambda np, x, v, i, m, s: np.i0(v),
     "average": lambda np, x, v, i, m, s: np.average(x, axis=1, weights=v),
+    "cov": lambda np, x, v, i, m, s: np.cov(v),
+    "cov of two": lambda np, x, v, i, m, s: np.cov(v, v**2, ddof=0),
+    "corrcoef": lambda np, x, v, i, m, s: (np.corrcoef(v), np.corrcoef(x, v)),
+    "sliding windows": lambda np, x, v, i, m, s: (
+        np.lib.stride_tricks.sliding_window_view(v, 3).max(1)),
+    "sliding windows of rows": lambda np, x, v, i, m, s: (
+        np.lib.stride_tricks.sliding_window_view(x, (2, 3), (0, 1))[::2, 1]),
+    "apply_along_axis": lambda np, x, v, i, m, s: np.apply_along_axis(lambda r: r * r[0], 0, x),
+    "apply_along_axis to one": lambda np, x, v, i, m, s: np.apply_along_axis(np.sum, 1, x),
+    "apply_over_axes": lambda np, x, v, i, m, s: np.apply_over_axes(np.sum, x, [0]),
+    "polyadd": lambda np, x, v, i, m, s: np.polyadd(v, [1.0, 2.0]),
+    "polysub": lambda np, x, v, i, m, s: np.polysub(v[:2], i),
+    "polyder": lambda np, x, v, i, m, s: np.polyder(v, 2),
+    "polyint": lambda np, x, v, i, m, s: np.polyint(v, k=1.5),
     "among others": lambda np, x, v, i, m, s: (
         np.histogram(np.sqrt(x) * v, bins=4, range=(0, 1))[0].cumsum() / x.size),
 }
@@ -164,6 +178,16 @@ def test_a_shape_that_depends_on_values_is_refused():
     for refused in (lambda x: np.unique(x), lambda x: np.bincount(x), lambda x: np.nonzero(x)):
         with pytest.raises(TypeError, match="looked at a value"):
             np.jit(refused)(np.array(PLACES))
+
+
+def test_what_is_wrong_in_a_function_of_rows_is_told():
+    rows = np.array(X)
+    with pytest.raises(TypeError, match="has no len"):
+        np.jit(lambda x: np.apply_along_axis(lambda r: r[:len(3)], 1, x))(rows)
+    with pytest.raises(TypeError, match=r"looked at a value \(line \d+ of .*test_calls_in_traces"):
+        np.jit(lambda x: np.apply_along_axis(lambda r: r if r[0] else -r, 1, x))(rows)
+    with pytest.raises(TypeError, match=r"looked at a value \(line \d+ of .*test_calls_in_traces"):
+        np.jit(lambda x: np.roots(x))(rows[0])
 
 
 def test_it_has_no_derivative():

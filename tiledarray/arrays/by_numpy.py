@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -29,7 +30,8 @@ Function = Callable[..., Any]
 MOST_TRIED = 1 << 22  # elements of operands whose error NumPy is asked for: it may find none
 
 
-# Other ways for functions whose arguments have a history: `gradients` knows some that keep it.
+# Other ways for functions whose arguments have a history, or no values in a traced function:
+# `gradients` knows some that are made of what is recorded.
 KEEPING: dict[Function, Function] = {}
 
 
@@ -95,12 +97,17 @@ def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any, device: A
     nodes = [handle.node for handle in handles_in((args, kwargs))]
     if local.recorder.scope.knows(nodes):
         return None
-    if function in KEEPING and any(node.keeps for node in nodes):
+    keeping = KEEPING.get(function)
+    if keeping is not None and any(node.keeps for node in nodes):
         try:
-            return (KEEPING[function](*args, **kwargs),)
+            return (keeping(*args, **kwargs),)
         except (HistoryLost, LeaveToNumPy, TypeError):  # the last where it looks at a value
-            pass
-    return in_traces.recorded(name, function, args, kwargs, device)
+            keeping = None
+    made = in_traces.recorded(name, function, args, kwargs, device)
+    if made is None and keeping is not None:
+        with suppress(LeaveToNumPy):
+            made = (keeping(*args, **kwargs),)
+    return made
 
 
 _CHANGE_NOTHING = frozenset(("save", "savetxt", "savez", "savez_compressed"))

@@ -1,7 +1,8 @@
-"""Functions that NumPy has written in Python: run with ours in NumPy's place, they keep history.
+"""Functions that NumPy has written in Python: run with ours in NumPy's place, they are recorded.
 
-They are NumPy's own code, whose names are looked up here.  What their parts are made of has
-derivatives; where a part has none, or looks at a value, the gradient says so as anywhere.
+So they keep history, and take arrays without values.  They are NumPy's own code, whose names are
+looked up here.  What their parts are made of has derivatives; where a part has none, or looks at a
+value, the gradient or the tracing says so as anywhere.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def _translated(function: Function) -> Function:
         return function
     if code in _made:
         return _made[code]
-    made = FunctionType(code.__code__, {}, code.__name__, code.__defaults__, code.__closure__)
+    names = {"__name__": __name__}  # the user's line is that which calls it
+    made = FunctionType(code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
     made.__kwdefaults__ = code.__kwdefaults__
     _made[code] = made  # which may call itself
     for name in _names_in(code.__code__):
@@ -280,7 +282,7 @@ def _keeping(function: Function) -> Function:
 
 
 def install() -> None:
-    """Have what follows the history of arrays do so through these functions."""
+    """Have what follows the history of arrays, or traces, do so through these functions."""
     by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
     by_numpy.KEEPING.update({
         np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
