@@ -83,6 +83,8 @@ PROGRAMS = {
     "polysub": lambda np, x, v, i, m, s: np.polysub(v[:2], i),
     "polyder": lambda np, x, v, i, m, s: np.polyder(v, 2),
     "polyint": lambda np, x, v, i, m, s: np.polyint(v, k=1.5),
+    "vecdot": lambda np, x, v, i, m, s: (
+        np.linalg.vecdot(x, v), np.linalg.vecdot(v, v), np.vecdot(x * 1j, x, axis=0)),
     "among others": lambda np, x, v, i, m, s: (
         np.histogram(np.sqrt(x) * v, bins=4, range=(0, 1))[0].cumsum() / x.size),
 }
