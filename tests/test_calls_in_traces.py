@@ -85,6 +85,10 @@ PROGRAMS = {
     "polyint": lambda np, x, v, i, m, s: np.polyint(v, k=1.5),
     "vecdot": lambda np, x, v, i, m, s: (
         np.linalg.vecdot(x, v), np.linalg.vecdot(v, v), np.vecdot(x * 1j, x, axis=0)),
+    "insert": lambda np, x, v, i, m, s: np.insert(v, [3, 1, -1], v[:3]),
+    "insert rows": lambda np, x, v, i, m, s: np.insert(x, slice(1, 3), v, axis=0),
+    "insert as many": lambda np, x, v, i, m, s: np.insert(i, [2], [7.5, 8.0, True]),
+    "insert at one place": lambda np, x, v, i, m, s: np.insert(x, 1, x[:, :2].T, axis=1),
     "among others": lambda np, x, v, i, m, s: (
         np.histogram(np.sqrt(x) * v, bins=4, range=(0, 1))[0].cumsum() / x.size),
 }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api import linalg, types, ufuncs
-from tiledarray.api.arguments import handle_of, is_ours, refuse
+from tiledarray.api.arguments import device_of, handle_of, is_ours, refuse
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
 from tiledarray.arrays.tracing import may_look
@@ -26,7 +26,7 @@ from tiledarray.recording.history import differentiated
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
     np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.gradient, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.gradient, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
     np.polyfit, np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
@@ -245,6 +245,16 @@ def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
         lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
 
 
+def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    where = by_places.seen(obj)
+    array = handle_of(arr, device_of(arr, values))
+    if by_numpy.first_handle(values) is None:
+        values = np.array(values, array.dtype)  # NumPy says whether they fit
+    return by_places.merge(
+        lambda places, new: np.insert(places, where, new, axis), array,
+        handle_of(values, array.device))
+
+
 def _polymul(a1: Any, a2: Any) -> Any:
     refuse(isinstance(a1, np.poly1d) or isinstance(a2, np.poly1d), "a poly1d")
     return xp.convolve(_without_zeros_ahead(a1), _without_zeros_ahead(a2))
@@ -285,8 +295,8 @@ def install() -> None:
     """Have what follows the history of arrays, or traces, do so through these functions."""
     by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
     by_numpy.KEEPING.update({
-        np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
-        np.unique: _unique, np.linalg.qr: _qr,
+        np.bincount: _bincount, np.histogram: _histogram, np.insert: _insert,
+        np.polymul: _polymul, np.unique: _unique, np.linalg.qr: _qr,
         np.lib.stride_tricks.sliding_window_view: _windows,
         np.logaddexp.reduce: _log_of_sum,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
