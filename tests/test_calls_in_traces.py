@@ -89,6 +89,8 @@ PROGRAMS = {
     "insert rows": lambda np, x, v, i, m, s: np.insert(x, slice(1, 3), v, axis=0),
     "insert as many": lambda np, x, v, i, m, s: np.insert(i, [2], [7.5, 8.0, True]),
     "insert at one place": lambda np, x, v, i, m, s: np.insert(x, 1, x[:, :2].T, axis=1),
+    "geomspace": lambda np, x, v, i, m, s: np.geomspace(v[0], v[1:3], 4),
+    "logspace": lambda np, x, v, i, m, s: np.logspace(v, 2.0, 4, base=3.0),
     "among others": lambda np, x, v, i, m, s: (
         np.histogram(np.sqrt(x) * v, bins=4, range=(0, 1))[0].cumsum() / x.size),
 }
@@ -184,6 +186,33 @@ def test_a_shape_that_depends_on_values_is_refused():
     for refused in (lambda x: np.unique(x), lambda x: np.bincount(x), lambda x: np.nonzero(x)):
         with pytest.raises(TypeError, match="looked at a value"):
             np.jit(refused)(np.array(PLACES))
+
+
+PROGRESSIONS = {
+    "numbers": lambda np, x: np.linspace(x[0], x[1], 7),
+    "without an end": lambda np, x: np.linspace(x[0], 1.7, 5, endpoint=False, retstep=True),
+    "rows": lambda np, x: np.linspace(x, [x[::-1], x], 4, axis=-1),
+    "none": lambda np, x: np.linspace(x[0], x[0], 3),
+    "one": lambda np, x: np.linspace(x[0], x, 1),
+    "whole": lambda np, x: np.linspace(x[2], 9, 5, dtype=int),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("name", PROGRESSIONS)
+def test_progressions_between_ends_without_values(name, dtype):
+    program = PROGRESSIONS[name]
+    jitted = np.jit(lambda x: program(np, x))
+    for start in ([1, 2, -7], [0.3, 0.7, -1.9], [3e5, -11, 0]):
+        x = numpy.array(start).astype(dtype)
+        expected = program(numpy, x)
+        found = [jitted(np.array(x))]
+        if dtype != "int64":
+            found.append(program(np, np.variable(x)))
+        for each in found:
+            compared(each, expected)
+            numpy.testing.assert_array_equal(
+                *(y[0] if isinstance(y, tuple) else y for y in (each, expected)))
 
 
 def test_what_is_wrong_in_a_function_of_rows_is_told():

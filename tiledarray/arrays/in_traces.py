@@ -28,8 +28,8 @@ _WRITING = frozenset(("put", "place", "putmask", "put_along_axis"))
 _PLACES = _WRITING | frozenset((
     "bincount", "choose", "unravel_index", "ravel_multi_index", "packbits", "unpackbits"))
 _KNOWN = _PLACES | frozenset((
-    "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander", "isin", "in1d",
-    "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
+    "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander", "geomspace", "isin",
+    "in1d", "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
     "linalg.multi_dot", "linalg.tensorinv", "linalg.tensorsolve", "digitize", "interp",
 ))
 _METHODS = (".at", ".reduceat", ".accumulate", ".reduce")
