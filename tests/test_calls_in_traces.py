@@ -38,6 +38,18 @@ def written(how):
     return program
 
 
+def lists(np, a, x, v, i, m):
+    a[0, 1:3] = [v[0], 1.0]
+    a[:2, [0, 2]] = [[v[1], 2], (3, a[0, 0])]
+    a[1:, :2] = a[1:, :2] * [v[3], 2] + [[4], [v[2] * 0]]
+
+
+def diagonals(np, a, x, v, i, m):
+    np.fill_diagonal(a, -1.0)
+    np.fill_diagonal(a[:, 2:], v[:2])
+    np.fill_diagonal(a.T, [a[0, 0], 5], wrap=True)
+
+
 def last_places(np, a, x, v, i, m):
     np.put_along_axis(a, np.argmax(a, 1)[:, None], 9.0, 1)
 
@@ -56,6 +68,7 @@ PROGRAMS = {
     "place": written(lambda np, a, x, v, i, m: np.place(a, m, [1.0, 2.0, 3.0])),
     "putmask": written(lambda np, a, x, v, i, m: np.putmask(a, m, a * 2)),
     "put_along_axis": written(last_places),
+    "fill_diagonal": written(diagonals), "lists": written(lists),
     "lstsq": lambda np, x, v, i, m, s: np.linalg.lstsq(x.T, v, rcond=None)[:2],
     "multi_dot": lambda np, x, v, i, m, s: np.linalg.multi_dot([x, x.T, x]),
     "matrix_rank": lambda np, x, v, i, m, s: np.linalg.matrix_rank(s),

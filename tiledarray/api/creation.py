@@ -25,7 +25,15 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import SCALARS, Handle, any_keeps, as_dtype, stands_for_scalar, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    any_keeps,
+    as_dtype,
+    is_recorded,
+    stands_for_scalar,
+    wrap,
+)
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
@@ -454,7 +462,7 @@ def linspace(
     ends = (start, stop)
     if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
                for end in ends):
-        if any_keeps(ends) or not may_look(by_numpy.handles_in(ends)):
+        if is_recorded(ends):
             result, step = _between(ends, count, endpoint, dtype, axis)
             return (result, step) if retstep else result
         linspaced: Any = np.linspace
@@ -543,7 +551,7 @@ def fromiter(
     if isinstance(iter, Handle):
         return _wrapped(np.fromiter(host(iter), dtype, count), _device(device, iter))
     items = list(iter if count < 0 else itertools.islice(iter, count))
-    if any_keeps(items):
+    if is_recorded(items):
         return wrap(record.cast(node_of(items, _device(device, items)), _numeric(dtype)))
     return _wrapped(np.fromiter(items, dtype, count), _device(device, like))
 
