@@ -59,6 +59,8 @@ PROGRAMS = {
     "bincount of places": lambda np, x, v, i, m, s: np.bincount(i, minlength=4),
     "histogram": lambda np, x, v, i, m, s: np.histogram(x, bins=4),
     "histogram of a range": lambda np, x, v, i, m, s: np.histogram(v, 5, (0.2, 0.9), weights=v)[0],
+    "histogram between elements": lambda np, x, v, i, m, s: (
+        np.histogram(x, 4, (v.min(), v.max()))),
     "histogram of edges": lambda np, x, v, i, m, s: np.histogram(v, numpy.linspace(0, 1, 5))[0],
     "histogram2d": lambda np, x, v, i, m, s: np.histogram2d(v, v[::-1], bins=3)[0],
     "maximum.at": at("maximum"), "multiply.at": at("multiply"), "add.at": at("add"),

@@ -197,13 +197,15 @@ def _filled(value: Any, arrays: Sequence[Any]) -> Any:
 
 
 def _sample(call: _Call, inputs: Sequence[Any], places: bool) -> Any:
-    """Call the function on what is known, and stand-ins."""
+    """Call the function on what is known, and stand-ins: of several the later are greater."""
     random = np.random.default_rng(0)
-    arrays = [
-        node.buffer.device.to_host(node.buffer).copy() if node.buffer is not None
-        else _stand_in(np.sort(random.random(node.shape or (1,)), -1).reshape(node.shape),
-                       node.dtype, places) for node in inputs
-    ]
+    arrays = []
+    for k, node in enumerate(inputs):
+        if node.buffer is not None:
+            arrays.append(node.buffer.device.to_host(node.buffer).copy())
+            continue
+        numbers = (random.random(node.shape or (1,)) + k) / len(inputs)
+        arrays.append(_stand_in(np.sort(numbers).reshape(node.shape), node.dtype, places))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return call.on(arrays)
