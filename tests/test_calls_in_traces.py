@@ -383,14 +383,60 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_gradients_of_writes_at_places_without_values(name):
-    gradient = np.grad(WRITERS[name])
+def matrix(x):
+    return np.stack([x, x ** 2 + 1, np.ones(6)], axis=1)
+
+
+def counted(*args, **kwargs):
+    def program(x):
+        counts, edges = np.histogram(x, *args, **kwargs)
+        return (counts * (edges[1:] + edges[:-1] ** 2)).sum()
+
+    return program
+
+
+LOOKERS = {
+    "lstsq": lambda x: (np.linalg.lstsq(matrix(x), x[::-1])[0] ** 2).sum(),
+    "lstsq, residuals": lambda x: np.linalg.lstsq(matrix(x), x[::-1])[1].sum(),
+    "lstsq, the rest": lambda x: (
+        np.prod(np.linalg.lstsq(matrix(x), X[:6, :2])[3]) * np.linalg.lstsq(matrix(x), x)[2]),
+    "lstsq of a constant": lambda x: (np.linalg.lstsq(X[:6, :4], x)[0] ** 2).sum(),
+    "lstsq of few rows": lambda x: (np.linalg.lstsq(matrix(x)[:2], x[:2], 1e-3)[0] ** 2).sum(),
+    "polyfit": lambda x: (np.polyfit(x, x[::-1], 2) ** 2).sum(),
+    "polyfit of a constant": lambda x: (np.polyfit(V[:6], x, 2, w=V[1:7]) ** 2).sum(),
+    "polyfit of places": lambda x: (np.polyfit(np.arange(6), x, 1) ** 2).sum(),
+    "polyfit, weights": lambda x: (np.polyfit(V[:6], x ** 2, 1, w=x) ** 2).sum(),
+    "polyfit, covariance": lambda x: (np.polyfit(V[1:7], x, 1, cov=True)[1] ** 2).sum(),
+    "bincount": lambda x: (np.bincount(np.argsort(x) // 2, x, 4) ** 2).sum(),
+    "bincount of bools": lambda x: (np.bincount(x > 0, x, 2) ** 2).sum(),
+    "bincount of a constant": lambda x: (np.bincount(PLACES[:6], weights=x) ** 2).sum(),
+    "counts": counted(3), "density of counts": counted(4, density=True),
+    "density of a range": counted(3, (-0.2, 0.6), density=True),
+    "density by weights": lambda x: counted(3, weights=x, density=True)(x),
+    "between extrema": lambda x: counted(4, (x.min() - 1, x.max() * 2), density=True)(x),
+    "edges": lambda x: counted(np.sort(x), density=True)(V[:6] - 0.3),
+}
+
+
+@pytest.mark.parametrize("name", [*WRITERS, *LOOKERS])
+def test_gradients_of_what_depends_on_values(name):
+    gradient = np.grad({**WRITERS, **LOOKERS}[name])
     x = np.array(numpy.random.default_rng(0).random((3, 6)) - 0.3)
     wanted = np.stack([gradient(row) for row in x])
     for found in (np.stack([np.jit(gradient)(row) for row in x]), np.vmap(gradient)(x),
                   np.jit(np.vmap(gradient))(x)):
         numpy.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_gradients_where_the_shape_of_results_is_another():
+    counts = np.jit(np.grad(lambda x, places: np.bincount(places, x, 2)[0]))
+    assert counts(np.array([1.0, 2.0]), np.array([0, 1])).tolist() == [1, 0]
+    for places in ([0, 2], [0, -1]):
+        with pytest.raises(IndexError, match="index 2 is out of bounds"):
+            numpy.asarray(counts(np.array([1.0, 2.0]), np.array(places)))
+    residuals = np.jit(np.grad(lambda x: np.linalg.lstsq(matrix(x), x)[1].sum()))
+    with pytest.raises(ValueError, match=r"lstsq: the result has shape \(0,\), and \(1,\)"):
+        numpy.asarray(residuals(np.ones(6)))
 
 
 def test_gradients_of_a_choice_that_is_not_there():
