@@ -19,6 +19,7 @@ from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.arrays.views import Step, is_frozen, on_array
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
+from tiledarray.recording.stretch import looked
 
 Function = Callable[..., Any]
 
@@ -83,6 +84,11 @@ def recorded(
     -------
     tuple or None
         The result, alone.
+
+    Raises
+    ------
+    TypeError
+        If the shape of the result is to be said by an option, and is not.
     """
     if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None:
         return None
@@ -97,11 +103,10 @@ def recorded(
         call = _Call(function, _emptied(args, inputs, device, root),
                      _emptied(tuple(kwargs.items()), inputs, device, root))
         hash(call)
-        if name == "bincount" and not (len(args) > 2 or kwargs.get("minlength")) and (
-                not _is_known(args[0], device)):
-            return None
     except (_Unknown, TypeError):
         return None
+    if name == "bincount":
+        _check_length(args, kwargs, device)
     places = name in _PLACES or name.endswith((".at", ".reduceat"))
     sample = _sample(call, inputs, places)
     parts = sample if isinstance(sample, tuple) else (sample,)
@@ -180,11 +185,14 @@ def _emptied(value: Any, inputs: list[Any], device: Any, root: Handle | None = N
     raise _Unknown
 
 
-def _is_known(value: Any, device: Any) -> bool:
-    """Whether an argument has its values here already."""
-    nodes: list[Any] = []
-    _emptied(value, nodes, device)
-    return all(node.buffer is not None for node in nodes)
+def _check_length(args: Any, kwargs: dict[str, Any], device: Any) -> None:
+    """Refuse a call of ``bincount`` of which nobody knows how long the result is."""
+    counted: list[Any] = []
+    _emptied(args[0], counted, device)
+    if len(args) < 3 and not kwargs.get("minlength") and (
+            any(node.buffer is None for node in counted)):
+        raise looked("how long the result is would depend on that value. Say so by minlength=, "
+                     "which nothing that is counted may be beyond")
 
 
 def _filled(value: Any, arrays: Sequence[Any]) -> Any:
