@@ -86,6 +86,7 @@ SMALL = {
     "quantile": lambda x: np.quantile(x.real, 0.3, axis=0), "sort": np.sort,
     "nanmedian": lambda x: np.nanmedian(x.real, axis=0), "median": np.median,
     "partition": lambda x: np.partition(x, 1), "vecdot": lambda x: np.vecdot(x, x[0]),
+    "vecdot along": lambda x: np.linalg.vecdot(x, x ** 2, axis=0),
     "take_along_axis": lambda x: np.take_along_axis(x, np.array([[0, 0], [1, 0]]), 1),
 }
 

@@ -566,6 +566,20 @@ def test_names_bound_anew_are_refused_and_put_back():
     np.testing.assert_array_equal(np.asarray(kept), np.ones(4))
 
 
+@pytest.mark.compiler
+@pytest.mark.parametrize("look", [
+    lambda x, k: ta.moveaxis(x, k, [0, 1]), lambda x, k: np.moveaxis(x, k[0], k[1]),
+    lambda x, k: np.moveaxis(np.ones((2, 3)), k, [1, 0]) + x, lambda x, k: x[:k[1]],
+    lambda x, k: x.sum(k[0]), lambda x, k: ta.median(x, k[0]), lambda x, k: ta.flip(x, k[1]),
+    lambda x, k: ta.expand_dims(x, (0, k[0])), lambda x, k: x.reshape(k[1], -1),
+], ids=range(9))  # fmt: skip
+def test_axes_and_lengths_that_are_arrays_are_refused(look):
+    with pytest.raises(TypeError, match=(
+            r"looked at a value \(line \d+ of .*test_jit.py\); an axis, a length, a count or a "
+            "bound has to be the same at every call. Give it as a number of Python's")):
+        ta.jit(look)(ta.ones((2, 3)), ta.array([1, 0]))
+
+
 @pytest.mark.parametrize("look", [
     lambda x, k: x * float(k), lambda x, k: x + x.numpy().max(), lambda x, k: x[x > 1],
     lambda x, k: ta.nonzero(x)[0], lambda x, k: x if k > 0 else -x, lambda x, k: x + k.item(),

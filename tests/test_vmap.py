@@ -74,7 +74,7 @@ SAMPLES = numpy.array([X, X * 0.9 + 0.05, X * 1.1 - 0.02])
 # What looks at a value, which differs from sample to sample, or draws random numbers.
 NOT_MAPPED = """
     python_max python_sorted tolist math_exp float_ int_ complex_ piecewise
-    bool_arith branch mask_write mask_write_array frompyfunc logspace_hist isclose_etc where1
+    bool_arith branch mask_write mask_write_array frompyfunc isclose_etc where1
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
     numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write hstack_etc while_
     vectorize vectorize_two take_ops pad ndenumerate poly_class as_strided statistics_mean

@@ -37,18 +37,13 @@ from tiledarray.recording.pace import begin as _begin_pace
 if _TYPE_CHECKING:
     from tiledarray.gradients.public import *
     from tiledarray.insight.explain import explain
-    from tiledarray.transforms.jit import jit
-    from tiledarray.transforms.loops import fori_loop, while_loop
 
 # Imported when they are first asked for: most programs never do.
 _ON_FIRST_USE = {
     "explain": "tiledarray.insight.explain",
-    "jit": "tiledarray.transforms.jit",
-    "fori_loop": "tiledarray.transforms.loops",
-    "while_loop": "tiledarray.transforms.loops",
     **dict.fromkeys((
-        "checkpoint", "custom_jvp", "custom_vjp", "grad", "hessian", "hvp", "jacobian", "jvp",
-        "stop_gradient", "value_and_grad", "variable", "vjp", "vmap",
+        "checkpoint", "custom_jvp", "custom_vjp", "fori_loop", "grad", "hessian", "hvp", "jacobian",
+        "jit", "jvp", "stop_gradient", "value_and_grad", "variable", "vjp", "vmap", "while_loop",
     ), "tiledarray.gradients.public"),
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib import array_utils
+from numpy.lib.array_utils import normalize_axis_index
 
 from tiledarray.api.registry import Function
 from tiledarray.arrays import by_numpy
@@ -117,6 +119,17 @@ def host(value: Any) -> Any:
     if by_numpy.first_handle(value) is not None:
         return by_numpy.to_host(value)
     return value
+
+
+def normalize_axis_tuple(axis: Any, *args: Any, **kwargs: Any) -> tuple[int, ...]:
+    """Return axes as NumPy's function of this name does.
+
+    That takes what is no integer for a sequence, and so an array that has no value.
+    """
+    if isinstance(axis, Handle):
+        axis = [*map(operator.index, axis)] if axis.shape else operator.index(axis)
+    found: tuple[int, ...] = array_utils.normalize_axis_tuple(axis, *args, **kwargs)
+    return found
 
 
 def refuse(condition: Any, reason: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tiledarray.api.arguments import (
     TiledArray,
+    arrays_of,
     device_of,
     handle_of,
     host,
@@ -20,10 +21,19 @@ from tiledarray.api.arguments import (
     node_of,
     refuse,
     shape_of,
+    stand_in,
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, any_keeps, as_dtype, stands_for_scalar, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    any_keeps,
+    as_dtype,
+    is_recorded,
+    stands_for_scalar,
+    wrap,
+)
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
@@ -452,9 +462,9 @@ def linspace(
     ends = (start, stop)
     if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
                for end in ends):
-        if any_keeps(ends) and count > 1:
-            limits = handle_of(start), handle_of(stop)
-            return _between(*limits, count, endpoint, retstep, dtype, axis)
+        if is_recorded(ends):
+            result, step = _between(ends, count, endpoint, dtype, axis)
+            return (result, step) if retstep else result
         linspaced: Any = np.linspace
         found = linspaced(host(start), host(stop), count, endpoint, retstep, dtype, axis)
         values, step = found if retstep else (found, None)
@@ -467,15 +477,29 @@ def linspace(
 
 
 def _between(
-    start: Any, stop: Any, count: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
-) -> Any:
-    """Return `linspace` of ends that have a history."""
-    distance = (stop - start) * 1.0
-    parts = np.linspace(0.0, 1.0, count, endpoint).reshape(count, *(1,) * distance.ndim)
-    result = np.moveaxis(start + parts * distance, 0, axis)
-    if dtype is not None:
-        result = result.astype(_numeric(dtype))
-    return (result, distance / (count - 1 if endpoint else count)) if retstep else result
+    ends: tuple[Any, Any], count: int, endpoint: bool, dtype: Any, axis: int
+) -> tuple[TiledArray, Any]:
+    """Return `linspace` of ends that have a history or no values, and its step; NumPy's bits."""
+    arrays = arrays_of(*ends)
+    samples = [end if type(end) in SCALARS else stand_in(array)
+               for end, array in zip(ends, arrays, strict=True)]
+    loop = np.linspace(samples[0], samples[1], 0).dtype
+    start, stop = (array.astype(loop, copy=False) for array in arrays)
+    intervals = count - 1 if endpoint else count
+    distance = stop - start
+    parts = arange(count, dtype=loop).reshape(count, *(1,) * distance.ndim)
+    if intervals > 0:
+        step = distance / intervals
+        underflows = (step == 0).any()
+        result = np.where(underflows, parts / intervals * distance, parts * step) + start
+    else:
+        step, result = math.nan, parts * distance + start
+    if endpoint and count > 1:
+        result[-1] = stop
+    wanted = loop if dtype is None else _numeric(dtype)
+    if wanted.kind in "iu":
+        result = np.floor(result)
+    return np.moveaxis(result.astype(wanted, copy=False), 0, axis), step
 
 
 def _linspace(
@@ -527,7 +551,7 @@ def fromiter(
     if isinstance(iter, Handle):
         return _wrapped(np.fromiter(host(iter), dtype, count), _device(device, iter))
     items = list(iter if count < 0 else itertools.islice(iter, count))
-    if any_keeps(items):
+    if is_recorded(items):
         return wrap(record.cast(node_of(items, _device(device, items)), _numeric(dtype)))
     return _wrapped(np.fromiter(items, dtype, count), _device(device, like))
 

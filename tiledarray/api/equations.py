@@ -19,6 +19,7 @@ from tiledarray.api.products import einsum, inexact
 from tiledarray.api.registry import implements
 from tiledarray.arrays import reducing
 from tiledarray.arrays.handle import shown, wrap
+from tiledarray.arrays.tracing import may_look
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.recording import record
 from tiledarray.recording.stretch import check, look
@@ -96,28 +97,44 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> TiledArray:
 
 @implements(_numpy.lstsq, "fallback")
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
-    """Return NumPy's results by the pseudoinverse, whose derivative holds while the rank stays."""
     left, right = (inexact(array) for array in arrays_of(a, b))
     _refuse_constants(left, right)
+    refuse(not may_look([left, right]), "the rank is not known here")
+    x, residuals, s, limit = least_squares(left, right, rcond)
+    values = shown(s)
+    rank = int((values > limit * values[0]).sum())
+    rows, columns = left.shape
+    if not rank == columns < rows:
+        residuals = handle_of(np.empty(0, s.dtype))
+    return x, residuals, np.int32(rank), s
+
+
+def least_squares(left: TiledArray, right: TiledArray, rcond: Any) -> tuple[Any, ...]:
+    """Solve by the pseudoinverse, whose derivative holds while the rank stays as it is.
+
+    Parameters
+    ----------
+    left, right : TiledArray
+    rcond : float or None
+        As `numpy.linalg.lstsq` takes it.
+
+    Returns
+    -------
+    tuple
+        The solution; the residuals, as they are where the rank is full; the singular values; and
+        what these are compared with, for one of 1.
+    """
     refuse(
         left.ndim != 2 or right.ndim not in (1, 2) or left.shape[0] != right.shape[0]
         or 0 in (*left.shape, *right.shape), "not a matrix and right sides")
-    rows, columns = left.shape
     precision = float(np.finfo(np.result_type(left.dtype, right.dtype)).eps)
-    limit = precision * (max(rows, columns) if rcond is None else 1)
+    limit = precision * (max(left.shape) if rcond is None else 1)
     if rcond is not None and rcond >= 0:
         limit = float(rcond)
-    s = linalg.svdvals(left)
-    values = shown(s)
-    rank = int((values > limit * values[0]).sum())
     x = linalg.pinv(left, limit) @ right
-    if rank == columns < rows:
-        sides = right if right.ndim == 2 else right[:, None]
-        gaps = abs(sides - left @ (x if x.ndim == 2 else x[:, None])) ** 2
-        residuals = reducing.sum(gaps, axis=0)
-    else:
-        residuals = handle_of(np.empty(0, s.dtype))
-    return x, residuals, np.int32(rank), s
+    sides = right if right.ndim == 2 else right[:, None]
+    gaps = abs(sides - left @ (x if x.ndim == 2 else x[:, None])) ** 2
+    return x, reducing.sum(gaps, axis=0), linalg.svdvals(left), limit
 
 
 @implements(_numpy.eigvals, "fallback")

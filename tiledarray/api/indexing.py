@@ -30,6 +30,7 @@ from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
     as_operand,
+    is_recorded,
     stands_for_scalar,
     view_of,
     wrap,
@@ -354,8 +355,9 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     several = isinstance(val, (list, tuple)) or np.ndim(val) != 0
-    if (several or wrap) and is_ours(a) and by_places.any_keeps(a, *by_numpy.handles_in(val)):
-        by_places.change(functools.partial(np.fill_diagonal, wrap=wrap), a, (val,))
+    if (several or wrap) and is_ours(a) and is_recorded([a, val]):
+        by_places.change(
+            functools.partial(np.fill_diagonal, wrap=wrap), a, (handle_of(val, a.device),))
         return
     refuse(not is_ours(a) or wrap or several, "several values, or wrap=")
     if a.ndim < 2:

@@ -20,6 +20,7 @@ from tiledarray.api.arguments import (
     normalize_axis_index,
     refuse,
 )
+from tiledarray.api.joining import moved_to
 from tiledarray.api.registry import KINDS, implements
 from tiledarray.arrays import reducing
 from tiledarray.arrays.handle import view_of, wrap
@@ -98,6 +99,18 @@ def _vector_product(ufunc: np.ufunc, cores: tuple[int, int]) -> Callable[..., An
     return ours
 
 
+_vecdot = _vector_product(np.vecdot, (1, 1))
+
+
+def _vecdot_along(left: Any, right: Any, axis: Any = -1) -> TiledArray:
+    """Return `vecdot` of vectors along an axis."""
+    arrays = arrays_of(left, right)
+    if axis != -1:
+        arrays = [moved_to(array, normalize_axis_index(axis, array.ndim), array.ndim - 1)
+                  for array in arrays]
+    return _vecdot(*arrays)
+
+
 def _divided_parts(first: str, second: str) -> Callable[..., Any]:
     """Make a ufunc of two results out of two ops."""
 
@@ -111,7 +124,7 @@ def _divided_parts(first: str, second: str) -> Callable[..., Any]:
 
 UFUNCS.update({
     np.matmul: matmul_of,
-    np.vecdot: _vector_product(np.vecdot, (1, 1)),
+    np.vecdot: _vecdot_along,
     np.matvec: _vector_product(np.matvec, (2, 1)),
     np.vecmat: _vector_product(np.vecmat, (1, 2)),
     np.modf: _divided_parts("modf_fraction", "modf_integer"),

@@ -173,7 +173,7 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         keepdims: Any = False,
     ) -> TiledArray:
         array = handle_of(a)
-        refuse(array.size == 0 or axis == (), "an empty array, or no axes")
+        refuse(array.size == 0 or (type(axis) is tuple and not axis), "an empty array, or no axes")
         refuse(out is not None, "out= is given")
         keepdims = keepdims is not _NO_VALUE and bool(keepdims)
         axis, shape = _reduced_shape(array, axis, keepdims)
@@ -203,7 +203,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
             weights is not None or array.size == 0 or wanted.dtype.kind not in "fiu",
             "weights, an empty array, or quantiles that are no numbers",
         )
-        refuse(axis == () or out is not None, "no axes, or out= is given")
+        refuse((type(axis) is tuple and not axis) or out is not None, "no axes, or out= is given")
         refuse(
             array.dtype.kind not in "iuf" or wanted.ndim > 1 or method not in _METHODS,
             "quantiles of this dtype, in a table, or by this method",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -29,7 +30,8 @@ Function = Callable[..., Any]
 MOST_TRIED = 1 << 22  # elements of operands whose error NumPy is asked for: it may find none
 
 
-# Other ways for functions whose arguments have a history: `gradients` knows some that keep it.
+# Other ways for functions whose arguments have a history, or no values in a traced function:
+# `gradients` knows some that are made of what is recorded.
 KEEPING: dict[Function, Function] = {}
 
 
@@ -68,11 +70,11 @@ def call(
 
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     found = first_handle((args, kwargs))
+    device = resolve() if found is None else found.node.device
     if found is not None and local.recorder.scope is not None:
-        recorded = _in_a_trace(name, function, args, kwargs)
+        recorded = _in_a_trace(name, function, args, kwargs, device)
         if recorded is not None:
             return recorded[0]
-    device = resolve() if found is None else found.node.device
     copies = _Copies((args, kwargs))
     kept = copies.kept()
     if kept and function in KEEPING:
@@ -90,17 +92,22 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     return _ours(result, device, given)
 
 
-def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any) -> Any:
+def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any, device: Any) -> Any:
     """Record a call of arrays without values; ``None`` if that cannot be, else what it gives."""
     nodes = [handle.node for handle in handles_in((args, kwargs))]
     if local.recorder.scope.knows(nodes):
         return None
-    if function in KEEPING and any(node.keeps for node in nodes):
+    keeping = KEEPING.get(function)
+    if keeping is not None and any(node.keeps for node in nodes):
         try:
-            return (KEEPING[function](*args, **kwargs),)
+            return (keeping(*args, **kwargs),)
         except (HistoryLost, LeaveToNumPy, TypeError):  # the last where it looks at a value
-            pass
-    return in_traces.recorded(name, function, args, kwargs)
+            keeping = None
+    made = in_traces.recorded(name, function, args, kwargs, device)
+    if made is None and keeping is not None:
+        with suppress(LeaveToNumPy):
+            made = (keeping(*args, **kwargs),)
+    return made
 
 
 _CHANGE_NOTHING = frozenset(("save", "savetxt", "savez", "savez_compressed"))

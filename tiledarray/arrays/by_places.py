@@ -56,13 +56,18 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
         else:
             target.store(wrap(_taken(_flat(whole), into)))
         return
-    node = target.node
-    value = record.cast(as_node(values, node.device), node.dtype)
-    count = wrap(node).size
-    places = np.arange(count).reshape(node.shape)
-    function(places, *between, count + np.arange(wrap(value).size).reshape(value.shape))
-    flat = join_nodes([_flat(node), _flat(value)], 0, node.dtype, node.device)
+    flat, places, new = _two(target.node, values)
+    function(places, *between, new)
     target.store(wrap(_taken(flat, places)))
+
+
+def _two(node: Node, values: Any) -> tuple[Node, Any, Any]:
+    """Return the elements of an array, and values of its dtype behind them; the places of both."""
+    value = record.cast(as_node(values, node.device), node.dtype)
+    places = np.arange(wrap(node).size).reshape(node.shape)
+    new = places.size + np.arange(wrap(value).size).reshape(value.shape)
+    flat = join_nodes([_flat(node), _flat(value)], 0, node.dtype, node.device)
+    return flat, places, new
 
 
 def _whole_elements(one: tuple[Step, ...], other: tuple[Step, ...]) -> int | None:
@@ -82,6 +87,15 @@ def move(function: Callable[..., Any], array: Handle) -> Any:
     places = np.arange(wrap(node).size).reshape(node.shape)
     found = function(places)
     return None if found is None else wrap(_taken(_flat(node), np.asarray(found)))
+
+
+def merge(function: Callable[..., Any], array: Handle, values: Any) -> Any:
+    """Return what a function makes of two arrays, of which it moves elements into a new one.
+
+    It has the dtype of the first.
+    """
+    flat, places, new = _two(array.node, values)
+    return wrap(_taken(flat, function(places, new)))
 
 
 def rearrange(function: Callable[..., Any], array: Handle) -> None:

@@ -7,7 +7,7 @@ gives the base a new node; every view reads through its base and so sees it.  Wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -220,7 +220,7 @@ def as_operand(value: Any, device: Any) -> Any:
         return value.node
     if type(value) in SCALARS or type(value) is Node:
         return value
-    if type(value) in (list, tuple) and any_keeps(value):
+    if type(value) in (list, tuple) and is_recorded(value):
         parts = [as_node(part, device) for part in value]
         return stack_nodes(parts, 0, np.result_type(*{part.dtype for part in parts}), device)
     try:
@@ -268,13 +268,29 @@ _ATOMS = frozenset((int, float, bool, complex))
 
 def any_keeps(values: Sequence[Any]) -> bool:
     """Whether the history of some array in nested lists is wanted."""
+    return _any_of(values, _keeps)
+
+
+def is_recorded(values: Sequence[Any]) -> bool:
+    """Whether some array in nested lists has a history that is wanted, or no values here."""
+    scope = local.recorder.scope
+    if scope is None:
+        return _any_of(values, _keeps)
+    return _any_of(values, lambda handle: _keeps(handle) or not scope.knows([handle.node]))
+
+
+def _keeps(handle: Handle) -> bool:
+    return handle._array is None and bool(handle.node.keeps)
+
+
+def _any_of(values: Sequence[Any], holds: Callable[[Handle], bool]) -> bool:
     if _ATOMS.issuperset(map(type, values)):  # quick for long ones
         return False
     for value in values:
         if isinstance(value, Handle):
-            if value._array is None and value.node.keeps:
+            if holds(value):
                 return True
-        elif type(value) in (list, tuple) and any_keeps(value):
+        elif type(value) in (list, tuple) and _any_of(value, holds):
             return True
     return False
 
@@ -362,7 +378,7 @@ def fitting(
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
         return record.full((), np.array(value, dtype).item(), dtype, device)
-    if type(value) in (list, tuple) and not any_keeps(value):
+    if type(value) in (list, tuple) and not is_recorded(value):
         value = np.array(value, dtype)  # NumPy checks every number of a list
     node = as_operand(value, device)
     if node.device is not device:

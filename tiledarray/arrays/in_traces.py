@@ -19,15 +19,18 @@ from tiledarray.arrays.handle import Handle, as_node, wrap
 from tiledarray.arrays.views import Step, is_frozen, on_array
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
+from tiledarray.recording.stretch import looked
 
 Function = Callable[..., Any]
 
 # What changes its first argument and returns nothing.
 _WRITING = frozenset(("put", "place", "putmask", "put_along_axis"))
-_KNOWN = _WRITING | frozenset((
-    "bincount", "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander",
-    "choose", "unravel_index", "ravel_multi_index", "isin", "in1d", "packbits", "unpackbits",
-    "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
+# What whole numbers are places to, or which of several; to the rest they are numbers.
+_PLACES = _WRITING | frozenset((
+    "bincount", "choose", "unravel_index", "ravel_multi_index", "packbits", "unpackbits"))
+_KNOWN = _PLACES | frozenset((
+    "histogram", "histogram2d", "histogramdd", "histogram_bin_edges", "vander", "geomspace", "isin",
+    "in1d", "i0", "average", "polyfit", "linalg.lstsq", "linalg.matrix_rank", "linalg.cond",
     "linalg.multi_dot", "linalg.tensorinv", "linalg.tensorsolve", "digitize", "interp",
 ))
 _METHODS = (".at", ".reduceat", ".accumulate", ".reduce")
@@ -62,7 +65,9 @@ class _Call:
         return arrays[0] if result is None else result
 
 
-def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -> Any:
+def recorded(
+    name: str, function: Function, args: Any, kwargs: dict[str, Any], device: Any
+) -> Any:
     """Record a call of NumPy's function; ``None`` if its results cannot be known.
 
     Parameters
@@ -72,14 +77,20 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     function : callable
     args, kwargs : tuple, dict
         With arrays of ours among them.
+    device : Device
+        Where arrays of NumPy's among them are to be.
 
     Returns
     -------
     tuple or None
         The result, alone.
+
+    Raises
+    ------
+    TypeError
+        If the shape of the result is to be said by an option, and is not.
     """
-    if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None or (
-            name == "bincount" and not (len(args) > 2 or kwargs.get("minlength"))):
+    if not (name in _KNOWN or name.endswith(_METHODS)) or kwargs.get("out") is not None:
         return None
     writes = name in _WRITING or name.endswith(".at")
     if writes and not isinstance(args[0], Handle):
@@ -89,12 +100,15 @@ def recorded(name: str, function: Function, args: Any, kwargs: dict[str, Any]) -
     inputs: list[Any] = [] if into is None or not into[1] else [into[0].node]
     root = into[0] if into is not None and into[1] else None
     try:
-        call = _Call(function, _emptied(args, inputs, root),
-                     _emptied(tuple(kwargs.items()), inputs, root))
+        call = _Call(function, _emptied(args, inputs, device, root),
+                     _emptied(tuple(kwargs.items()), inputs, device, root))
         hash(call)
     except (_Unknown, TypeError):
         return None
-    sample = _sample(call, inputs)
+    if name == "bincount":
+        _check_length(args, kwargs, device)
+    places = name in _PLACES or name.endswith((".at", ".reduceat"))
+    sample = _sample(call, inputs, places)
     parts = sample if isinstance(sample, tuple) else (sample,)
     if not all(isinstance(part, np.ndarray | np.generic | int | float) for part in parts):
         return None
@@ -154,7 +168,7 @@ def _written(first: Handle, others: Sequence[Any]) -> tuple[Any, bool]:
     return root, True
 
 
-def _emptied(value: Any, inputs: list[Any], root: Handle | None = None) -> Any:
+def _emptied(value: Any, inputs: list[Any], device: Any, root: Handle | None = None) -> Any:
     """Return nested arguments with a place in place of each array, which becomes an input.
 
     Views of ``root``, which is the first input if there is one, are places in that.
@@ -162,14 +176,23 @@ def _emptied(value: Any, inputs: list[Any], root: Handle | None = None) -> Any:
     if root is not None and isinstance(value, Handle) and value.origin() is root:
         return _Array(0, value.steps)
     if isinstance(value, (Handle, np.ndarray)):
-        device = inputs[0].device if inputs else None
         inputs.append(value.node if isinstance(value, Handle) else as_node(value, device))
         return _Array(len(inputs) - 1)
     if type(value) in (tuple, list):
-        return type(value), tuple(_emptied(part, inputs, root) for part in value)
+        return type(value), tuple(_emptied(part, inputs, device, root) for part in value)
     if isinstance(value, _PLAIN):
         return value
     raise _Unknown
+
+
+def _check_length(args: Any, kwargs: dict[str, Any], device: Any) -> None:
+    """Refuse a call of ``bincount`` of which nobody knows how long the result is."""
+    counted: list[Any] = []
+    _emptied(args[0], counted, device)
+    if len(args) < 3 and not kwargs.get("minlength") and (
+            any(node.buffer is None for node in counted)):
+        raise looked("how long the result is would depend on that value. Say so by minlength=, "
+                     "which nothing that is counted may be beyond")
 
 
 def _filled(value: Any, arrays: Sequence[Any]) -> Any:
@@ -181,14 +204,25 @@ def _filled(value: Any, arrays: Sequence[Any]) -> Any:
     return value
 
 
-def _sample(call: _Call, inputs: Sequence[Any]) -> Any:
-    """Call the function on what is known, and stand-ins: whole numbers are 0, others rise."""
+def _sample(call: _Call, inputs: Sequence[Any], places: bool) -> Any:
+    """Call the function on what is known, and stand-ins: of several the later are greater."""
     random = np.random.default_rng(0)
-    arrays = [
-        node.buffer.device.to_host(node.buffer).copy() if node.buffer is not None
-        else np.sort(random.random(node.shape or (1,)), -1).reshape(node.shape).astype(node.dtype)
-        if node.dtype.kind in "fc" else np.zeros(node.shape, node.dtype) for node in inputs
-    ]
+    arrays = []
+    for k, node in enumerate(inputs):
+        if node.buffer is not None:
+            arrays.append(node.buffer.device.to_host(node.buffer).copy())
+            continue
+        numbers = (random.random(node.shape or (1,)) + k) / len(inputs)
+        arrays.append(_stand_in(np.sort(numbers).reshape(node.shape), node.dtype, places))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return call.on(arrays)
+
+
+def _stand_in(numbers: Any, dtype: np.dtype[Any], places: bool) -> Any:
+    """Return numbers of a dtype made of such from 0 to 1; whole ones that are places are 0."""
+    if dtype.kind in "fc":
+        return numbers.astype(dtype)
+    if dtype.kind == "b":
+        return (numbers > 0.5) & (not places)
+    return (numbers * (0 if places else 100)).astype(dtype)

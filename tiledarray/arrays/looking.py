@@ -17,10 +17,12 @@ from tiledarray.arrays.handle import (
     taken_out,
     wrap,
 )
+from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import home, resolve
 from tiledarray.ops import movement
 from tiledarray.recording import record
 from tiledarray.recording.history import check_look
+from tiledarray.recording.stretch import local, looked
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
@@ -179,10 +181,14 @@ def to_index(self: Any) -> int:
     Raises
     ------
     TypeError
-        If the array has axes, or is none of integers.
+        If the array has axes, is none of integers, or has no value here.
     """
     if self.shape or self.dtype.kind not in "iu":
         raise TypeError("only integer scalar arrays can be converted to a scalar index")
+    if not (self.is_computed() or may_look([self])):
+        raise looked("an axis, a length, a count or a bound has to be "
+                     f"{local.recorder.scope.drawn}. Give it as a number of Python's, not as an "
+                     "array")
     return int(self.item())
 
 

@@ -103,12 +103,14 @@ def array_ufunc(
 
 def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[str, Any]) -> Any:
     where, dtype = options.get("where", True), options.get("dtype")
-    if options.get("casting", "same_kind") != "same_kind" or not options.keys() <= _UNDERSTOOD:
+    along = {"axis": options["axis"]} if ufunc is np.vecdot and "axis" in options else {}
+    understood = options.keys() - along.keys() <= _UNDERSTOOD
+    if options.get("casting", "same_kind") != "same_kind" or not understood:
         raise LeaveToNumPy("casting= or other options are given")
     if where is not True and ufunc is np.power and all(map(_is_integral, inputs)):
         raise LeaveToNumPy("where= says which exponents may be negative")
     try:
-        nodes = _results(self, ufunc, inputs, dtype)
+        nodes = _results(self, ufunc, inputs, dtype, along)
         targets = out if out is not None else (None,) * len(nodes)
         pairs = [*zip(targets, nodes, strict=True)]
         for target, node in pairs[1:]:  # before the first is stored
@@ -122,11 +124,13 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     return results[0] if ufunc.nout == 1 else results
 
 
-def _results(self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any) -> tuple[Node, ...]:
+def _results(
+    self: Handle, ufunc: np.ufunc, inputs: Any, dtype: Any, along: dict[str, Any]
+) -> tuple[Node, ...]:
     """Return the results of a ufunc as nodes."""
     special = UFUNCS.get(ufunc)
     if special is not None and dtype is None:
-        results = special(*inputs)
+        results = special(*inputs, **along)
         if results is NotImplemented:
             raise LeaveToNumPy("operands that the product does not take")
         return tuple(x.node for x in (results if isinstance(results, tuple) else (results,)))

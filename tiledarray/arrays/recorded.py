@@ -16,10 +16,10 @@ from tiledarray.arrays import by_numpy, index, looking, operators, protocols, vi
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
-    any_keeps,
     as_node,
     fitting,
     host_array,
+    is_recorded,
     part_of,
     view_of,
     wrap,
@@ -215,7 +215,7 @@ def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
 
 
 def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
-    if type(value) in (list, tuple) and any_keeps(value):
+    if type(value) in (list, tuple) and is_recorded(value):
         value = wrap(as_node(value, self.node.device))
     if np.ndim(value) and _computed_for_masks(self, key, value):
         self[key] = value

@@ -1,7 +1,8 @@
-"""Functions that NumPy has written in Python: run with ours in NumPy's place, they keep history.
+"""Functions that NumPy has written in Python: run with ours in NumPy's place, they are recorded.
 
-They are NumPy's own code, whose names are looked up here.  What their parts are made of has
-derivatives; where a part has none, or looks at a value, the gradient says so as anywhere.
+So they keep history, and take arrays without values.  They are NumPy's own code, whose names are
+looked up here.  What their parts are made of has derivatives; where a part has none, or looks at a
+value, the gradient or the tracing says so as anywhere.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api import linalg, types, ufuncs
-from tiledarray.api.arguments import handle_of, is_ours, refuse
+from tiledarray.api import equations, linalg, products, types, ufuncs
+from tiledarray.api.arguments import arrays_of, device_of, handle_of, is_ours, refuse
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
 from tiledarray.arrays.tracing import may_look
@@ -25,8 +26,8 @@ from tiledarray.recording.history import differentiated
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
     np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.gradient, np.insert, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
-    np.polyfit, np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
+    np.gradient, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
 
@@ -73,7 +74,8 @@ def _translated(function: Function) -> Function:
         return function
     if code in _made:
         return _made[code]
-    made = FunctionType(code.__code__, {}, code.__name__, code.__defaults__, code.__closure__)
+    names = {"__name__": __name__}  # the user's line is that which calls it
+    made = FunctionType(code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
     made.__kwdefaults__ = code.__kwdefaults__
     _made[code] = made  # which may call itself
     for name in _names_in(code.__code__):
@@ -204,32 +206,82 @@ def _log_of_sum(
 
 
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    counts = np.bincount(np.asarray(x), minlength=minlength)
-    found = xp.zeros(counts.shape, np.float64)
-    xp.add.at(found, x, weights)
+    share = handle_of(weights)
+    counted = [*by_numpy.handles_in(x)]
+    known = not counted or may_look(counted)
+    refuse(not known and minlength <= 0, "how many are counted depends on values")
+    places = np.asarray(x) if known else handle_of(x, share.device)
+    refuse(places.shape != share.shape or places.dtype.kind not in "biu",
+           "weights of another shape, or no places")
+    places = places.astype(np.intp)
+    if known:
+        minlength = np.bincount(places, minlength=minlength).size
+    else:
+        places = xp.where(places < 0, minlength, places)  # which is an error, as with NumPy
+    found = xp.zeros(minlength, np.float64, device=share.device)
+    xp.add.at(found, places, share)
     return found
 
 
 def _histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    given = [*by_numpy.handles_in((a, bins, range))]
-    if may_look(given):
+    if may_look(by_numpy.handles_in((a, bins, range))):
         return _keeping(np.histogram)(a, bins, range, density, weights)
-    refuse(weights is None or by_places.any_keeps(*given) or isinstance(bins, str),
-           "bins that depend on what has a history")
-    edges = xp.histogram_bin_edges(a, bins, range) if np.ndim(bins) == 0 else handle_of(bins)
-    values, share = (handle_of(x).reshape(-1) for x in (a, weights))
-    refuse(handle_of(a).shape != handle_of(weights).shape, "weights of another shape")
-    count = edges.size - 1
-    places = xp.searchsorted(edges, values, "right") - 1
-    places = xp.where(values == edges[-1], count - 1, places)  # the last bin has both its ends
+    edges = _edges(a, bins, range) if np.ndim(bins) == 0 else handle_of(bins)
+    values = stop_gradient(handle_of(a, edges.device))
+    share = handle_of(np.ones(values.shape, np.intp) if weights is None else weights, edges.device)
+    refuse(values.shape != share.shape, "weights of another shape")
+    limits, count = stop_gradient(edges), edges.size - 1
+    places = xp.searchsorted(limits, values, "right") - 1
+    places = xp.where(values == limits[-1], count - 1, places)  # the last bin has both its ends
     inside = (places >= 0) & (places < count)
-    found = xp.zeros(count, share.dtype)
+    found = xp.zeros(count, share.dtype, device=edges.device)
     xp.add.at(found, xp.where(inside, places, 0), xp.where(inside, share, 0))
     if density:
         found = found / xp.diff(edges) / found.sum()
     return found, edges
+
+
+def _edges(a: Any, bins: Any, range: Any) -> Any:
+    """Return the edges of bins of one width, by NumPy, and with the history of their ends."""
+    refuse(isinstance(bins, str), "as many bins as the values say")
+    array = handle_of(a, device_of(a, range))
+    refuse(not array.size, "no elements")
+    ends = (xp.min(array), xp.max(array)) if range is None else (*range,)
+    constants = None if range is None else tuple(
+        stop_gradient(end) if is_ours(end) else end for end in ends)
+    found = xp.histogram_bin_edges(stop_gradient(array), bins, constants)
+    if not by_places.any_keeps(*ends):
+        return found
+    moved = xp.linspace(*ends, found.size)
+    return found + (moved - stop_gradient(moved))
+
+
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    left, right = (products.inexact(x) for x in arrays_of(a, b))
+    _, residuals, rank, _ = equations.lstsq(stop_gradient(left), stop_gradient(right), rcond)
+    x, gaps, s, _ = equations.least_squares(left, right, rcond)
+    if residuals.size:  # else there are none, or the rank is not as full as it was taken to be
+        residuals = xp.where(rank == left.shape[1], gaps, residuals)
+    return x, residuals, rank, s
+
+
+def _polyfit(
+    x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None,
+    cov: Any = False,
+) -> Any:
+    fit = _keeping(np.polyfit)
+    if not may_look(by_numpy.handles_in((x, y, w))):
+        refuse(full, "the rank is not known here")
+        fit = _keeping(np.polyfit, lstsq=_of_full_rank)
+    return fit(x, y, deg, rcond, full, w, cov)
+
+
+def _of_full_rank(a: Any, b: Any, rcond: Any) -> Any:
+    """Return what `lstsq` does, but for the rank, where that is only looked at to warn of it."""
+    x, residuals, _, s = equations.lstsq(a, b, rcond)
+    return x, residuals, a.shape[1], s
 
 
 def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
@@ -241,6 +293,16 @@ def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
 def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
     return by_places.move(
         lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
+
+
+def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    where = by_places.seen(obj)
+    array = handle_of(arr, device_of(arr, values))
+    if by_numpy.first_handle(values) is None:
+        values = np.array(values, array.dtype)  # NumPy says whether they fit
+    return by_places.merge(
+        lambda places, new: np.insert(places, where, new, axis), array,
+        handle_of(values, array.device))
 
 
 def _polymul(a1: Any, a2: Any) -> Any:
@@ -271,20 +333,27 @@ def _setitem(array: Any, key: Any, value: Any) -> None:
     by_places.change(store, array, (key, value))
 
 
-def _keeping(function: Function) -> Function:
+def _keeping(function: Function, **others: Function) -> Function:
+    """Return what does the same, with others in place of some that it calls."""
+
     def ours(*args: Any, **kwargs: Any) -> Any:
+        made: Any = _translated(function)
+        if others:
+            made = FunctionType(made.__code__, {**made.__globals__, **others},
+                                made.__name__, made.__defaults__)
         with differentiated(()):  # a value that it looked at would be a constant
-            return _translated(function)(*args, **kwargs)
+            return made(*args, **kwargs)
 
     return ours
 
 
 def install() -> None:
-    """Have what follows the history of arrays do so through these functions."""
+    """Have what follows the history of arrays, or traces, do so through these functions."""
     by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
     by_numpy.KEEPING.update({
-        np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
-        np.unique: _unique, np.linalg.qr: _qr,
+        np.bincount: _bincount, np.histogram: _histogram, np.insert: _insert,
+        np.polyfit: _polyfit, np.polymul: _polymul, np.unique: _unique,
+        np.linalg.lstsq: _lstsq, np.linalg.qr: _qr,
         np.lib.stride_tricks.sliding_window_view: _windows,
         np.logaddexp.reduce: _log_of_sum,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiledarray.core import CONSTANT, MOVES, SMOOTH, UPDATES, Form, Kind, Node
 from tiledarray.graph.dtypes import canonical
-from tiledarray.ops.op import AxisView, Op, Source, Update
+from tiledarray.ops.op import AxisView, Library, Op, Source, Update
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,10 +117,11 @@ def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
 
 def _roles_of(op: Op, kind: Kind) -> int:
     """What the core looks at in place of the op."""
+    several = isinstance(op, Library) and op.outputs > 1  # of which some may have derivatives
     return (
         (MOVES if op.moves else 0) | (UPDATES if type(op) is Update else 0)
         | (CONSTANT if type(op) is Source else 0)
-        | (SMOOTH if kind.dtype.kind in "fc" or kind.dtype.name == "bfloat16" else 0)
+        | (SMOOTH if several or kind.dtype.kind in "fc" or kind.dtype.name == "bfloat16" else 0)
     )
 
 

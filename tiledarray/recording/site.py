@@ -21,6 +21,14 @@ def user_site() -> Site | None:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
+def user_line() -> tuple[str, int] | None:
+    """Return file and line of the user's own code that is running now, be it through NumPy's."""
+    frame = user_frame()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "numpy":
+        frame = user_frame(frame.f_back)
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
 def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at the user's line."""
     frame = user_frame()

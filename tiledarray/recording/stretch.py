@@ -18,9 +18,9 @@ import numpy as np
 from tiledarray import config, core, execution
 from tiledarray.core import CROWDED, DUE, EMPTY, GATHERING
 from tiledarray.errors import raised_outside
-from tiledarray.graph.node import Node, Site, location
+from tiledarray.graph.node import Node, Site
 from tiledarray.recording import failed_writes, segments
-from tiledarray.recording.site import user_site
+from tiledarray.recording.site import user_line, user_site
 
 
 class Recorder(core.Recorder):
@@ -126,13 +126,8 @@ def look(nodes: list[Node]) -> None:
         if recorder.scope.knows(wanted):
             execution.evaluate.evaluate(wanted)
             return
-        place = location(user_site())
-        where = f" (line {place[1]} of {place[0]})" if place else ""
-        raise TypeError(
-            f"a function under tiledarray.{recorder.scope.name} looked at a value{where}; what it "
-            "does next would depend on that value. Use where() instead of if, or take the look out "
-            "of the function"
-        )
+        raise looked("what it does next would depend on that value. Use where() instead of if, or "
+                     "take the look out of the function")
     targets = list(dict.fromkeys([*recorder.pending(), *wanted]))
     recorder.reset()
     left = execution.room.left_pending(targets, wanted)
@@ -152,6 +147,14 @@ def look(nodes: list[Node]) -> None:
             raise
     # What failed may be something else that is pending: that is told when it is looked at.
     _evaluate(wanted)
+
+
+def looked(consequence: str) -> TypeError:
+    """Return the error of a look at a value in a traced function."""
+    place = user_line()
+    where = f" (line {place[1]} of {place[0]})" if place else ""
+    name = local.recorder.scope.name
+    return TypeError(f"a function under tiledarray.{name} looked at a value{where}; {consequence}")
 
 
 def _tell_of_write(error: IndexError, wanted: list[Node]) -> None:
