@@ -126,18 +126,19 @@ class _Sums:
             count: Any = Size(self._length)
             x = self._cast(x)
             own = self._reduced(reduction.deviation, x)
+            mean = self._each("divide", self._reduced(reduction.sum, x), count)
         else:
             if mask.shape != x.shape:
                 mask = self._make("logical_or", (mask.dtype, mask.dtype), (mask, mask), x.shape,
                                   mask.dtype)
             count = self._builder.make(
                 reduction.sum, (self._axes, whole), (mask,), self._shape, whole)
-            loop = (mask.dtype, self._dtype, self._dtype)
-            x = self._make("where", loop, (mask, x, self._one("cast", 0)), x.shape, self._dtype)
-            pairs = self._make("make_complex", (self._dtype, self._dtype), (x, mask), x.shape,
-                               np.result_type(self._dtype, np.complex64))
-            own = self._reduced(reduction.selected_deviation, pairs)
-        mean = self._each("divide", self._reduced(reduction.sum, x), count)
+            pair = np.result_type(self._dtype, np.complex64)
+            pairs = self._make("make_complex", (self._dtype, self._dtype), (x, mask), x.shape, pair)
+            found = self._builder.make(
+                reduction.selected_deviation, (self._axes, pair), (pairs,), self._shape, pair)
+            own, mean = (self._make(name, (pair,), (found,), self._shape, self._dtype)
+                         for name in ("real", "imag"))
         centre = self._builder.make(movement.reshape, None, (squares.centre,), self._shape,
                                     squares.centre.dtype)
         gap = self._each("subtract", mean, centre)
@@ -156,7 +157,7 @@ class _Sums:
                           self._dtype)
 
     def _reduced(self, op: Reduction, x: Value) -> Value:
-        return self._builder.make(op, (self._axes, x.dtype), (x,), self._shape, self._dtype)
+        return self._builder.make(op, (self._axes, self._dtype), (x,), self._shape, self._dtype)
 
     def _cast(self, x: Value) -> Value:
         return self._make("cast", (x.dtype,), (x,), x.shape, self._dtype)

@@ -105,13 +105,16 @@ def _selected_deviation(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: A
     count = xp.maximum(inside.sum(axis=axes, keepdims=True), 1)
     mean = xp.where(inside, array.real, 0).sum(axis=axes, keepdims=True) / count
     apart = xp.where(inside, array.real - mean, 0)
-    total = xp.sum(apart * apart, axis=axes)
-    return xp.asarray(total).astype(dtype, copy=False).reshape(shape)
+    found = xp.empty(shape, dtype)
+    found.real = xp.sum(apart * apart, axis=axes).reshape(shape)
+    found.imag = mean.reshape(shape)
+    return found
 
 
-# That of the real parts of those elements whose imaginary part is not 0: of what a mask selects.
+# That of the real parts of those elements whose imaginary part is not 0, of what a mask selects;
+# the result's imaginary part is their mean.
 selected_deviation = Reduction(
-    "selected_deviation", _selected_deviation, "SelectedDeviation", gives=_real, lanes="heavy")
+    "selected_deviation", _selected_deviation, "SelectedDeviation", lanes="heavy")
 
 
 def _exponentials(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:

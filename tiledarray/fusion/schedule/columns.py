@@ -10,7 +10,9 @@ from tiledarray.fusion.schedule.bundles import find_bundles
 from tiledarray.fusion.schedule.instructions import pair_width, pairs
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
+from tiledarray.ops import reduction
 from tiledarray.ops.op import Reduction
+
 
 
 def tile_on_host(kernel: Kernel, target: Target) -> None:
@@ -45,7 +47,7 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule = kernel.schedule
     wanted = target.limits.column_blocks
     tx = power_of_two(-(-schedule.lane.size // schedule.width), 1, target.limits.column_threads)
-    schedule.threads = (tx, 1 if schedule.scanned else 256 // tx)
+    schedule.threads = (tx, 1 if schedule.scanned else _block(kernel) // tx)
     schedule.lane_tile = tx * schedule.width
     stage(kernel, target)
     if schedule.scanned:
@@ -56,6 +58,12 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
         wanted = target.limits.staged_blocks
     if blocks < min(8, wanted // 2) * target.workers:
         split(kernel, 8 * 256 // tx, wanted * target.workers // blocks)
+
+
+def _block(kernel: Kernel) -> int:
+    """Threads of a block: few where accumulators leave registers for one block of many."""
+    return 128 if any(cell.kind == "reduce" and cell.value.op is reduction.selected_deviation
+                      for cell in kernel.cells) else 256
 
 
 def _tile_pairs(kernel: Kernel, target: Target) -> None:

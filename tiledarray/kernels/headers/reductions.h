@@ -307,31 +307,49 @@ template <class T, int V> struct LaneArray<Deviation<T>, V> {
   TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], counted(v)}; }
 };
 
-// The same of those real parts beside which the imaginary part is not 0; the others are 0.
-template <class T> struct SelectedDeviation : Deviation<typename RealOf<T>::type> {
-  using Base = Deviation<typename RealOf<T>::type>;
-  using X = typename Base::X;
-  using Lane = typename Base::Lane;
-  TA_MEMBER static void add(X& shift, X& sum, X& squares, X& count, const T& pair) {
-    const bool inside = pair.im != X(0);
-    shift = count == X(0) ? pair.re : shift;
-    const X d = inside ? pair.re - shift : X(0);
-    sum += d;
-    squares += d * d;
-    count += inside ? X(1) : X(0);
+// The same of those real parts beside which the imaginary part is not 0, and their mean in the
+// result's imaginary part.  Each leaf but the first is shifted by the mean of the one before.
+template <class T> struct SelectedDeviation {
+  using X = typename RealOf<T>::type;
+  struct Lane {
+    X shift = 0, sum = 0, squares = 0;
+    int count = 0;
+    bool open = true;  // nothing was selected yet
+    TA_MEMBER void add(const T& pair) {
+      const bool inside = pair.im != X(0);
+      if (open & inside) {
+        shift = pair.re;
+        open = false;
+      }
+      const X d = inside ? pair.re - shift : X(0);
+      sum += d;
+      squares = m_fma(d, d, squares);
+      count += inside;
+    }
+    TA_MEMBER void turn() {
+      if (count) shift += X(f64(sum) * near_reciprocal(f64(count)));
+      sum = squares = 0;
+      count = 0;
+    }
+  };
+  using Total = Moments<f64>;
+  TA_MEMBER static Lane lane() { return Lane{}; }
+  TA_MEMBER static Total total() { return Total{0.0, 0.0, 0.0}; }
+  TA_MEMBER static void add(Lane& lane, const T& pair, idx) { lane.add(pair); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+    Deviation<X>::absorb(total, Leaf<X>{lane.shift, lane.sum, lane.squares, X(lane.count)});
   }
-  TA_MEMBER static void add(Lane& lane, const T& pair, idx) {
-    add(lane.shift, lane.sum, lane.squares, lane.count, pair);
+  TA_MEMBER static void merge(Total& total, const Total& other) { Deviation<X>::merge(total, other); }
+  template <class R> TA_MEMBER static R value(const Total& total) {
+    return R{X(total.squares), X(total.mean)};
   }
 };
 template <class T, int V> struct LaneArray<SelectedDeviation<T>, V> {
   using R = SelectedDeviation<T>;
-  typename R::X shift[V], sum[V], squares[V], count[V];
-  TA_MEMBER void reset(int v) { shift[v] = sum[v] = squares[v] = count[v] = 0; }
-  TA_MEMBER void add(int v, const T& pair, idx) {
-    R::add(shift[v], sum[v], squares[v], count[v], pair);
-  }
-  TA_MEMBER typename R::Lane get(int v) const { return {shift[v], sum[v], squares[v], count[v]}; }
+  typename R::Lane lane[V];
+  TA_MEMBER void reset(int v) { lane[v].turn(); }
+  TA_MEMBER void add(int v, const T& pair, idx) { lane[v].add(pair); }
+  TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
 };
 
 // Sum of exp(x - top), top being the greatest of all x: where a greater one comes, what was summed
