@@ -14,7 +14,6 @@ from tiledarray.ops import reduction
 from tiledarray.ops.op import Reduction
 
 
-
 def tile_on_host(kernel: Kernel, target: Target) -> None:
     """Many columns side by side; their steps are shared out where that leaves threads idle."""
     schedule = kernel.schedule
