@@ -235,8 +235,10 @@ def _selected_otherwise(xp, x, axis):
 
 SPREADS = {
     "written out": lambda xp, x, axis: ((x - x.mean(axis, keepdims=True)) ** 2).sum(axis),
-    "from another centre": lambda xp, x, axis: (
-        (x - 0.7 * x.max(axis, keepdims=True)) ** 2).sum(axis),
+    "the other way round": lambda xp, x, axis: xp.square(
+        x.mean(axis, keepdims=True) - x).sum(axis),
+    "of a part around the mean of all": lambda xp, x, axis: xp.where(
+        x > 0.5, (x - x.mean(axis, keepdims=True)) ** 2, 0).sum(axis),
     "selected": _selected,
     "with another number elsewhere": lambda xp, x, axis: _selected(xp, x, axis, 0.5),
     "not selected": _selected_otherwise,
@@ -264,6 +266,9 @@ def test_a_spread_written_out_reads_its_array_once(name, shape, axis, dtype):
 
 @pytest.mark.parametrize("other", [
     lambda x: (x - x.mean(1)) ** 2, lambda x: (x - 3.0) ** 2, lambda x: (x - x[0]) ** 2,
+    lambda x: (x - x.max(0)) ** 2, lambda x: (x - x.sum(0)[::-1]) ** 2,
+    lambda x: (x - np.nan_to_num(x.mean(0))) ** 2, lambda x: (x - (x > 1).mean(0)) ** 2,
+    lambda x: np.where(x < 1, (x - np.where(x > 2, x, 0).mean(0)) ** 2, 0),
     lambda x: (x - x.mean(0)) ** 3, lambda x: (x - x.mean(0)) * (x + x.mean(0)),
     lambda x: (x - x.mean()) ** 2, lambda x: np.where(x > 1, (x - x.mean(0)) ** 2, x)])
 def test_other_sums_do_not_carry_a_mean(other):

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray.fusion.ir import Size, Value
+from tiledarray.fusion.ir import Size, Value, unit_axes
 from tiledarray.ops import movement, reduction, selection
 from tiledarray.ops.elementwise import BY_NAME
-from tiledarray.ops.op import AxisView, Elementwise, Reduction, Reshape
+from tiledarray.ops.op import AxisView, Reduction, Reshape
 
-_FAR = 12  # ops from a sum to what may be a mean
+# What is infinite or a NaN where its first operand is.
+_KEEP_INFINITE = {BY_NAME[name] for name in ("divide", "multiply", "cast")}
 
 
 class _Squares(NamedTuple):
@@ -49,8 +50,7 @@ def mean_carried_along(builder: Any, op: Any, attrs: Any, args: Any, shape: tupl
     sums = _Sums(builder, axes, length, shape, dtype)
     squares = sums.taken_apart(inner)
     if squares is None or squares.x.shape != inner.shape or not (
-            _is_of_each(squares.centre, inner.shape, axes)
-            and _is_reduced(squares.centre, inner.shape, axes)):
+            _is_of_each(squares.centre, inner.shape, axes) and sums.have_mean(squares)):
         return None
     return sums.around_own_mean(squares)
 
@@ -61,21 +61,23 @@ def _is_of_each(centre: Value, shape: tuple[int, ...], axes: tuple[int, ...]) ->
     return (1,) * (len(kept) - len(centre.shape)) + centre.shape == kept
 
 
-def _is_reduced(centre: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether it is computed from what is reduced as the squares are: two passes, one by one."""
-    waiting, met = [centre], {centre}
-    for _ in range(_FAR):
-        if not waiting:
-            return False
-        value = waiting.pop(0)
-        if isinstance(value.op, Reduction) and value.args[0].shape == shape and (
-                value.attrs[0] == axes):
-            return True
-        if isinstance(value.op, (Elementwise, AxisView, Reshape)):
-            new = [x for x in value.args if isinstance(x, Value) and x not in met]
-            met.update(new)
-            waiting += new
-    return False
+def only_shaped(value: Value) -> bool:
+    """Whether each element stands where it stood, but for axes of length one."""
+    if isinstance(value.op, Reshape):
+        return True
+    if not isinstance(value.op, AxisView):
+        return False
+    axes, steps = value.attrs
+    inner, *starts = value.args
+    return inner.size == value.size and axes == unit_axes(inner.shape, value.shape) and (
+        min(steps, default=1) >= 0 and all(start is None for start in starts))
+
+
+def _bare(value: Value) -> Value:
+    """What was cast to a value."""
+    while value.op is selection.cast:
+        value = value.args[0]
+    return value
 
 
 class _Sums:
@@ -117,6 +119,25 @@ class _Sums:
                 isinstance(second, Value) and second.shape):
             return None
         return mask, first, second
+
+    def have_mean(self, squares: _Squares) -> bool:
+        """Whether the centre comes from a sum of what the squares are of, selected or not.
+
+        Then it is infinite or a NaN where an element is, and so are the squares.
+        """
+        value = squares.centre
+        while not isinstance(value.op, Reduction):
+            if value.op not in _KEEP_INFINITE and not only_shaped(value):
+                return False
+            value = value.args[0]
+            if not isinstance(value, Value):
+                return False
+        if value.op is not reduction.sum or value.attrs[0] != self._axes:
+            return False
+        summed, x = _bare(value.args[0]), _bare(squares.x)
+        chosen = self._chosen(summed)
+        return summed is x or (
+            chosen is not None and chosen[0] is squares.mask and _bare(chosen[1]) is x)
 
     def around_own_mean(self, squares: _Squares) -> Value:
         """Sum squared deviations from their own mean; add what it is away from the centre."""

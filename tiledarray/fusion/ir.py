@@ -149,6 +149,14 @@ def normalised(shape: tuple[int, ...], index: Index) -> Index:
     )
 
 
+def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Axes of ``to`` that the dimensions of ``shape`` follow if they differ by unit axes only."""
+    if [n for n in shape if n != 1] != [n for n in to if n != 1]:
+        return None
+    places = iter(axis for axis, n in enumerate(to) if n != 1)
+    return tuple(-1 if n == 1 else next(places) for n in shape)
+
+
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements."""
     strides = []

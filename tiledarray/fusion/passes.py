@@ -12,14 +12,14 @@ from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.gathers import fuse_gathers
 from tiledarray.fusion.group import Grouper
-from tiledarray.fusion.ir import Value
+from tiledarray.fusion.ir import Value, unit_axes
 from tiledarray.fusion.loops import MOST_LOOPS, in_blocks
 from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
 from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
-from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
+from tiledarray.fusion.rewrite import Builder, rewrite
 from tiledarray.fusion.share import share
 from tiledarray.fusion.spectra import overwrite_halves
 from tiledarray.fusion.stored import MustStore

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.along import Looped
-from tiledarray.fusion.deviations import mean_carried_along
-from tiledarray.fusion.ir import Param, Size, Value
+from tiledarray.fusion.deviations import mean_carried_along, only_shaped
+from tiledarray.fusion.ir import Param, Size, Value, unit_axes
 from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
@@ -82,14 +82,6 @@ Args = tuple[Any, ...]
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Rule = Callable[[Builder, Any, Any, Args, Shape, DType], Value | None]
-
-
-def unit_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Axes of ``to`` that the dimensions of ``shape`` follow if they differ by unit axes only."""
-    if [n for n in shape if n != 1] != [n for n in to if n != 1]:
-        return None
-    places = iter(axis for axis, n in enumerate(to) if n != 1)
-    return tuple(-1 if n == 1 else next(places) for n in shape)
 
 
 def reshape_of_same_shape(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
@@ -272,10 +264,7 @@ def _less_own_maximum(value: Any, axes: tuple[int, ...]) -> Value | None:
     kept = tuple(1 if axis in axes else n for axis, n in enumerate(x.shape))
     if x.shape != value.shape or (1,) * (len(kept) - len(top.shape)) + top.shape != kept:
         return None
-    while isinstance(top.op, AxisView) and top.args[0].size == top.size and (
-            top.attrs[0] == unit_axes(top.args[0].shape, top.shape)):
-        if any(start is not None for start in top.args[1:]) or min(top.attrs[1], default=1) < 0:
-            return None
+    while isinstance(top.op, AxisView) and only_shaped(top):
         top = top.args[0]
     return x if top.op is reduction.max and top.args[0] is x and top.attrs[0] == axes else None
 

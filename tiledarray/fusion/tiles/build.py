@@ -18,10 +18,11 @@ from tiledarray.fusion.ir import (
     broadcast_index,
     normalised,
     through_view,
+    unit_axes,
     value_args,
 )
 from tiledarray.fusion.regions import region_index
-from tiledarray.fusion.rewrite import Builder, rewrite, unit_axes
+from tiledarray.fusion.rewrite import Builder, rewrite
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.ir import (
     Apply,
