@@ -257,7 +257,7 @@ template <class T> struct Deviation {
   }
   TA_MEMBER static void merge(Total& total, const Total& other) {
     const f64 count = total.count + other.count;
-    const f64 share = count == 0.0 ? 0.0 : other.count * near_reciprocal(count);
+    const f64 share = total.count == 0.0 ? 1.0 : other.count * near_reciprocal(count);
     const W gap = m_subtract(other.mean, total.mean);
     const f64 between = squared(gap) * total.count * share;
     total.mean = add_wide(total.mean, scaled(gap, share));
