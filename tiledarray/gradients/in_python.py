@@ -238,11 +238,6 @@ def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     return ar.reshape(-1)[first]
 
 
-def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
-    return by_places.move(
-        lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
-
-
 def _polymul(a1: Any, a2: Any) -> Any:
     refuse(isinstance(a1, np.poly1d) or isinstance(a2, np.poly1d), "a poly1d")
     return xp.convolve(_without_zeros_ahead(a1), _without_zeros_ahead(a2))
@@ -285,7 +280,6 @@ def install() -> None:
     by_numpy.KEEPING.update({
         np.bincount: _bincount, np.histogram: _histogram, np.polymul: _polymul,
         np.unique: _unique, np.linalg.qr: _qr,
-        np.lib.stride_tricks.sliding_window_view: _windows,
         np.logaddexp.reduce: _log_of_sum,
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
     for ufunc in _ASSOCIATIVE:
