@@ -155,7 +155,7 @@ def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
         largest = max([largest, *map(nbytes, written)])
         if part.space is None:
             moved += sum(nbytes(x) for x in operands(part.nodes[0])[is_update(part.nodes[0]):])
-        work = sum(math.prod(node.shape) * _nanoseconds(node) for node in part.nodes)
+        work = sum(math.prod(part.space or node.shape) * _nanoseconds(node) for node in part.nodes)
         seconds += moved / BYTES_PER_SECOND + 1e-9 * work / (1 if part.space is None else threads)
     return seconds, largest
 
