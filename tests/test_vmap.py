@@ -76,8 +76,8 @@ NOT_MAPPED = """
     python_max python_sorted tolist math_exp float_ int_ complex_ piecewise
     bool_arith branch mask_write mask_write_array frompyfunc logspace_hist isclose_etc where1
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
-    numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write hstack_etc while_
-    vectorize vectorize_two take_ops pad ndenumerate poly_class as_strided statistics_mean
+    numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write while_
+    vectorize vectorize_two take_ops ndenumerate poly_class as_strided statistics_mean
     resize_method arange_hist numpy_array_iadd numpy_out random_normal random_uniform
     random_shuffle random_permutation random_choice generator_normal generator_shuffle
     generator_standard

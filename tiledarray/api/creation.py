@@ -452,7 +452,7 @@ def linspace(
     ends = (start, stop)
     if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
                for end in ends):
-        if any_keeps(ends) and count > 1:
+        if any_keeps(ends):
             limits = handle_of(start), handle_of(stop)
             return _between(*limits, count, endpoint, retstep, dtype, axis)
         linspaced: Any = np.linspace
@@ -475,7 +475,8 @@ def _between(
     result = np.moveaxis(start + parts * distance, 0, axis)
     if dtype is not None:
         result = result.astype(_numeric(dtype))
-    return (result, distance / (count - 1 if endpoint else count)) if retstep else result
+    intervals = count - 1 if endpoint else count
+    return (result, distance / intervals if intervals > 0 else np.nan) if retstep else result
 
 
 def _linspace(

@@ -23,7 +23,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
-from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, view_of, wrap
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.views import Frozen, on_array, sliding
 from tiledarray.arrays.views import broadcast as broadcast_step
@@ -338,6 +338,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ti
     # NumPy checks the widths and the options, and says what the result's shape is.
     widths = _pad_widths(source, widths)
     if mode == "constant" and set(kwargs) <= {"constant_values"}:
+        refuse(any_keeps(list(kwargs.values())), "values with a history")
         return _pad_constant(source, widths, host(kwargs.get("constant_values", 0)))
     refuse(
         mode not in _PADS_BY_INDEX or kwargs.get("reflect_type", "even") != "even",
