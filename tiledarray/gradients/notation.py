@@ -185,15 +185,15 @@ def overlapped(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     for terms in attrs:
         left = sorted((g.shape[axis], axis) for axis, _ in terms if axis not in apart)
         apart.update(axis for _, axis in left[:-1])
-    followed = {axis for terms in attrs for axis, _ in terms}
+    followed = sorted({axis for terms in attrs for axis, _ in terms})
     repeated = tuple(axis for axis in range(g.ndim) if axis not in followed)
-    kept = [axis for axis in sorted(followed) if axis not in apart]
-    rows = xp.moveaxis(g.sum(axis=repeated, keepdims=True), (*sorted(apart), *repeated), range(
-        len(apart) + len(repeated)))
-    rows = rows.reshape(*rows.shape[:len(apart)], *rows.shape[len(apart) + len(repeated):])
+    rows = g.sum(axis=repeated) if repeated else g
+    kept = [axis for axis in followed if axis not in apart]
+    order = sorted(apart)
+    rows = xp.moveaxis(rows, [followed.index(axis) for axis in order], range(len(order)))
     total = zeros_of(x)
-    for place in np.ndindex(*rows.shape[:len(apart)]):
-        at = dict(zip(sorted(apart), place, strict=True))
+    for place in np.ndindex(*rows.shape[:len(order)]):
+        at = dict(zip(order, place, strict=True))
         along = [next(((kept.index(axis), step) for axis, step in terms if axis not in at), (-1, 0))
                  for terms in attrs]
         axes, steps = zip(*along, strict=True)
