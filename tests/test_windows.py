@@ -1,11 +1,13 @@
 """Windows that slide: views that kernels read through, of which nothing is stored."""
 
 import functools
+import shutil
 
 import numpy
 import pytest
 
 import tiledarray as np
+from tests.emulation import emulated
 from tests.gradients import check, real
 from tests.plans import DEVICE, HOST, kinds, moved, nbytes, planned
 from tiledarray import config
@@ -123,6 +125,28 @@ def test_where_a_window_begins_is_no_part_of_the_plan(recorded):
     for k in range(3):
         assert numpy.asarray(ours(x, 50)[k:k + 9].sum(1)) == pytest.approx(
             numpys(numpy.asarray(x), 50)[k:k + 9].sum(1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("emulated")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("name", [
+    "mean", "maximum", "deviation", "weighted", "product", "some of them", "backwards", "centred",
+    "of a square", "of a view", "over windows", "their elements", "beside itself", "image",
+    "pooling", "turned image", "along an axis twice", "places of extrema"])
+def test_kernels_for_a_gpu(name, dtype, folder):
+    def program(np, x):
+        return PROGRAMS[name](np, np.lib.stride_tricks.sliding_window_view, x)
+
+    x = line(4000, dtype)
+    with config.override(at_once=0):
+        _, (found,) = emulated(program, x, folder=folder)
+    close = 1e-10 if dtype == "f8" else 2e-4
+    numpy.testing.assert_allclose(found, program(numpy, x), rtol=close, atol=close)
 
 
 # ---- views ---------------------------------------------------------------------------------------
