@@ -568,15 +568,11 @@ identity_like:
     return (b ** 2).sum()
 """
 
-# What has no derivative yet, looks at values, or has its values in Python's or NumPy's hands.
+# What looks at values, or has its values in Python's or NumPy's hands.
 REFUSED = frozenset("""
-partition hstack_etc tolist math_exp float_ complex_ vectorize vectorize_two apply_along
-apply_over interp interp_fp ndenumerate resize_method take_ops
-pad median ufunc_reduce ufunc_max_accumulate ufunc_reduceat bincount histogram poly_class
-frompyfunc arange_hist logspace_hist vander view_dtype as_strided sliding
-einsum_sum matmul_ convolve correlate unwrap unique unique_inv array_of_objects setfield
-from_numpy_outside numpy_array_iadd numpy_asarray numpy_out
-math_fsum statistics_mean
+arange_hist array_of_objects as_strided complex_ float_ from_numpy_outside frompyfunc math_exp
+math_fsum ndenumerate numpy_array_iadd numpy_asarray numpy_out poly_class resize_method setfield
+statistics_mean tolist unique_inv vectorize vectorize_two
 """.split())  # noqa: SIM905
 
 

@@ -380,14 +380,6 @@ def test_an_output_of_numpys_is_returned_itself() -> None:
     assert fallbacks and target.tolist() == [0.0, 1.0, 3.0]
 
 
-def test_windows_onto_memory_are_read_only_copies() -> None:
-    window = numpy.lib.stride_tricks.sliding_window_view(
-        tiledarray.arange(6.0), 3, writeable=True)
-    assert isinstance(window, tiledarray.TiledArray)
-    with pytest.raises(ValueError, match="read-only"):
-        window[0] = 7
-
-
 @pytest.mark.parametrize("make", [
     lambda np, s: np.ascontiguousarray(s), lambda np, s: np.atleast_1d(s), lambda np, s: s[None],
     lambda np, s: s.reshape(1), lambda np, s: s.T.reshape(1, 1), lambda np, s: s[...],

@@ -15,6 +15,11 @@ def at(ufunc, array, places, *values):
     return array
 
 
+def fill_with_the_first(row, width, axis, options):
+    row[:width[0]] = row[width[0]] ** 2
+    row[-width[1]:] = 3
+
+
 X, Y, M = real(9), real(9, seed=1), real(3, 4)
 FUNCTIONS = {
     "apply_along_axis": (lambda m: np.apply_along_axis(lambda r: (r * r).cumsum(), 1, m), M),
@@ -51,6 +56,26 @@ FUNCTIONS = {
     "add.reduceat to and fro": (lambda m: np.add.reduceat(m * m, [2, 0, 1, 1], axis=1), M),
     "add.reduceat of the end": (lambda x: np.add.reduceat(x * x, [3, 5]), X),
     "minimum.reduceat of rows": (lambda m: np.minimum.reduceat(m * m, [1, 3, 0], axis=1), M),
+    "fmax.accumulate": (lambda m: np.fmax.accumulate(m * m, axis=1), M),
+    "fmin.reduce": (lambda m: np.fmin.reduce(m * m, axis=(0, 1), keepdims=True), M),
+    "hypot.reduce": (lambda m: np.hypot.reduce(m, axis=1, initial=2.0), M),
+    "hypot.accumulate": (np.hypot.accumulate, X),
+    "hypot.reduceat": (lambda x: np.hypot.reduceat(x, [0, 3, 5]), X),
+    "subtract.reduce": (lambda m: np.subtract.reduce(m * m, axis=1), M),
+    "subtract.reduce of one": (lambda x: np.subtract.reduce(x[:1] ** 2), X),
+    "subtract.accumulate": (lambda m: np.subtract.accumulate(m * m), M),
+    "subtract.reduceat": (lambda x: np.subtract.reduceat(x * x, [0, 4, 2]), X),
+    "divide.reduce": (lambda m: np.divide.reduce(m, axis=-1, keepdims=True), M),
+    "divide.accumulate": (lambda m: np.divide.accumulate(m, axis=1), M),
+    "divide.reduceat": (lambda m: np.divide.reduceat(m, [0, 2], axis=1), M),
+    "power.accumulate": (lambda m: np.power.accumulate(m, axis=1), M),
+    "arctan2.accumulate": (np.arctan2.accumulate, X),
+    "arctan2.reduceat": (lambda m: np.arctan2.reduceat(m, [0, 2], axis=1), M),
+    "fmod.reduce": (np.fmod.reduce, X),
+    "logaddexp.accumulate": (lambda m: np.logaddexp.accumulate(m, axis=1), M),
+    "logaddexp.reduceat": (lambda x: np.logaddexp.reduceat(x, [0, 3, 1]), X),
+    "logaddexp2.accumulate": (np.logaddexp2.accumulate, X),
+    "logaddexp2.reduce": (lambda m: np.logaddexp2.reduce(m, axis=0), M),
     "logaddexp.reduce": (lambda m: np.logaddexp.reduce(m, axis=1), M),
     "logaddexp.reduce of all": (lambda m: np.logaddexp.reduce(m, axis=None, keepdims=True), M),
     "multiply.at": (lambda x, y: at(np.multiply, x, [0, 1, 1, 0, 1], y[:5]), X, Y),
@@ -59,8 +84,24 @@ FUNCTIONS = {
     "square.at": (lambda x: at(np.square, x, [0, 1, 1]), X),
     "bincount": (lambda x: np.bincount([0, 1, 1, 2], weights=x[:4] ** 2, minlength=5), X),
     "unique": (lambda x: np.unique(x * x), X),
-    "sliding_window_view": (
-        lambda x: np.lib.stride_tricks.sliding_window_view(x * x, 3).prod(axis=1), X),
+    "r_": (lambda x: np.r_[x, 0, x[0], 1:4, x * x], X),
+    "r_ of rows": (lambda x: np.r_["0,2", x, x * x], X),
+    "r_ of columns": (lambda m: np.r_["-1", m, m * m], M),
+    "c_": (lambda x: np.c_[x, numpy.ones(9), x * x], X),
+    "i0": (lambda x: np.i0(20 * x - 9), X),
+    "i0 of 0": (lambda x: np.i0(x - x[4]), X),
+    "kaiser": (lambda x: np.kaiser(7, 4 * x[0]), X),
+    "linspace of one": (lambda x: np.linspace(x[0], x[1], 1) * x, X),
+    **{f"pad by {mode}": (lambda m, mode=mode: np.pad(m * m, ((1, 2), (2, 0)), mode), M)
+       for mode in ("maximum", "mean", "median", "minimum", "linear_ramp", "edge", "wrap")},
+    "pad by the mean of some": (lambda x: np.pad(x * x, 2, "mean", stat_length=(2, 3)), X),
+    "pad by ramps to values": (
+        lambda x: np.pad(x, 2, "linear_ramp", end_values=(x[0], x[1] * x[2])), X),
+    "pad by odd reflection": (lambda x: np.pad(x * x, 2, "reflect", reflect_type="odd"), X),
+    "pad by a function": (lambda x: np.pad(x * x, 2, fill_with_the_first), X),
+    "pad by a value": (lambda x: np.pad(x * x, 2, constant_values=x[0]), X),
+    "pad by values": (lambda m: np.pad(
+        m, ((1, 2), (2, 1)), constant_values=((m[0, 0], 0), (1, m[1, 2] ** 2))), M),
     "qr in the mode r": (lambda m: np.linalg.qr(m.T, mode="r"), M),
 }
 

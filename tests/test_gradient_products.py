@@ -206,6 +206,21 @@ def test_interp(options):
         check(lambda x, xp, fp: np.interp(x, xp, fp, **options), x, places, values)
 
 
+def test_interp_with_limits_that_have_derivatives():
+    at, places, values = numpy.array([-1.0, 0.2, 0.9, 4.0]), numpy.arange(3.0) / 2, real(3)
+    ends = real(2, seed=1)
+    for period in (None, 3.0):
+        check(lambda f, e, period=period: np.interp(
+            at, places, f, left=e[0], right=e[1] ** 2, period=period), values, ends)
+    check(lambda f, e: np.interp(at, places, f, right=e.sum()), whole(3), ends)
+
+
+@pytest.mark.parametrize("values", [real, whole])
+def test_vecdot_along_an_axis(values):
+    for axis in (-1, 0, 1):
+        check(lambda x, y, axis=axis: np.linalg.vecdot(x, y, axis=axis), values(2, 3), values(2, 3))
+
+
 def test_interp_at_knots():
     slope = np.grad(lambda x: np.interp(x, [0.0, 1.0, 3.0], [0.0, 2.0, 3.0]).sum())
     assert slope(np.array([-1.0, 0.0, 0.5, 1.0, 3.0, 4.0])).tolist() == [0, 2, 2, 0.5, 0.5, 0]

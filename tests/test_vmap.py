@@ -13,7 +13,7 @@ from tests.plans import kinds, planned
 from tests.test_gradient_programs import MOVES, X, is_legal, result, written
 from tiledarray.gradients import batching
 from tiledarray.gradients.factorizations import inverted_lower
-from tiledarray.ops import indexing
+from tiledarray.ops import indexing, movement
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import Library
 
@@ -76,8 +76,8 @@ NOT_MAPPED = """
     python_max python_sorted tolist math_exp float_ int_ complex_ piecewise
     bool_arith branch mask_write mask_write_array frompyfunc isclose_etc where1
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
-    numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write hstack_etc while_
-    vectorize vectorize_two take_ops pad ndenumerate poly_class as_strided statistics_mean
+    numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write while_
+    vectorize vectorize_two take_ops ndenumerate poly_class as_strided statistics_mean
     resize_method arange_hist numpy_array_iadd numpy_out random_normal random_uniform
     random_shuffle random_permutation random_choice generator_normal generator_shuffle
     generator_standard
@@ -198,12 +198,14 @@ CALLS = {
     "add_at": [(added, [normal(3, 4, 4, 4), K, normal(3, 3, 4, 4)])],
     "sort": [(np.sort, [(2, 4)]), (lambda x: np.sort(x, axis=0), [(4, 2)])],
     "argsort": [(lambda x: np.argsort(x, axis=0), [(4, 2)])],
+    "windows": [(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3))[1:], [(4, 5)])],
     "reinterpret": [(lambda x: x.astype(np.float32).view(np.int32), [(2, 4)])],
 }
 
 
 def test_every_rule_of_a_library_call_is_tried():
-    declared = [*BY_NAME.values(), *(x for x in vars(indexing).values() if isinstance(x, Library))]
+    declared = [*BY_NAME.values(), *(x for module in (indexing, movement)
+                                     for x in vars(module).values() if isinstance(x, Library))]
     assert set(CALLS) == {op.name for op in declared if op.batch}
 
 

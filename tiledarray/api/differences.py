@@ -12,10 +12,12 @@ from tiledarray.api.arguments import (
     arrays_of,
     handle_of,
     host,
+    is_ours,
     normalize_axis_index,
     normalize_axis_tuple,
     refuse,
 )
+from tiledarray.api.indexing import where
 from tiledarray.api.joining import concatenate, moved_to
 from tiledarray.api.registry import implements
 from tiledarray.arrays import reducing
@@ -273,6 +275,9 @@ def unwrap(
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> TiledArray:
+    ends = [limit if is_ours(limit) and not limit.ndim else None for limit in (left, right)]
+    left, right = (limit if end is None else None
+                   for limit, end in zip((left, right), ends, strict=True))
     refuse(
         any(limit is not None and not np.isscalar(limit) for limit in (left, right, period)),
         "limits that are arrays",
@@ -293,7 +298,11 @@ def interp(
     dtype = np.dtype(complex if values.dtype.kind == "c" else float)
     inputs = [part.node for part in (at, places, values)]
     attrs = options(left=left, right=right, period=period)
-    return wrap(record.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
+    found = wrap(record.library(LIBRARY["interp"], inputs, attrs, at.shape, dtype))
+    for end, outside in zip(ends, (at < places[0], at > places[-1]), strict=True):
+        if end is not None and period is None:
+            found = where(outside, end.astype(dtype), found)
+    return found
 
 
 def _sliding(name: str, a: Any, v: Any, mode: Any) -> TiledArray:

@@ -349,7 +349,8 @@ def matmul(x1: Any, x2: Any, /) -> TiledArray:
 
 @implements(_numpy.vecdot, "library")
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> TiledArray:
-    return ufuncs.BY_NAME["vecdot"](x1, x2, axis=axis)
+    left, right = (x if axis == -1 else moveaxis(x, axis, -1) for x in (x1, x2))
+    return ufuncs.BY_NAME["vecdot"](left, right)
 
 
 @implements(_numpy.tensordot, "library")

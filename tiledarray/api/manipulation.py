@@ -23,10 +23,9 @@ from tiledarray.api.arguments import (
 from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
-from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, view_of, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, view_of, wrap
 from tiledarray.arrays.index import MOST_AXES
-from tiledarray.arrays.views import Frozen, on_array
+from tiledarray.arrays.views import Frozen, on_array, sliding
 from tiledarray.arrays.views import broadcast as broadcast_step
 from tiledarray.graph.dtypes import broadcast
 from tiledarray.recording import record
@@ -163,14 +162,17 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[TiledArray, ...]:
     )
 
 
-@implements(np.lib.stride_tricks.sliding_window_view, "fallback")
+@implements(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, **options: Any
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> TiledArray:
-    numpys = np.lib.stride_tricks.sliding_window_view
-    windows = by_numpy.call(numpys.__name__, numpys, (x, window_shape, axis), options)
-    # It is a copy, which nobody writes to: no write is lost.
-    return view_of(windows, Frozen()) if isinstance(windows, Handle) else windows
+    source = handle_of(x)
+    stand_in = np.broadcast_to(False, source.shape)
+    shape = np.lib.stride_tricks.sliding_window_view(stand_in, window_shape, axis).shape
+    along = range(source.ndim) if axis is None else normalize_axis_tuple(
+        axis, source.ndim, allow_duplicate=True)
+    source = source if writeable else view_of(source, Frozen())
+    return view_of(source, sliding(source.shape, shape, along))
 
 
 # Splitting --------------------------------------------------------------------------------------
@@ -336,6 +338,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ti
     # NumPy checks the widths and the options, and says what the result's shape is.
     widths = _pad_widths(source, widths)
     if mode == "constant" and set(kwargs) <= {"constant_values"}:
+        refuse(any_keeps(list(kwargs.values())), "values with a history")
         return _pad_constant(source, widths, host(kwargs.get("constant_values", 0)))
     refuse(
         mode not in _PADS_BY_INDEX or kwargs.get("reflect_type", "even") != "even",

@@ -87,8 +87,6 @@ _RECORD = frozenset((
     "clip", "astype", "roll", "concatenate", "stack", "vstack", "hstack", "count_nonzero",
     "zeros_like", "ones_like", "full_like",
 ))
-# NumPy's return views that no affine steps lead to.
-_COPIED = frozenset(("lib.stride_tricks.sliding_window_view",))
 # Drawing functions that take an array to be filled, and how many arguments come before it.
 _DRAWN_INTO = {
     "random": 3, "standard_normal": 3, "standard_exponential": 4, "standard_gamma": 4,
@@ -123,8 +121,6 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.COSTLY if _SHARED[name] >= COSTLY else core.SHARED
     if name in _WRITE:
         kind |= core.WRITES
-    if name in _COPIED:
-        kind |= core.COPIES
     if name in _MULTIPLY:
         kind = core.OUTER
     if name in _ALIKE:

@@ -109,11 +109,6 @@ def flatten(self: Any, order: str = "C") -> Any:
     return self.ravel(order).copy()
 
 
-def frozen(self: Any) -> Any:
-    """Return a view that cannot be written to."""
-    return view_of(self, views.Frozen())
-
-
 def transpose(self: Any, *axes: Any) -> Any:
     """Return a view with the axes in another order, by default reversed.
 

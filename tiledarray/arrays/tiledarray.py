@@ -461,4 +461,4 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 use_class(TiledArray)
 core.install(
     TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS},
-    {"transposed": (shaping.transpose, (), None, None), "frozen": (shaping.frozen, (), None, None)})
+    {"transposed": (shaping.transpose, (), None, None)})

@@ -28,6 +28,14 @@ class Affine(NamedTuple):
     shape: Shape
 
 
+class Overlapping(NamedTuple):
+    """Windows: an affine view whose dimensions follow several axes each (`movement.windows`)."""
+
+    terms: movement.Terms
+    starts: tuple[int, ...]
+    shape: Shape
+
+
 class Reshaped(NamedTuple):
     """A row-major reshape."""
 
@@ -62,7 +70,7 @@ class Strided(NamedTuple):
     strides: tuple[int, ...]
 
 
-Step = Affine | Reshaped | Part | Reinterpreted | Frozen | Strided
+Step = Affine | Overlapping | Reshaped | Part | Reinterpreted | Frozen | Strided
 _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
@@ -108,6 +116,40 @@ def broadcast(old: Shape, new: Shape) -> Affine:
     return Affine(axes, tuple(int(axis >= 0) for axis in axes), (0,) * len(old), new)
 
 
+def sliding(old: Shape, new: Shape, along: Sequence[int]) -> Overlapping:
+    """Return the step to windows along some axes: where they begin, then where in the window."""
+    terms = [[(axis, 1)] for axis in range(len(old))]
+    for place, axis in enumerate(along):
+        terms[axis].append((len(old) + place, 1))
+    return Overlapping(tuple(map(tuple, terms)), (0,) * len(old), new)
+
+
+def _after(first: Affine | Overlapping, second: Affine | Overlapping) -> Affine | Overlapping:
+    """Return one step for two of which some overlap; what then does not is an affine step."""
+    terms, starts = [], []
+    reached = _terms_of(second)
+    for dimension, start in zip(_terms_of(first), first.starts, strict=True):
+        found: dict[int, int] = {}
+        for axis, step in dimension:
+            start += step * second.starts[axis]
+            for further, factor in reached[axis]:
+                found[further] = found.get(further, 0) + step * factor
+        terms.append(tuple((axis, step) for axis, step in sorted(found.items()) if step))
+        starts.append(start)
+    if any(len(dimension) > 1 for dimension in terms):
+        return Overlapping(tuple(terms), tuple(starts), second.shape)
+    axes, steps = zip(*(dimension[0] if dimension else (-1, 0) for dimension in terms),
+                            strict=True)
+    return Affine(axes, steps, tuple(starts), second.shape)
+
+
+def _terms_of(step: Affine | Overlapping) -> movement.Terms:
+    if isinstance(step, Overlapping):
+        return step.terms
+    return tuple(((axis, step),) if axis >= 0 else () for axis, step in zip(
+        step.axes, step.steps, strict=True))
+
+
 def _compose(first: Affine, second: Affine) -> Affine:
     axes, steps, starts = [], [], []
     for axis, step, start in zip(first.axes, first.steps, first.starts, strict=True):
@@ -128,9 +170,11 @@ def extend(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
         last = steps[-1]
         if type(step) is Affine and type(last) is Affine:
             return (*steps[:-1], _compose(last, step))
+        if isinstance(step, Affine | Overlapping) and isinstance(last, Affine | Overlapping):
+            return (*steps[:-1], _after(last, step))
         if type(step) is Reshaped and type(last) is Reshaped:
             return (*steps[:-1], step)
-        if type(step) is Frozen and type(last) is Frozen:
+        if type(step) is Frozen and (type(last) is Frozen or (step in steps and not step.why)):
             return steps
     return (*steps, step)
 
@@ -138,6 +182,9 @@ def extend(steps: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
 def _apply(node: Node, step: Step) -> Node:
     if type(step) is Affine:
         return record.view(node, *step)
+    if type(step) is Overlapping:
+        return record.library(movement.windows, (node, *step.starts), step.terms, step.shape,
+                              node.dtype)
     if type(step) is Reshaped:
         return record.reshape(node, step.shape)
     if type(step) is Part:
@@ -162,6 +209,8 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if not steps:
         return record.broadcast_to(value, node.shape)
     step, rest = steps[0], steps[1:]
+    if type(step) is Overlapping:
+        return _write_windows(node, steps, value)
     if rest:
         value = write(_apply(node, step), rest, value)
     if type(step) is Affine:
@@ -179,6 +228,23 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if type(step) is Strided:
         return record.broadcast_to(value, node.shape)
     raise ValueError(refusal("assignment destination is read-only", (step,)))
+
+
+def _write_windows(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
+    """Write at the places of the elements; what comes last counts where they are the same."""
+    parts = tuple(step for step in steps if type(step) is Part)
+    moves = tuple(step for step in steps if type(step) is not Part)
+    if Reinterpreted in map(type, moves):
+        raise NotImplementedError("windows of other dtypes than their array's are read-only")
+    where = on_array(np.arange(node.form.kind.size).reshape(node.shape), moves)
+    places = record.leaf(node.device.wrap(where, copy=True))
+    flat = record.reshape(node, (node.form.kind.size,))
+    if parts:
+        old = record.library(indexing.take, (flat, places), ("at",), where.shape, node.dtype)
+        value = write(old, parts, value)
+    inputs = (flat, record.broadcast_to(value, where.shape), places)
+    after = record.library(indexing.put, inputs, ("at",), flat.shape, flat.dtype)
+    return record.reshape(after, node.shape)
 
 
 def _put(node: Node, step: Affine, value: Node) -> Node:
@@ -224,6 +290,8 @@ def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
     for step in steps:
         if type(step) is Affine:
             array = movement.strided_view(array, step.axes, step.steps, step.starts, step.shape)
+        elif type(step) is Overlapping:
+            array = movement.overlapping_view(array, step.terms, step.starts, step.shape)
         elif type(step) is Reshaped:
             array = array.reshape(step.shape)
         elif type(step) is Part:
@@ -257,6 +325,9 @@ def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[in
                 if axis >= 0:
                     reached[axis] += factor * stride
             strides, shape = tuple(reached), step.shape
+        elif type(step) is Overlapping:
+            strides = movement.strides_along(step.terms, strides, len(step.shape))
+            shape = step.shape
         elif type(step) is Reshaped:
             found = reshaped_strides(shape, strides, itemsize, step.shape)
             strides = dense_strides(step.shape, itemsize) if found is None else found

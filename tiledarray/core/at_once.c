@@ -227,7 +227,7 @@ int add_at_once(PyObject *module)
     } kinds[] = {
         {"METHOD", METHOD}, {"WRITES", WRITES}, {"READS", READS}, {"LIBRARY", LIBRARY},
         {"UFUNC", UFUNC}, {"OUTER", OUTER}, {"DRAWS", DRAWS}, {"BOUND", BOUND}, {"LOOKS", LOOKS},
-        {"RECORDS", RECORDS}, {"COPIES", COPIES}, {"PRODUCT", PRODUCT},
+        {"RECORDS", RECORDS}, {"PRODUCT", PRODUCT},
         {"SHARED", SHARED}, {"COSTLY", COSTLY}, {"ALIKE", ALIKE},
         {"ANY_SIZE", ANY_SIZE}, {"OF_SHAPE", OF_SHAPE}, {"OF_RANGE", OF_RANGE},
         {"OF_COUNT", OF_COUNT}, {"OF_SQUARE", OF_SQUARE}, {"OF_DATA", OF_DATA}};

@@ -381,22 +381,6 @@ static PyObject *copied(PyObject *array)
     return copy;
 }
 
-/* A copy that nobody writes to: a view of what nobody else has.  Steals. */
-static PyObject *frozen(PyObject *array)
-{
-    PyObject *root = own(copied(array));
-    if (!root || !is_handle(root))
-        return root;
-    PyObject *of = ((Handle *)root)->array;
-    PyObject *view = PyArray_View((PyArrayObject *)of, NULL, NULL), *given = NULL;
-    if (view) {
-        PyArray_CLEARFLAGS((PyArrayObject *)view, NPY_ARRAY_WRITEABLE);
-        given = take_view((Handle *)root, of, view, 0, how_frozen);
-    }
-    Py_DECREF(root);
-    return given;
-}
-
 /* The length of an axis, counted from the last, of which there may be fewer. */
 static double length_of(PyObject *array, int place)
 {
@@ -610,10 +594,6 @@ static int finish(const AtOnce *function, PyObject *result, const Arguments *arg
     if (function->kind & READS ||
         (scalar && (function->kind & DRAWS || (function->kind & UFUNC && !arguments->arrays)))) {
         *given = result;
-        return 1;
-    }
-    if (function->kind & COPIES && is_array(result)) {
-        *given = frozen(result);
         return 1;
     }
     *given = given_view(function, result, arguments, args, positional, names);

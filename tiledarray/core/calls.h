@@ -18,7 +18,6 @@ enum {
     LOOKS = 256,              /* computes what is recorded, for only NumPy does it */
     BOUND = 128,              /* the first argument is an object of NumPy's own */
     RECORDS = 512,            /* ours does nothing but record, the same for the same kinds */
-    COPIES = 1024,            /* what NumPy returns views for is a copy that nobody writes to */
     SHARED = 4096,            /* of the library's, but several threads do it where it is recorded */
     COSTLY = 8192,            /* of these, what takes long for an element */
     ALIKE = 16384,            /* lists are of alternatives: each array is as large as the result */

@@ -8,7 +8,6 @@
 PyObject *recorded[OTHERS];
 PyObject *no_steps;
 static PyObject *how_transposed;
-PyObject *how_frozen;
 
 /* ---- what the recording in Python sees ------------------------------------------------------ */
 
@@ -306,7 +305,7 @@ int install_handles(PyTypeObject *type, PyObject *functions, PyObject *how)
     for (int k = 0; k < CALLBACKS; k++)
         if (set_from(functions, callback_names[k], &callbacks[k]))
             return -1;
-    if (set_from(how, "transposed", &how_transposed) || set_from(how, "frozen", &how_frozen))
+    if (set_from(how, "transposed", &how_transposed))
         return -1;
     if (type->tp_basicsize != sizeof(Handle)) {
         PyErr_SetString(PyExc_TypeError, "the class of arrays has slots of its own");

@@ -35,7 +35,6 @@ enum {
 enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
 extern PyObject *recorded[OTHERS], *callbacks[CALLBACKS];
 extern PyObject *no_steps;    /* () */
-extern PyObject *how_frozen;  /* as `take_view` takes it, of what nobody writes to */
 extern int births;            /* whether new arrays are born on the host */
 extern npy_intp library_factor;
 

@@ -41,7 +41,6 @@ from tiledarray.core.twin_calls import (
     ALIKE,
     ANY_SIZE,
     BOUND,
-    COPIES,
     COSTLY,
     DRAWS,
     LIBRARY,
@@ -109,7 +108,7 @@ __all__ = [
     "AtOnce", "Base", "AT_ONCE", "hold", "install", "set_births", "set_beside_gpu",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "COPIES", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
+    "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
     "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "zeros_like",
 ]
 
@@ -200,7 +199,7 @@ def install(kind: type, functions: dict[str, Any], how: dict[str, Any]) -> None:
         recorded[name] = functions[name]
     for name in callback_names:
         callbacks[name] = functions[name]
-    state.how_transposed, state.how_frozen = how["transposed"], how["frozen"]
+    state.how_transposed = how["transposed"]
     state.handle_class = kind
     for name, function in vars(kind).items():
         if hasattr(function, "fallback"):

@@ -48,7 +48,6 @@ OUTER = 32  # the result's size is the product of those of the arguments
 DRAWS = 64  # draws random numbers: what it makes is born like any array
 LOOKS = 256  # computes what is recorded, for only NumPy does it
 BOUND = 128  # the first argument is an object of NumPy's own
-COPIES = 1024  # what NumPy returns views for is a copy that nobody writes to
 PRODUCT = 2048  # sums over an axis, so the result may be larger than the arguments
 SHARED = 4096  # of the library's, but several threads do it where it is recorded
 COSTLY = 8192  # of these, what takes long for an element
@@ -255,16 +254,6 @@ def given_view(function: Any, result: Any, arguments: Arguments, args: Any, name
         [take_view(args[0], of, part, False, (*how[:3], k)) for k, part in enumerate(result)])
 
 
-def frozen(array: Any) -> Any:
-    """Return a copy that nobody writes to: a view of what nobody else has."""
-    root = own(array.copy())
-    if not isinstance(root, state.base_class):
-        return root
-    view = root._array_.view()
-    view.flags.writeable = False
-    return take_view(root, root._array_, view, False, state.how_frozen)
-
-
 def elements_of_sum(text: str, operands: list[Any]) -> int:
     """Return those of a sum in Einstein's notation; 0 where that leaves letters out."""
     terms, arrow, result = text.replace(" ", "").partition("->")
@@ -378,8 +367,6 @@ def finished(
         scalar and (kind & DRAWS or (kind & UFUNC and not arguments.arrays))
     ):
         return result
-    if kind & COPIES and type(result) is ndarray:
-        return frozen(result)
     found = given_view(function, result, arguments, args, names)
     if found is not None:
         return found

@@ -49,7 +49,6 @@ bounds = [0, 0, 0, sys.maxsize, 0, 0]
 recorded: dict[str, Function] = {}
 callbacks: dict[str, Function] = {}
 how_transposed: tuple[Any, ...] = ()
-how_frozen: tuple[Any, ...] = ()  # as `take_view` takes it, of what nobody writes to
 
 # Of a handle, as in the struct of `core.h`.  The first three are always there; of what owns a
 # settled value the others are read only after something has set them.

@@ -20,7 +20,7 @@ from tiledarray.fusion.ir import Param, Value, library_operand, storage
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Call, Kernel
 from tiledarray.kernels.compile import cuda
-from tiledarray.ops.op import Item, Leaf, Library
+from tiledarray.ops.op import Item, Leaf, Library, Strided
 
 if TYPE_CHECKING:
     from tiledarray.devices.device import Device
@@ -87,6 +87,8 @@ def _lies_still(arg: Value) -> bool:
     """Whether an operand is part of a stored array, always the same."""
     while arg is not library_operand(arg):
         if any(isinstance(start, Param) for start in arg.args[1:]):
+            return False
+        if isinstance(arg.op, Strided):  # cuBLAS takes no rows that overlap
             return False
         arg = arg.args[0]
     return arg.size > 0 and not isinstance(arg.op, Item)

@@ -15,6 +15,7 @@ from tiledarray.devices.threads import host_threads
 from tiledarray.execution.shared_calls import Shared, shared_out
 from tiledarray.fusion.ir import (
     ONE,
+    Access,
     Affine,
     Index,
     Param,
@@ -23,10 +24,12 @@ from tiledarray.fusion.ir import (
     evaluated_terms,
     library_operand,
     storage,
-    through_view,
+    through_views,
+    windows_access,
 )
-from tiledarray.ops.movement import strided_view
-from tiledarray.ops.op import AxisView, Item, Library
+from tiledarray.fusion.ir import strides_of as element_strides
+from tiledarray.ops.movement import overlapping_view, strided_view
+from tiledarray.ops.op import Item, Library, Strided
 
 Operand = Callable[[dict[Value, Any], Sequence[Any]], Any]
 
@@ -100,7 +103,7 @@ def _whole_of(arg: Any, memory: Mapping[Value, Value]) -> Operand | None:
     """Return what finds the buffer of an operand that is all of what lies in memory."""
     if not isinstance(arg, Value):
         return None
-    base, shape, index, _ = stored(arg, memory)
+    base, shape, index, *_ = stored(arg, memory)
     if index is not None or base.shape != shape:
         return None
     return lambda buffers, params: buffers[base]
@@ -172,20 +175,26 @@ class Stored(NamedTuple):
     places : tuple of Affine or None
         Where the elements are, for each axis of that; ``None`` if it is all of it.
     shape : tuple of int
+    strides : tuple of int or None
+        Element strides of the places, if not those of what is stored: of windows.
     """
 
     base: Value
     stored: tuple[int, ...]
     places: Index | None
     shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
 
 
 def stored(arg: Value, memory: Mapping[Value, Value]) -> Stored:
     """Return where an operand lies."""
     value, shape = arg, arg.shape
     index: Index = tuple(Affine(axis) for axis in range(len(shape)))
-    while isinstance(value.op, AxisView):
-        index, value = through_view(value, index), value.args[0]
+    value, index = through_views(value, index)
+    if isinstance(value.op, Strided):
+        access = windows_access(value, index)
+        inner = access.value
+        return Stored(memory[inner], inner.shape, access.index, shape, access.strides)
     whole = shape == value.shape and _is_whole(index, shape)
     return Stored(memory[value], value.shape, None if whole else index, shape)
 
@@ -197,7 +206,8 @@ def strides_of(operand: Stored) -> tuple[list[int], int, list[tuple[int, int]]]:
     index = operand.places
     if index is None:  # not of no axes, which others may have been added to
         index = tuple(Affine(axis) for axis in range(len(operand.shape)))
-    for place, step in zip(index, dense_strides(operand.stored), strict=True):
+    along = dense_strides(operand.stored) if operand.strides is None else operand.strides
+    for place, step in zip(index, along, strict=True):
         stride = step * width
         if place.axis >= 0:
             strides[place.axis] += place.step * stride
@@ -247,10 +257,16 @@ def operand_of(arg: Any, memory: Mapping[Value, Value]) -> Operand:
         return lambda buffers, params: params[number]
     if not isinstance(arg, Value):
         return lambda buffers, params: arg or 0
-    base, stored_shape, index, shape = stored(arg, memory)
+    base, stored_shape, index, shape, strides = stored(arg, memory)
     find = _finding(base, stored_shape)
     if index is None:
         return lambda buffers, params: find(buffers)
+    if strides is not None:
+        line = _finding(base, (base.size,))
+        along, offset = element_strides(Access(base, index, strides), len(shape))
+        terms = (tuple(enumerate(along)),)
+        return lambda buffers, params: overlapping_view(
+            line(buffers), terms, (evaluated_terms(offset, params),), shape)
     axes, steps = tuple(p.axis for p in index), tuple(p.step for p in index)
     if not any(number >= 0 for p in index for number, _ in p.terms):
         starts = tuple(evaluated_terms(p.terms, ()) for p in index)

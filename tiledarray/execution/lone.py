@@ -85,7 +85,7 @@ def _numbers(executable: Executable, args: Sequence[Any]) -> list[int] | None:
     for arg in args:
         if not isinstance(arg, Value):
             return None
-        base, _, index, _ = stored(arg, executable.plan.memory)
+        base, _, index, *_ = stored(arg, executable.plan.memory)
         if index is not None or not isinstance(base.op, Leaf):
             return None
         found.append(places[base])

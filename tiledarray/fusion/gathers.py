@@ -2,7 +2,7 @@
 
 A library call that reads what one index array names along an axis becomes a `Gather`: kernels load
 the place, and then what stands there.  That no place is beyond the axis is looked at before, by a
-call that reads the places alone and raises NumPy's error.
+call that reads the places alone and raises NumPy's error.  So are windows, wherever they are read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tiledarray.fusion.pieces import renumber
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.ops.indexing import check_places, gather, take
 from tiledarray.ops.library import BY_NAME
+from tiledarray.ops.movement import strided, windows
 from tiledarray.ops.op import AxisView, Elementwise, Reduction
 
 _ALONG = BY_NAME["take_along_axis"]
@@ -27,9 +28,12 @@ SHORT_SUMS = 64  # of rows that are all reduced to one, each a loop of its own
 
 
 def fuse_gathers(builder: Builder, outputs: Sequence[Value]) -> None:
-    """Make gathers of the calls whose results only kernels read."""
+    """Make gathers of the calls whose results only kernels read, and views of windows."""
     users: defaultdict[Value, list[Value]] = defaultdict(list)
     for value in builder.values:
+        if value.op is windows:
+            value.op = strided
+            builder.fired["windows_in_kernels"] += 1
         for arg in value_args(value):
             users[arg].append(value)
     kept = set(outputs)

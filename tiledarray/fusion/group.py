@@ -13,7 +13,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import NamedTuple
 
-from tiledarray.fusion.ir import Group, Sink, Value, storage, value_args
+from tiledarray.fusion.ir import Group, Sink, Value, library_operand, storage, value_args
 from tiledarray.fusion.lower import Lowering, Refusal, may_turn, place_in, refuse_loads
 from tiledarray.fusion.nearby import Nearby, bits_of
 from tiledarray.fusion.short import taken_apart, without
@@ -28,7 +28,7 @@ from tiledarray.fusion.stored import (
     sooner_stored,
 )
 from tiledarray.fusion.target import Target
-from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reduction, Reshape, Scan, Update
+from tiledarray.ops.op import Item, Leaf, Library, Reduction, Reshape, Scan, Update
 
 TOLD = 8  # reasons why a sink did not join others
 LARGE = 1 << 20  # elements of what reads once more rather than being in a kernel with others,
@@ -157,9 +157,7 @@ class Grouper:
         group = self._new_group(())
         group.library = value
         for arg in value_args(value):
-            while isinstance(arg.op, AxisView):
-                arg = arg.args[0]
-            self._wait_for(group, arg)
+            self._wait_for(group, library_operand(arg))
         self.group_of[value] = group
 
     def _place(self, value: Value) -> None:

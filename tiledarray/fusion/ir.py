@@ -7,14 +7,15 @@ kernel's iteration domain.  The same value read at two shifted places is two cel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from tiledarray.ops.op import AxisView, Op, Reshape
+from tiledarray.ops.movement import strides_along
+from tiledarray.ops.op import AxisView, Op, Reshape, Strided
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,17 @@ def value_args(value: Value) -> list[Value]:
     return [arg for arg in value.args if isinstance(arg, Value)]
 
 
+def viewed(value: Value) -> Value:
+    """The value that a view is of."""
+    while isinstance(value.op, AxisView):
+        value = value.args[0]
+    return value
+
+
 def library_operand(arg: Value) -> Value:
-    """The stored value that a library call's operand is a view of."""
-    while isinstance(arg.op, AxisView):
-        arg = arg.args[0]
-    return storage(arg)
+    """The stored value that a library call's operand is a view of, or windows."""
+    arg = viewed(arg)
+    return storage(viewed(arg.args[0]) if isinstance(arg.op, Strided) else arg)
 
 
 Terms = tuple[tuple[int, int], ...]
@@ -167,16 +174,61 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _in_no_memory(view: Value) -> bool:
+    return False
+
+
+def through_views(
+    value: Value, index: Index, ends: Callable[[Value], bool] = _in_no_memory
+) -> tuple[Value, Index]:
+    """What a view is of, and the index into that; what lies in memory is not looked behind."""
+    while isinstance(value.op, AxisView) and not ends(value):
+        value, index = value.args[0], through_view(value, index)
+    return value, index
+
+
 CellKind = Literal["load", "gather", "param", "iota", "apply", "reduce", "across", "scan"]
 READS = ("load", "gather")
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a cell reads or a store writes: a stored value at an index of the domain."""
+    """Where a cell reads or a store writes: a stored value at an index of the domain.
+
+    With ``strides``, in elements, the index is into another array over the same memory, whose
+    elements may be the same ones several times.
+    """
 
     value: Value
     index: Index
+    strides: tuple[int, ...] | None = None
+
+
+def strides_of(access: Access, rank: int) -> tuple[tuple[int, ...], Terms]:
+    """Element strides along the domain's axes, and the offset, of an access."""
+    along = dense_strides(access.value.shape) if access.strides is None else access.strides
+    strides = [0] * rank
+    offset: Terms = ()
+    for step, position in zip(along, access.index, strict=True):
+        if position.axis >= 0:
+            strides[position.axis] += step * position.step
+        merged = dict(offset)
+        for number, coefficient in position.terms:
+            merged[number] = merged.get(number, 0) + step * coefficient
+        offset = tuple(sorted(merged.items()))
+    return tuple(strides), offset
+
+
+def windows_access(
+    value: Value, index: Index, ends: Callable[[Value], bool] = _in_no_memory
+) -> Access:
+    """Where the memory of what windows are of is read, at an index into the windows."""
+    array, *starts = value.args
+    begin = tuple(Affine(d, 1, add_terms((), 1, start)) for d, start in enumerate(starts))
+    inner, at = through_views(array, normalised(array.shape, begin), ends)
+    along, offset = strides_of(Access(inner, at), len(array.shape))
+    strides = strides_along(value.attrs, along, len(value.shape))
+    return Access(inner, (*index, Affine(-1, 0, offset)), (*strides, 1))
 
 
 @dataclass(eq=False, slots=True)

@@ -28,6 +28,8 @@ from tiledarray.fusion.ir import (
     normalised,
     storage,
     through_view,
+    through_views,
+    windows_access,
 )
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import region_index
@@ -45,6 +47,7 @@ from tiledarray.ops.op import (
     Reshape,
     Scan,
     Source,
+    Strided,
     Update,
 )
 
@@ -373,9 +376,7 @@ class Lowering:
         return self._direct(value, index) or self._compute(value, index)
 
     def _behind_views(self, value: Value, index: Index) -> tuple[Value, Index]:
-        while isinstance(value.op, AxisView) and not self._is_stored(value):
-            value, index = value.args[0], through_view(value, index)
-        return value, index
+        return through_views(value, index, self._is_stored)
 
     def _is_stored(self, value: Value) -> bool:
         return value in self._stored or value in self.promoted
@@ -390,8 +391,8 @@ class Lowering:
             return cell
         if isinstance(value.op, Reduction) and value in self.group.members:
             return self._reduced_here(value, index)
-        if isinstance(value.op, Gather) and not self._is_stored(value):
-            return self._gather(value, index)
+        if isinstance(value.op, (Gather, Strided)) and not self._is_stored(value):
+            return self._read_through(value, index)
         if self._is_stored(value) or isinstance(
                 value.op, (Leaf, Reduction, Scan, Reshape, Item, Library)):
             return self._load(value, index)
@@ -413,12 +414,25 @@ class Lowering:
         return sink.cell
 
     def _load(self, value: Value, index: Index) -> Cell:
-        if storage(value) in self.group.members:
-            raise Refusal(f"it reads {value} at other places than the kernel computes it")
-        self.reads[storage(value)] = None
-        axes = frozenset(position.axis for position in index) - {-1}
+        return self._read(value, index, Access(value, index))
+
+    def _read(self, value: Value, index: Index, access: Access) -> Cell:
+        """Return the cell of a value at an index that is a read from memory."""
+        inner = storage(access.value)
+        if inner in self.group.members:
+            raise Refusal(f"it reads {access.value} at other places than the kernel computes it")
+        self.reads[inner] = None
+        axes = frozenset(position.axis for position in access.index) - {-1}
         return self._cell((value, index), kind="load", value=value, dtype=value.dtype,
-                          access=Access(value, index), axes=axes)
+                          access=access, axes=axes)
+
+    def _read_through(self, value: Value, index: Index) -> Cell:
+        read = self._gather if isinstance(value.op, Gather) else self._overlapping
+        return read(value, index)
+
+    def _overlapping(self, value: Value, index: Index) -> Cell:
+        """Return the cell of an element of windows: a load from the memory they are of."""
+        return self._read(value, index, windows_access(value, index, self._is_stored))
 
     def _gather(self, value: Value, index: Index) -> Cell:
         """Return the cell of what stands at computed places: a load, from as far as they say."""
@@ -448,8 +462,8 @@ class Lowering:
             return self._lower(value.args[0], through_view(value, index))
         if isinstance(value.op, Source):
             return self._find((value, index)) or self._source(value, index)
-        if isinstance(value.op, Gather):
-            return self._find((value, index)) or self._gather(value, index)
+        if isinstance(value.op, (Gather, Strided)):
+            return self._find((value, index)) or self._read_through(value, index)
         # A stack of our own: a chain of ops may be longer than Python's is deep.
         waiting: list[Any] = [(value, index)]
         opened: set[Any] = set()

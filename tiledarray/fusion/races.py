@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from tiledarray.fusion.ir import Index, Value, library_operand, storage
+from tiledarray.fusion.ir import READS, Index, Value, library_operand, storage
 from tiledarray.fusion.plan import Call, Copy, Kernel, Plan, Step
-from tiledarray.fusion.regions import Region, Regions, region_of
+from tiledarray.fusion.regions import Region, Regions, read_region, region_of
 from tiledarray.fusion.schedule.place import passes_needed
 from tiledarray.ops.movement import empty
 from tiledarray.ops.op import Item, Leaf
@@ -92,14 +92,12 @@ def _reads(step: Step, number: int) -> Iterator[Touch]:
     for part in step.parts if isinstance(step, Kernel) else ():
         needed = passes_needed(part)
         for cell in part.cells:
-            if cell.kind == "gather" and cell.access is not None:
+            if cell.kind in READS and cell.access is not None:
+                region = read_region(cell, part.group.shape)
+                index = () if region is None else cell.access.index
                 passes = needed[cell] or {0}
-                yield Touch(cell.access.value, None, number, part, (), (min(passes), max(passes)))
-            if cell.kind == "load" and cell.access is not None:
-                value, index = cell.access.value, cell.access.index
-                passes = needed[cell] or {0}
-                yield Touch(value, region_of(value.shape, index, part.group.shape), number, part,
-                            index, (min(passes), max(passes)))
+                yield Touch(cell.access.value, region, number, part, index,
+                            (min(passes), max(passes)))
         if part.border is not None and part.border.fill is None:
             yield Touch(part.border.old, None, number, part)
 

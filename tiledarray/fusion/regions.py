@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import ONE, Affine, Index, Terms, Value, evaluated_terms, through_view
+from tiledarray.fusion.ir import (
+    ONE,
+    Affine,
+    Cell,
+    Index,
+    Terms,
+    Value,
+    evaluated_terms,
+    through_view,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,14 @@ def region_of(shape: tuple[int, ...], index: Index, domain: tuple[int, ...]) -> 
             step, first = -step, _sum((1, first), constant=step * (count - 1))
         spans.append(Span(first, step, count))
     return Region(shape, tuple(spans), prod(domain[axis] for axis in followed))
+
+
+def read_region(cell: Cell, domain: tuple[int, ...]) -> Region | None:
+    """The elements that a cell reads of its stored value; ``None`` if that may be any."""
+    access = cell.access
+    if access is None or cell.kind == "gather" or access.strides is not None:
+        return None
+    return region_of(access.value.shape, access.index, domain)
 
 
 def is_straight(update: Value) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiledarray.fusion.along import Looped
 from tiledarray.fusion.deviations import mean_carried_along, only_shaped
-from tiledarray.fusion.ir import Param, Size, Value, unit_axes
+from tiledarray.fusion.ir import Param, Size, Value, unit_axes, viewed
 from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
@@ -401,7 +401,10 @@ def product_of_vectors(builder: Builder, op: Any, attrs: Any, args: Args, shape:
 
 def product_with_vector(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                         dtype: DType) -> Value | None:
-    """So is that of a vector and a matrix whose rows in memory are short: libraries are slow."""
+    """So is that of a vector and a matrix whose rows in memory are short: libraries are slow.
+
+    Windows have no rows in memory.
+    """
     if op not in _PRODUCTS_WITH_VECTORS or dtype.char not in "fdFD":
         return None
     ranks = tuple(len(x.shape) for x in args)
@@ -413,7 +416,7 @@ def product_with_vector(builder: Builder, op: Any, attrs: Any, args: Args, shape
     row, rows = matrix.shape[::1 if turned else -1]
     limits = builder.target.limits
     longest = limits.across_lanes if 0 < limits.across_points <= row * rows else limits.summed_row
-    if not 1 < row <= longest or rows < limits.many_rows:
+    if not of_windows(matrix) and (not 1 < row <= longest or rows < limits.many_rows):
         return None
     if op is BY_NAME["vecmat"]:
         vector = _conjugate(builder, vector)
@@ -425,6 +428,11 @@ def product_with_vector(builder: Builder, op: Any, attrs: Any, args: Args, shape
     products = builder.make(
         arithmetic.multiply, (dtype, dtype), (matrix, vector), matrix.shape, dtype)
     return builder.make(reduction.sum, ((axis,), dtype), (products,), shape, dtype)
+
+
+def of_windows(value: Value) -> bool:
+    """Whether a value is a view of windows."""
+    return viewed(value).op is movement.windows
 
 
 def scan_of_nothing(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tiledarray.fusion.ir import Value, storage
 from tiledarray.fusion.plan import Kernel, Step
-from tiledarray.fusion.regions import Region, Regions, region_of
+from tiledarray.fusion.regions import Region, Regions, read_region, region_of
 from tiledarray.fusion.target import Target
 
 
@@ -113,10 +113,8 @@ def _touches(kernel: Kernel, memory: dict[Value, Value]) -> Touches:
     found: list[Touch] = []
     for cell in kernel.group.loads:
         if cell.access is not None:
-            value, index = cell.access.value, cell.access.index
-            base = storage(value)
-            region = None if cell.kind == "gather" else region_of(value.shape, index, domain)
-            found.append(Touch(memory.get(base, base), region, False))
+            base = storage(cell.access.value)
+            found.append(Touch(memory.get(base, base), read_region(cell, domain), False))
     for store in kernel.stores:
         value = store.sink.value
         region = region_of(value.shape, store.sink.index, domain)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tiledarray.fusion.ir import Value, library_operand, storage, value_args
+from tiledarray.fusion.ir import Value, library_operand, storage, value_args, viewed
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.regions import is_straight
 from tiledarray.ops.movement import empty, full
@@ -21,6 +21,7 @@ from tiledarray.ops.op import (
     Reshape,
     Scan,
     Source,
+    Strided,
     Update,
 )
 
@@ -44,12 +45,9 @@ def must_be_stored(values: list[Value], outputs: list[Value]) -> set[Value]:
         for arg in value_args(value):
             users[arg].append(value)
         if isinstance(value.op, Library):
-            for arg in value_args(value):
-                while isinstance(arg.op, AxisView):
-                    arg = arg.args[0]
-                stored.add(storage(arg))
-        if isinstance(value.op, Gather):
             stored.update(map(library_operand, value_args(value)))
+        if isinstance(value.op, (Gather, Strided)):
+            stored.update(storage(viewed(arg)) for arg in value_args(value))
         if isinstance(value.op, (Reshape, Update)):
             stored.add(value)
             if not (isinstance(value.op, Update) and value.args[0].op is full):

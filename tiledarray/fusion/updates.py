@@ -12,7 +12,7 @@ from math import prod
 
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import READS, Group, Sink, Value, library_operand, storage
-from tiledarray.fusion.regions import Regions, is_straight, region_of
+from tiledarray.fusion.regions import Regions, is_straight, read_region, region_of
 from tiledarray.fusion.stored import MustStore
 from tiledarray.fusion.target import Target
 from tiledarray.ops.movement import empty
@@ -127,10 +127,9 @@ def _reads_what_it_writes(group: Group, sink: Sink, old: Value, regions: Regions
     """Whether the old value is read only where the same point of the domain writes, or far away."""
     written = region_of(sink.value.shape, sink.index, group.shape)
     return all(
-        cell.kind == "load" and (
+        (read := read_region(cell, group.shape)) is not None and (
             (cell.access.index == sink.index and cell.access.value.shape == sink.value.shape)
-            or regions.apart(
-                written, region_of(cell.access.value.shape, cell.access.index, group.shape)))
+            or regions.apart(written, read))
         for cell in group.cells
         if cell.kind in READS and cell.access is not None and storage(cell.access.value) is old
     )

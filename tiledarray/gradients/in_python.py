@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.lib import _function_base_impl
 
 from tiledarray.api import equations, linalg, products, types, ufuncs
 from tiledarray.api.arguments import arrays_of, device_of, handle_of, is_ours, refuse
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
 from tiledarray.arrays.tracing import may_look
+from tiledarray.gradients import ufunc_methods
 from tiledarray.gradients.notation import xp
 from tiledarray.gradients.variables import stop_gradient
 from tiledarray.recording.history import differentiated
@@ -26,7 +28,7 @@ from tiledarray.recording.history import differentiated
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
     np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.gradient, np.logspace, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.gradient, np.logspace, np.pad, np.poly, np.polyadd, np.polyder, np.polydiv,
     np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
@@ -120,89 +122,22 @@ class _Broadcast:
         self.ndim = len(self.shape)
 
 
+def _pairs(x: Any, ndim: int, as_index: bool = False) -> Any:
+    """Return two values for each axis, as ``numpy.pad`` has them."""
+    if x is None:
+        return ((None, None),) * ndim
+    if as_index:
+        return np.broadcast_to(np.round(x).astype(np.intp), (ndim, 2)).tolist()
+    found = xp.broadcast_to(handle_of(x), (ndim, 2))
+    return [(found[axis, 0], found[axis, 1]) for axis in range(ndim)]
+
+
 _STAND_INS: dict[str, Any] = {
-    "_array_converter": _Converter, "broadcast": _Broadcast, "ndarray": types.ndarray}
+    "_array_converter": _Converter, "broadcast": _Broadcast, "ndarray": types.ndarray,
+    "_as_pairs": _pairs}
 
 
 # Functions and methods that are in C --------------------------------------------------------------
-
-_ASSOCIATIVE: tuple[np.ufunc, ...] = (
-    np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.fmin)
-
-
-def _by_stretches(ufunc: Any) -> Function:
-    """Return what ``ufunc.reduceat`` does."""
-
-    def reduceat(
-        array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
-    ) -> Any:
-        refuse(dtype is not None or out is not None, "dtype= or out= is given")
-        rows = xp.moveaxis(array, axis, 0)
-        starts = np.asarray(indices)
-        ufunc.reduceat(np.empty(len(rows), bool), starts)  # NumPy's errors
-        between = np.diff(starts, append=len(rows))
-        lengths = np.maximum(between, 1)
-        ends = np.cumsum(lengths)
-        stretches = np.repeat(np.arange(starts.size), lengths)
-        if between.min(initial=1) > 0:  # each begins where the one before has ended
-            rows = rows[len(rows) - stretches.size:]
-        else:
-            rows = rows[np.arange(stretches.size) + np.repeat(starts - ends + lengths, lengths)]
-        if ufunc is np.add:
-            found = xp.zeros((starts.size, *rows.shape[1:]), rows.dtype, device=rows.device)
-            xp.add.at(found, stretches, rows)
-        else:
-            found = _totals(ufunc, rows, stretches, lengths.max(initial=0))[ends - 1]
-        return xp.moveaxis(found, 0, axis)
-
-    return reduceat
-
-
-def _at_unknown(ufunc: Any) -> Function:
-    """Return what ``ufunc.at`` does at places without values, of one that is associative."""
-
-    def at(array: Any, indices: Any, values: Any) -> None:
-        refuse(not is_ours(array), "an array of NumPy's")
-        places = xp.arange(array.size, device=array.device).reshape(array.shape)[indices]
-        new = handle_of(values, array.device)
-        refuse(not np.can_cast(new.dtype, array.dtype, "same_kind"), "values of another dtype")
-        new = xp.broadcast_to(new.astype(array.dtype), places.shape).reshape(-1)
-        order = xp.argsort(places, axis=None, kind="stable")
-        places, new = places.reshape(-1)[order], new[order]
-        found = array.copy().reshape(-1)
-        first = xp.ones(places.size, bool, device=array.device)
-        first[1:] = places[1:] != places[:-1]
-        new = xp.where(first, ufunc(found[places], new), new)
-        found[places] = _totals(ufunc, new, places, places.size)  # of equal ones the last is kept
-        array[...] = found.reshape(array.shape)
-
-    return at
-
-
-def _totals(ufunc: Any, rows: Any, stretches: Any, longest: int) -> Any:
-    """Return running totals along the first axis, which begin anew where another stretch does.
-
-    By doubling (Hillis and Steele 1986).
-    """
-    total = rows.copy()
-    width = 1
-    while width < longest:
-        same = (stretches[width:] == stretches[:-width]).reshape(-1, *(1,) * (rows.ndim - 1))
-        total[width:] = xp.where(same, ufunc(total[:-width], total[width:]), total[width:])
-        width *= 2
-    return total
-
-
-def _log_of_sum(
-    array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-    **others: Any,
-) -> Any:
-    """Return what ``logaddexp.reduce`` does."""
-    refuse(dtype is not None or out is not None or bool(others), "other options are given")
-    highest = stop_gradient(xp.max(array, axis=axis, keepdims=True, initial=-np.inf))
-    highest = xp.where(xp.isfinite(highest), highest, 0)
-    total = xp.log(xp.sum(xp.exp(array - highest), axis=axis, keepdims=True)) + highest
-    return total if keepdims else xp.squeeze(total, axis=axis)
 
 
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
@@ -290,11 +225,6 @@ def _unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     return ar.reshape(-1)[first]
 
 
-def _windows(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
-    return by_places.move(
-        lambda places: np.lib.stride_tricks.sliding_window_view(places, window_shape, axis), x)
-
-
 def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     where = by_places.seen(obj)
     array = handle_of(arr, device_of(arr, values))
@@ -319,6 +249,30 @@ def _without_zeros_ahead(coefficients: Any) -> Any:
 def _qr(a: Any, mode: str = "reduced") -> Any:
     refuse(mode != "r", "this mode")
     return linalg.qr(a)[1]
+
+
+def _i0(x: Any) -> Any:
+    """Return `numpy.i0`, whose derivatives at 0 are those of an even function."""
+    x = handle_of(x)
+    refuse(x.dtype.kind == "c", "complex numbers")
+    near, far = (_ours(vars(_function_base_impl)[name]) for name in ("_i0_1", "_i0_2"))
+    size = xp.where(x < 0, -x, x)
+    small = size <= 8
+    return xp.where(small, near(xp.where(small, size, 8.0)), far(xp.where(small, 8.0, size)))
+
+
+def _kaiser(M: Any, beta: Any) -> Any:  # noqa: N803  NumPy's name
+    count = len(np.arange(M))
+    refuse(count < 2, "fewer than two points")
+    along = np.linspace(-1, 1, count)
+    return _i0(handle_of(beta) * np.sqrt(1 - along**2)) / _i0(beta)
+
+
+def _joining(original: Any) -> Function:
+    """Return what `numpy.r_` or `numpy.c_` does with an index."""
+    options = {name: getattr(original, name) for name in ("axis", "matrix", "ndmin", "trans1d")}
+    join = SimpleNamespace(**options, concatenate=xp.concatenate)
+    return functools.partial(_translated(type(original).__getitem__), join)
 
 
 def _getitem(array: Any, key: Any) -> Any:
@@ -353,10 +307,7 @@ def install() -> None:
     by_numpy.KEEPING.update({
         np.bincount: _bincount, np.histogram: _histogram, np.insert: _insert,
         np.polyfit: _polyfit, np.polymul: _polymul, np.unique: _unique,
-        np.linalg.lstsq: _lstsq, np.linalg.qr: _qr,
-        np.lib.stride_tricks.sliding_window_view: _windows,
-        np.logaddexp.reduce: _log_of_sum,
+        np.linalg.lstsq: _lstsq, np.linalg.qr: _qr, np.i0: _i0, np.kaiser: _kaiser,
+        np.r_.__getitem__: _joining(np.r_), np.c_.__getitem__: _joining(np.c_),
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
-    for ufunc in _ASSOCIATIVE:
-        by_numpy.KEEPING.update({
-            ufunc.reduceat: _by_stretches(ufunc), ufunc.at: _at_unknown(ufunc)})
+    by_numpy.KEEPING.update(ufunc_methods.keeping())

@@ -175,6 +175,37 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
 
 
+def overlapped(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
+    """Return what belongs to an array of which ``g`` belongs to windows: sums where they overlap.
+
+    Of the axes that a dimension follows the longest is added in one go, place by place of others.
+    """
+    x, *starts = inputs
+    apart: set[int] = set()
+    for terms in attrs:
+        left = sorted((g.shape[axis], axis) for axis, _ in terms if axis not in apart)
+        apart.update(axis for _, axis in left[:-1])
+    followed = sorted({axis for terms in attrs for axis, _ in terms})
+    repeated = tuple(axis for axis in range(g.ndim) if axis not in followed)
+    rows = g.sum(axis=repeated) if repeated else g
+    kept = [axis for axis in followed if axis not in apart]
+    order = sorted(apart)
+    rows = xp.moveaxis(rows, [followed.index(axis) for axis in order], range(len(order)))
+    total = zeros_of(x)
+    for place in np.ndindex(*rows.shape[:len(order)]):
+        at = dict(zip(order, place, strict=True))
+        along = [next(((kept.index(axis), step) for axis, step in terms if axis not in at), (-1, 0))
+                 for terms in attrs]
+        axes, steps = zip(*along, strict=True)
+        first = [start + sum(step * at.get(axis, 0) for axis, step in terms)
+                 for start, terms in zip(starts, attrs, strict=True)]
+        new = rows[place]
+        here = wrap(record.view(total.node, axes, steps, first, new.shape))
+        total = wrap(record.update(
+            total.node, record.cast((here + new).node, x.dtype), axes, steps, first, new.shape))
+    return total
+
+
 SMALL = 128  # rows of matrices, each a problem of a batch, whose diagonals are chosen
 
 

@@ -98,6 +98,14 @@ def behind(attrs: Any, x: Node) -> Any:
     return tuple(sorted(found.items()))
 
 
+def windows_of_each(call: Call) -> Node:
+    """Return the windows of each sample's array."""
+    of_each = ((0, 1),), *(
+        tuple((axis + 1, step) for axis, step in terms) for terms in call.node.attrs)
+    array, *starts = call.inputs
+    return call.again(of_each, (array, 0, *starts))
+
+
 def ranked(call: Call) -> Node:
     """Return quantiles of each sample: those that were asked for are in front."""
     attrs = behind(call.node.attrs, call.node.inputs[0])

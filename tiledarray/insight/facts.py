@@ -328,7 +328,7 @@ class Reporter:
     def _call(self, step: Call, number: int) -> StepReport:
         value = step.value
         operands = {library_operand(arg): arg for arg in reversed(value_args(value))}
-        reads = [self._use(arg, arg.nbytes, base=base)
+        reads = [self._use(arg, min(arg.nbytes, base.nbytes), base=base)
                  for base, arg in reversed(operands.items())]
         writes = [self._use(result, result.nbytes, self._destination(result, number))
                   for result in self.executable.parts.get(value, (value,))]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reshape, Source, Update
+from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reshape, Source, Strided, Update
+
+Terms = tuple[tuple[tuple[int, int], ...], ...]
 
 
 def strided_view(
@@ -28,6 +32,24 @@ def strided_view(
     return _stride_tricks(array).as_strided(corner, shape=shape, strides=tuple(strides))
 
 
+def overlapping_view(
+    array: Any, terms: Terms, starts: Sequence[int], shape: tuple[int, ...]
+) -> Any:
+    """Return the view of ``array`` that `windows` with these attributes describes."""
+    strides = strides_along(terms, array.strides, len(shape))
+    corner = array[(*(slice(start, None) for start in starts), ...)]
+    return _stride_tricks(array).as_strided(corner, shape=shape, strides=strides)
+
+
+def strides_along(terms: Terms, strides: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the strides of the axes of `windows`, from those of the array."""
+    along = [0] * rank
+    for dimension, stride in zip(terms, strides, strict=True):
+        for axis, step in dimension:
+            along[axis] += step * stride
+    return tuple(along)
+
+
 def _stride_tricks(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         return np.lib.stride_tricks
@@ -39,6 +61,12 @@ def _stride_tricks(array: Any) -> Any:
 def _view(xp: Any, array: Any, *starts: int, attrs: Any, shape: Any, dtype: Any) -> Any:
     axes, steps = attrs
     return strided_view(array, axes, steps, starts, shape)
+
+
+def _windows(xp: Any, array: Any, *starts: int, attrs: Any, shape: Any, dtype: Any) -> Any:
+    if not math.prod(shape):
+        return xp.empty(shape, dtype)
+    return overlapping_view(array, attrs, starts, shape)
 
 
 def _reshape(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
@@ -92,6 +120,12 @@ opaque = Library("opaque", _opaque)
 # A leaf without a value: what a traced function is given in place of an array.
 placeholder = Leaf("placeholder", _placeholder)
 view = AxisView("view", _view, vjp=("unview(g, inputs, attrs)",))
+# A view whose dimensions follow several axes each, as those of windows that slide do.  `inputs` are
+# those of a `view`, `attrs` the (axis, step) pairs of each dimension of the array, which is read at
+# its start plus the sum of ``step * index[axis]``: elements may be met again.
+windows = Library("windows", _windows, vjp=("overlapped(g, inputs, attrs)",),
+                  batch="windows_of_each(call)")
+strided = Strided("strided", _windows)
 # The attrs of a reshape that says of a value without axes that it is an array, not a scalar.
 AN_ARRAY = "an array"
 reshape = Reshape("reshape", _reshape, vjp=("g.reshape(x.shape)",))

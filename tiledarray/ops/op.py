@@ -209,6 +209,15 @@ class Gather(Op):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Strided(Op):
+    """A view whose elements may be the same ones several times: the windows of an array.
+
+    The planner makes it of the library call `ops.movement.windows` (`fusion/gathers.py`), whose
+    inputs and attrs it has.  Kernels read the array's own memory.
+    """
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Reshape(Op):
     """Row-major reshape to the node's shape; no attrs."""
 

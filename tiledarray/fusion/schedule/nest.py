@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Terms, Value, dense_strides
+from tiledarray.fusion.ir import Access, Affine, Cell, Group, Index, Value, strides_of
 from tiledarray.fusion.limits import Limits
 from tiledarray.fusion.plan import Axis, Role, Strided
 from tiledarray.fusion.schedule.turn import axis_across
 from tiledarray.fusion.target import Target
 from tiledarray.ops.op import Reduction
-
-
-def strides_of(access: Access, rank: int) -> tuple[tuple[int, ...], Terms]:
-    """Element strides along the domain's axes, and the offset, of an access."""
-    strides = [0] * rank
-    offset: Terms = ()
-    for step, position in zip(dense_strides(access.value.shape), access.index, strict=True):
-        if position.axis >= 0:
-            strides[position.axis] += step * position.step
-        merged = dict(offset)
-        for number, coefficient in position.terms:
-            merged[number] = merged.get(number, 0) + step * coefficient
-        offset = tuple(sorted(merged.items()))
-    return tuple(strides), offset
 
 
 def positions_of(group: Group) -> dict[Cell, Strided]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiledarray.fusion.ir import Access, Cell, Group
+from tiledarray.fusion.ir import Access, Cell, Group, strides_of
 from tiledarray.fusion.plan import Kernel, Schedule, Store, Strided
 from tiledarray.fusion.schedule import columns, maps, rows, scans
 from tiledarray.fusion.schedule.blocks import count_blocks, vector_width
 from tiledarray.fusion.schedule.instructions import find_products, try_quick
-from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of, strides_of
+from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of
 from tiledarray.fusion.schedule.work import count_work
 from tiledarray.fusion.target import Target
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tiledarray.fusion.ir import Affine, Index, Value
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.ir import Affine, Index, Value, dense_strides
 from tiledarray.fusion.tiles.ir import Load, Read, Shape, Statement, Store, Tile
 
 

@@ -34,8 +34,8 @@ def _place_in_line(cell: Cell) -> tuple[Any, int]:
     """What a cell reads but for a constant along the last dimension, and that constant."""
     assert cell.access is not None
     value, index = cell.access.value, cell.access.index
-    if not index:
-        return (value, index), 0
+    if not index or cell.access.strides is not None:
+        return (value, index, cell.access.strides), 0
     last = index[-1]
     place = dict(last.terms).get(ONE, 0)
     moving = tuple(term for term in last.terms if term[0] != ONE)

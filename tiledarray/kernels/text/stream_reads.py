@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tiledarray.fusion.ir import ONE, Value
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.ir import ONE, Value, dense_strides
 from tiledarray.fusion.streams.ir import COLUMN
 from tiledarray.fusion.streams.kernel import StreamKernel
 from tiledarray.fusion.tiles.ir import DType, Expression, Position, Read, parts

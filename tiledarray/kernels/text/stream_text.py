@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tiledarray.fusion.ir import Index, Value, storage
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.ir import Index, Value, dense_strides, storage
 from tiledarray.fusion.streams.ir import COLUMN, DEPTH, PIECE, Operand
 from tiledarray.fusion.streams.kernel import StreamKernel, operand_bytes, padded, tile_bytes
 from tiledarray.fusion.tiles.ir import Expression, Tile

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.ir import dense_strides
 from tiledarray.fusion.streams.build import EXP, MULTIPLY, QUICK_FROM, SINGLE
 from tiledarray.fusion.streams.ir import EXTENT, Growth, Total
 from tiledarray.fusion.streams.kernel import COPIER_REGISTERS, StreamKernel, padded

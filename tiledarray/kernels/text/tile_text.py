@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, Index, Param, Size, Value, storage
-from tiledarray.fusion.schedule.nest import dense_strides
+from tiledarray.fusion.ir import ONE, Index, Param, Size, Value, dense_strides, storage
 from tiledarray.fusion.tiles.ir import (
     Apply,
     Expression,
