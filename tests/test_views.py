@@ -367,3 +367,46 @@ def test_flat_of_parts_that_overlap():
         z.real.flat[1:] = z.real[:3]
         z.imag.flat[1:] = z.real[:3] + 2
         assert z.tolist() == [1j] + [2j] * 5
+
+
+# What has no axes, and is an array in NumPy: a view of it shares its memory.
+WITHOUT_AXES = [
+    "s.astype('f4')", "s.astype('f8')", "s.copy()", "s.__copy__()", "s.__deepcopy__({})",
+    "np.array(s)", "np.array(s, dtype='f4')", "np.asarray(s, dtype='f4')", "np.copy(s)", "s[...]",
+    "np.where(s > 0, s, 1)", "np.where(True, s, s)", "np.select([s > 0], [s])", "np.astype(s, 'f4')",
+    "np.median(s, keepdims=True)", "np.percentile(s, 50, keepdims=True)",
+    "np.nanmedian(s, keepdims=True)", "np.tensordot(s, s, 0)", "np.tile(s, ())", "np.resize(s, ())",
+    "np.pad(s, 1)", "np.pad(s, 1, mode='wrap')", "np.full_like(s, 3.0)", "np.zeros_like(s)",
+    "s.reshape(())", "s.squeeze()", "x[:1].squeeze()", "x[3, ...]", "x[3, ...].copy()",
+    "np.array(x.sum()).astype('f4')", "np.where(x.max() > 0, x.max(), 1.0)", "s.T", "s.view()",
+    "np.add(s, 1, out=np.empty(()))", "np.copy(x.sum())", "np.array(x.max())", "s.real",
+    "np.moveaxis(s, [], [])", "np.broadcast_arrays(s + 0, x[:1].reshape(()))[1].copy()",
+]
+# And what is a scalar there, of which a view is a copy.
+SCALARS = [
+    "x.sum()", "x.max().astype('f4')", "x.sum().copy()", "s + 1", "np.sqrt(s)", "x[3]",
+    "np.median(x)", "np.percentile(x, 50)", "np.dot(x, x)", "np.clip(s, 0, 1)", "s.sum()",
+]
+
+
+def _written_through_a_view(np, expression):
+    def function(x):
+        s = (x[:1] * 2).reshape(())
+        y = eval(expression, {"np": np, "s": s, "x": x})
+        view = y[None]
+        view[0] = 7
+        return y + 0, view
+
+    return function
+
+
+@pytest.mark.parametrize("expression", WITHOUT_AXES + SCALARS)
+@pytest.mark.parametrize("way", ["at once", "recorded", "jit"])
+def test_views_of_what_has_no_axes(expression, way):
+    x = numpy.arange(1.0, 7)
+    wanted = [float(y.sum()) for y in _written_through_a_view(numpy, expression)(x)]
+    assert wanted == [7.0, 7.0] if expression in WITHOUT_AXES else wanted[0] != 7.0
+    function = _written_through_a_view(tiledarray, expression)
+    with tiledarray.config.override(**({"at_once": 0} if way == "recorded" else {})):
+        found = (tiledarray.jit(function) if way == "jit" else function)(tiledarray.array(x) * 1.0)
+        assert [float(y.sum()) for y in found] == wanted

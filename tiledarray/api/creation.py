@@ -29,6 +29,7 @@ from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
     any_keeps,
+    array_of,
     as_dtype,
     is_recorded,
     stands_for_scalar,
@@ -126,7 +127,7 @@ def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> Tile
             + ("what is given is a scalar" if scalar else "another dtype is asked for")
         )
     result = value.astype(wanted)
-    return wrap(record.without_axes(result.node)) if scalar else result
+    return array_of(result.node) if scalar else result
 
 
 def _is_imported(value: Any) -> bool:

@@ -29,6 +29,7 @@ from tiledarray.arrays import by_numpy, by_places, looking
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
+    array_of,
     as_operand,
     is_recorded,
     stands_for_scalar,
@@ -72,7 +73,7 @@ def where(condition: Any, *choices: Any) -> Any:
     # A foreign choice may write into ours as it becomes an array.
     given = [value if is_ours(value) else _operand(value, device) for value in choices]
     first, second = (value.node if is_ours(value) else value for value in given)
-    return wrap(record.elementwise(_WHERE, mask.node, first, second))
+    return array_of(record.elementwise(_WHERE, mask.node, first, second))
 
 
 @implements(np.nonzero)
@@ -116,7 +117,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for mask, value in zip(reversed(masks), reversed(values[:-1]), strict=True):
         choice = _as_choice(value, dtype, axes, "same_kind", device)
         result = record.elementwise(_WHERE, mask.node, choice, result)
-    return wrap(result)
+    return array_of(result)
 
 
 def _as_choice(value: Any, dtype: np.dtype[Any], axes: int, casting: Any, device: Any) -> Node:

@@ -30,7 +30,7 @@ from tiledarray.api.blocks import (
     without,
 )
 from tiledarray.api.registry import implements
-from tiledarray.arrays.handle import Handle, as_dtype, wrap
+from tiledarray.arrays.handle import Handle, array_of, as_dtype, wrap
 from tiledarray.graph.dtypes import Shape
 from tiledarray.recording import record
 from tiledarray.recording.join import join_nodes, stack_nodes
@@ -226,7 +226,7 @@ def from_runs(array: TiledArray, runs: dict[int, list[Run]]) -> TiledArray:
         for axis, size in enumerate(array.shape)
     ]
     if count_regions(every) <= MOST_REGIONS or len(runs) == 1:
-        return wrap(assemble(array.node, every))
+        return array_of(assemble(array.node, every))
     for axis, axis_runs in runs.items():
         array = from_runs(array, {axis: axis_runs})
     return array

@@ -23,7 +23,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.blocks import padded, rolled
 from tiledarray.api.joining import concatenate, from_runs, moved_to
 from tiledarray.api.registry import implements
-from tiledarray.arrays.handle import Handle, any_keeps, view_of, wrap
+from tiledarray.arrays.handle import Handle, any_keeps, array_of, view_of, wrap
 from tiledarray.arrays.index import MOST_AXES
 from tiledarray.arrays.views import Frozen, on_array, sliding
 from tiledarray.arrays.views import broadcast as broadcast_step
@@ -414,7 +414,7 @@ def tile(A: Any, reps: Any) -> TiledArray:  # noqa: N803  NumPy's name
     counts = (1,) * (ndim - len(counts)) + counts
     sizes = (1,) * (ndim - array.ndim) + array.shape
     if all(count == 1 for count in counts):
-        return array.reshape(sizes).copy()
+        return array_of(array.reshape(sizes).node)
     spread = tuple(part for pair in zip(counts, sizes, strict=True) for part in pair)
     held = record.reshape(array.node, tuple(part for size in sizes for part in (1, size)))
     shape = tuple(count * size for count, size in zip(counts, sizes, strict=True))
@@ -452,7 +452,7 @@ def resize(a: Any, new_shape: Any) -> TiledArray:
         return wrap(record.full(shape, 0, array.dtype, array.device))
     copies = -(-size // array.size)
     joined = tile(array, copies) if copies != 1 else array
-    return joined[:size].reshape(shape).copy()
+    return array_of(joined[:size].reshape(shape).node)
 
 
 @implements(np.block)

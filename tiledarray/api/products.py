@@ -23,7 +23,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.joining import moved_to
 from tiledarray.api.registry import KINDS, implements
 from tiledarray.arrays import reducing
-from tiledarray.arrays.handle import view_of, wrap
+from tiledarray.arrays.handle import array_of, view_of, wrap
 from tiledarray.arrays.protocols import UFUNCS
 from tiledarray.arrays.views import Affine
 from tiledarray.graph.dtypes import Shape
@@ -219,7 +219,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> TiledArray:
         right.transpose(reduced_right + kept_right).reshape(size, int(np.prod(columns, dtype=int))),
     )
     product = _product("matmul", flat, (flat[0].shape[0], flat[1].shape[1]))
-    return wrap(record.reshape(product.node, rows + columns))
+    return array_of(record.reshape(product.node, rows + columns))
 
 
 @implements(np.einsum, "library")

@@ -20,7 +20,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy, reducing
-from tiledarray.arrays.handle import wrap
+from tiledarray.arrays.handle import array_of, wrap
 from tiledarray.ops import indexing as ops
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
@@ -181,7 +181,7 @@ def _middle(original: Callable[..., Any]) -> Callable[..., Any]:
         node = record.library(
             LIBRARY[name], (array.node,), options(axis=axis, keepdims=keepdims), shape, dtype
         )
-        return wrap(node)
+        return array_of(node) if keepdims else wrap(node)
 
     return implements(original, "library")(ours)
 
@@ -226,7 +226,7 @@ def _quantiles(original: Callable[..., Any], most: float) -> Callable[..., Any]:
             "float64 quantiles of smaller floats",
         )
         node = record.library(LIBRARY[name], (array.node,), attrs, wanted.shape + shape, dtype)
-        return wrap(node)
+        return array_of(node) if keepdims else wrap(node)
 
     return implements(original, "library")(ours)
 

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy
-from tiledarray.arrays.handle import Handle, as_dtype, converted, host_array, wrap
+from tiledarray.arrays.handle import (
+    Handle,
+    array_of,
+    as_dtype,
+    converted,
+    host_array,
+    stands_for_scalar,
+    wrap,
+)
 from tiledarray.arrays.shaping import lengths_of, place_of
 from tiledarray.arrays.views import is_frozen
 from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
+from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as library
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import CLIP
@@ -41,12 +50,17 @@ def choose(self: Handle, *choices: Any, **kwargs: Any) -> Any:
 
 
 def copy(self: Any, order: str = "C") -> Any:
-    """Return an array of its own with the same value."""
-    return wrap(self.node)
+    """Return an array of its own with the same value; of a scalar, a scalar."""
+    return _alike(self, self.node)
 
 def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
     """Return an array of its own: the elements are no objects."""
-    return wrap(self.node)
+    return _alike(self, self.node)
+
+
+def _alike(array: Handle, node: Node) -> Any:
+    """Return a scalar made of a scalar, else an array."""
+    return wrap(node) if stands_for_scalar(array) else array_of(node)
 
 
 def astype(
@@ -70,10 +84,10 @@ def astype(
             f"'{casting}'"
         )
     if node.dtype == wanted:
-        return wrap(node) if copy else self
+        return _alike(self, node) if copy else self
     if not (is_numeric(node.dtype) and is_numeric(wanted)):
         return by_numpy.call("astype", np.ndarray.astype, (self, wanted))
-    return wrap(converted(node, wanted))
+    return _alike(self, converted(node, wanted))
 
 
 def fill(self: Any, value: Any) -> None:

@@ -332,6 +332,11 @@ def is_scalar(node: Node) -> bool:
     return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
 
 
+def array_of(node: Node) -> Any:
+    """Return an array of a value; where it has no axes, one that can be written as NumPy's can."""
+    return wrap(node if node.form.kind.shape else record.without_axes(node))
+
+
 def scalar(value: Any, device: Any) -> Any:
     """Return one of NumPy's scalars as an array that stands for it."""
     return wrap(record.leaf(device.wrap(np.asarray(value), copy=True)))
