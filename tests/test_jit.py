@@ -772,3 +772,34 @@ def test_a_part_of_a_new_array_is_an_array():
     assert turned.base is not None and turned.strides == (x + 1).T.strides
     frozen = ta.jit(lambda x: ta.broadcast_to((x + 1)[:1], (1, 60)))(x)
     assert not frozen.flags.writeable
+
+
+@pytest.mark.parametrize(("way", "wanted"), [
+    (ta.jit, lambda f, x: f(x)),
+    (ta.vmap, lambda f, x: f(x)),
+    (lambda f: ta.jit(ta.grad(lambda x: f(x).sum())), lambda f, x: f(x + 1) - f(x)),
+    (lambda f: lambda x: ta.fori_loop(2, lambda i, s: f(s), x), lambda f, x: f(f(x))),
+], ids=["jit", "vmap", "grad", "loop"])
+def test_values_of_what_the_function_makes_itself_may_be_looked_at(way, wanted):
+    def function_of(np):
+        def function(x):
+            weights = np.hanning(7)
+            places = np.where(np.arange(5) > 2)[0]
+            table = np.arange(6.0).reshape(2, 3)
+            if weights.sum() > 1:
+                x = x * float(weights.sum())
+            return x * int(np.arange(5).sum()) + len(places) + table[table > 2].sum()
+
+        return function
+
+    x = np.arange(3.0)
+    function = way(function_of(ta))
+    for _ in range(2):
+        np.testing.assert_allclose(
+            np.asarray(function(ta.array(x))), wanted(function_of(np), x))
+
+
+def test_values_of_arrays_behind_names_may_not_be_looked_at():
+    scale = ta.array([1.0, 2.0])
+    with pytest.raises(TypeError, match="looked at a value"):
+        ta.jit(lambda x: x * float(scale.sum()))(ta.ones(3))

@@ -106,8 +106,8 @@ class Scope:
         return any(handle() is not None for handle in left)
 
     def knows(self, nodes: list[Node]) -> bool:
-        """Whether the function may look at these values."""
-        return False
+        """Whether the values are there: nothing in them stands for what is not."""
+        return all(node.buffer is not None or node.op is not placeholder for node in below(nodes))
 
     def wants(self, node: Node) -> bool:
         """Whether a gradient will ask for the history of a value."""
@@ -181,11 +181,6 @@ class SampleScope(Scope):
         """Whether a gradient will ask for it; that of samples is kept for other reasons."""
         return bool(node.keeps) and (self._history or is_inside(node) or any(
             each.keeps == BEGINS and each.op is not placeholder for each in history([node])))
-
-    def knows(self, nodes: list[Node]) -> bool:
-        """Whether the values are there: they are the same for all samples."""
-        return self._outer is None and all(
-            node.buffer is not None or node.op is not placeholder for node in below(nodes))
 
 
 class StepScope(Scope):

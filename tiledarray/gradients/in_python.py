@@ -27,8 +27,8 @@ from tiledarray.recording.history import differentiated
 
 Function = Callable[..., Any]
 _FUNCTIONS: tuple[Function, ...] = (
-    np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.geomspace,
-    np.gradient, np.logspace, np.pad, np.poly, np.polyadd, np.polyder, np.polydiv,
+    np.apply_along_axis, np.apply_over_axes, np.corrcoef, np.cov, np.cross, np.gradient,
+    np.logspace, np.pad, np.poly, np.polyadd, np.polyder, np.polydiv,
     np.polyint, np.polysub, np.roots, np.vander, np.linalg.tensorsolve,
 )
 
@@ -261,6 +261,11 @@ def _i0(x: Any) -> Any:
     return xp.where(small, near(xp.where(small, size, 8.0)), far(xp.where(small, 8.0, size)))
 
 
+def _any_seen(values: Any) -> Any:
+    """Say what `numpy.any` does, where that can be known; else no."""
+    return may_look(by_numpy.handles_in(values)) and xp.any(values)
+
+
 def _kaiser(M: Any, beta: Any) -> Any:  # noqa: N803  NumPy's name
     count = len(np.arange(M))
     refuse(count < 2, "fewer than two points")
@@ -287,7 +292,7 @@ def _setitem(array: Any, key: Any, value: Any) -> None:
     by_places.change(store, array, (key, value))
 
 
-def _keeping(function: Function, **others: Function) -> Function:
+def _keeping(function: Function, **others: Any) -> Function:
     """Return what does the same, with others in place of some that it calls."""
 
     def ours(*args: Any, **kwargs: Any) -> Any:
@@ -301,6 +306,13 @@ def _keeping(function: Function, **others: Function) -> Function:
     return ours
 
 
+def _geomspace() -> Function:
+    """Return what `numpy.geomspace` does; ends without values are not looked at: 0 gives NaN."""
+    module: Any = _Module(np)
+    module.any = _any_seen
+    return _keeping(np.geomspace, _nx=module)
+
+
 def install() -> None:
     """Have what follows the history of arrays, or traces, do so through these functions."""
     by_numpy.KEEPING.update({function: _keeping(function) for function in _FUNCTIONS})
@@ -308,6 +320,7 @@ def install() -> None:
         np.bincount: _bincount, np.histogram: _histogram, np.insert: _insert,
         np.polyfit: _polyfit, np.polymul: _polymul, np.unique: _unique,
         np.linalg.lstsq: _lstsq, np.linalg.qr: _qr, np.i0: _i0, np.kaiser: _kaiser,
+        np.geomspace: _geomspace(),
         np.r_.__getitem__: _joining(np.r_), np.c_.__getitem__: _joining(np.c_),
         np.ndarray.__getitem__: _getitem, np.ndarray.__setitem__: _setitem})
     by_numpy.KEEPING.update(ufunc_methods.keeping())

@@ -488,8 +488,9 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises
     ------
     TypeError
-        At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``), since
-        what it does next would depend on that value, and is not recorded; draws random numbers, or
+        At the call: the function looks at a value (``if x > 0``, ``float(x)``, ``print(x)``) that
+        its arguments or arrays behind names decide, since what it does next would depend on that
+        value, and is not recorded; draws random numbers, or
         takes the next of an iterator, which would be the same at every call; binds a name anew, or
         changes a container behind one, at every call; stores an array where it outlives the
         call, or uses one that no name leads to; writes into a NumPy array that overlaps another
