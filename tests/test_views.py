@@ -373,7 +373,8 @@ def test_flat_of_parts_that_overlap():
 WITHOUT_AXES = [
     "s.astype('f4')", "s.astype('f8')", "s.copy()", "s.__copy__()", "s.__deepcopy__({})",
     "np.array(s)", "np.array(s, dtype='f4')", "np.asarray(s, dtype='f4')", "np.copy(s)", "s[...]",
-    "np.where(s > 0, s, 1)", "np.where(True, s, s)", "np.select([s > 0], [s])", "np.astype(s, 'f4')",
+    "np.where(s > 0, s, 1)", "np.where(True, s, s)", "np.select([s > 0], [s])",
+    "np.astype(s, 'f4')",
     "np.median(s, keepdims=True)", "np.percentile(s, 50, keepdims=True)",
     "np.nanmedian(s, keepdims=True)", "np.tensordot(s, s, 0)", "np.tile(s, ())", "np.resize(s, ())",
     "np.pad(s, 1)", "np.pad(s, 1, mode='wrap')", "np.full_like(s, 3.0)", "np.zeros_like(s)",
