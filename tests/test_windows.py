@@ -12,6 +12,7 @@ from tests.gradients import check, real
 from tests.plans import DEVICE, HOST, kinds, moved, nbytes, planned
 from tiledarray import config
 from tiledarray.fusion.plan import Call
+from tiledarray.gradients import notation
 
 ours = np.lib.stride_tricks.sliding_window_view
 numpys = numpy.lib.stride_tricks.sliding_window_view
@@ -257,8 +258,10 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("few", [notation.FEW, 0], ids=["one by one", "at once"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_derivatives(name):
+def test_derivatives(name, few, monkeypatch):
+    monkeypatch.setattr(notation, "FEW", few)
     function, *arrays = FUNCTIONS[name]
     check(function, *arrays)
 
@@ -280,6 +283,16 @@ def test_a_gradient_stores_no_windows(recorded):
     stored = [store.access.value.nbytes for kernel in planned(slope).kernels
               for part in kernel.parts for store in part.stores]
     assert max(stored) <= x.nbytes
+
+
+def test_a_gradient_of_many_places_is_few_kernels(recorded):
+    x = np.array(line(4000))
+    slope = np.grad(lambda x: (ours(x, 500).mean(-1) ** 2).sum())(x)
+    plan = planned(slope)
+    assert len(plan.kernels) <= 4
+    stored = [store.access.value.nbytes for kernel in plan.kernels
+              for part in kernel.parts for store in part.stores]
+    assert max(stored) <= 1.3 * x.nbytes
 
 
 def test_windows_of_samples():

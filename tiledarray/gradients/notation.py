@@ -175,10 +175,14 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
 
 
+FEW = 64  # places in windows that are added one by one
+
+
 def overlapped(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     """Return what belongs to an array of which ``g`` belongs to windows: sums where they overlap.
 
-    Of the axes that a dimension follows the longest is added in one go, place by place of others.
+    Of the axes that a dimension follows the longest is added in one go, place by place of others;
+    of many places, all by one sum.
     """
     x, *starts = inputs
     apart: set[int] = set()
@@ -188,9 +192,14 @@ def overlapped(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
     followed = sorted({axis for terms in attrs for axis, _ in terms})
     repeated = tuple(axis for axis in range(g.ndim) if axis not in followed)
     rows = g.sum(axis=repeated) if repeated else g
-    kept = [axis for axis in followed if axis not in apart]
-    order = sorted(apart)
-    rows = xp.moveaxis(rows, [followed.index(axis) for axis in order], range(len(order)))
+    attrs = [[(followed.index(axis), step) for axis, step in terms] for terms in attrs]
+    order = sorted(followed.index(axis) for axis in apart)
+    many = math.prod(rows.shape[axis] for axis in order) > FEW
+    if many and all(len(terms) == 1 or (len(terms) == 2 and all(step == 1 for _, step in terms))
+                    for terms in attrs) and sum(map(len, attrs)) == rows.ndim:
+        return _overlapped_at_once(rows, x, starts, attrs, order)
+    kept = [axis for axis in range(rows.ndim) if axis not in order]
+    rows = xp.moveaxis(rows, order, range(len(order)))
     total = zeros_of(x)
     for place in np.ndindex(*rows.shape[:len(order)]):
         at = dict(zip(order, place, strict=True))
@@ -204,6 +213,51 @@ def overlapped(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
         total = wrap(record.update(
             total.node, record.cast((here + new).node, x.dtype), axes, steps, first, new.shape))
     return total
+
+
+def _overlapped_at_once(
+    rows: Any, x: Any, starts: Sequence[int], attrs: Sequence[Any], apart: Sequence[int],
+) -> Any:
+    """Add all places of windows: element i gets those of window i - k at place k.
+
+    They are read askew, from rows with zeros around them.
+    """
+    apart = [axis for axis in apart if not _is_the_same_along(rows, axis)] + [
+        axis for axis in apart if _is_the_same_along(rows, axis)]
+    reached: dict[int, Any] = {}
+    widths, region, steps = [(0, 0)] * rows.ndim, [], []
+    for dimension, terms in enumerate(attrs):
+        place = next((axis for axis, _ in terms if axis in apart), None)
+        window = next(axis for axis, _ in terms if axis != place)
+        along = [(dimension, 1)]
+        count = rows.shape[window]
+        if place is not None:
+            further = rows.shape[place] - 1
+            widths[window] = further, further
+            count += further
+            column = len(attrs) + apart.index(place)
+            along.append((column, -1))
+            if not _is_the_same_along(rows, place):
+                reached[place] = ((column, 1),), 0
+        reached[window] = tuple(along), widths[window][0]
+        region.append(count)
+        steps.append(1 if place is not None else terms[0][1])
+    lengths = [rows.shape[axis] for axis in apart]
+    rows = rows[tuple([slice(None) if axis in reached else 0 for axis in range(rows.ndim)])]
+    padded = xp.pad(rows, [widths[axis] for axis in sorted(reached)])
+    terms, first = zip(*[reached[axis] for axis in sorted(reached)], strict=True)
+    askew = wrap(record.library(
+        movement.windows, (padded.node, *first), terms, (*region, *lengths), padded.dtype))
+    total = askew.sum(axis=tuple(range(len(region), askew.ndim)))
+    axes = tuple(range(len(region)))
+    return wrap(record.update(zeros_of(x).node, record.cast(total.node, x.dtype), axes,
+                              tuple(steps), starts, tuple(region)))
+
+
+def _is_the_same_along(array: Any, axis: int) -> bool:
+    """Whether an array was broadcast along an axis."""
+    node = array.node
+    return node.op is movement.view and axis not in node.attrs[0]
 
 
 SMALL = 128  # rows of matrices, each a problem of a batch, whose diagonals are chosen
