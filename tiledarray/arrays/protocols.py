@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, by_places, reducing
+from tiledarray.arrays import by_numpy, by_places, reducing, told
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -53,6 +53,7 @@ def _by_others(
     others: Sequence[Any], ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]
 ) -> Any:
     """Ask the other libraries' types among the operands, as NumPy would next."""
+    told.tell_all(others)
     for other in others:
         protocol = getattr(type(other), "__array_ufunc__", None)
         if protocol is not None and not isinstance(other, np.ndarray):
