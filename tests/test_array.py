@@ -384,6 +384,10 @@ def test_other_types_keep_their_operators():
         __rmatmul__ = __radd__
 
     assert from_host(X) + Other() == "other" and from_host(X) @ Other() == "other"
+    for a in (X.copy(), from_host(X)):
+        for name in ("__iadd__", "__imul__", "__imatmul__"):
+            with pytest.raises(TypeError, match="does not support ufuncs"):
+                getattr(a, name)(Other())
 
 
 def test_array_protocol_copies():
