@@ -35,7 +35,7 @@ _COMPARING = frozenset((
     "assert_array_less", "assert_array_max_ulp", "assert_equal", "build_err_msg",
     "print_assert_equal",
 ))
-# Submodules whose functions make or take arrays, or with classes of ours; the others are NumPy's own modules.
+# Submodules with functions that make or take arrays, or classes of ours; others are NumPy's own.
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
     "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins",

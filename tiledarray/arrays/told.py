@@ -1,7 +1,7 @@
 """The user's own classes with NumPy's protocols are handed the functions that their module knows.
 
-NumPy hands its own ufunc or function to ``__array_ufunc__`` and ``__array_function__``.  In a module
-where ``np`` is this package, ``func is np.sum`` would never be true then.
+NumPy hands its own function to ``__array_ufunc__`` and ``__array_function__``.  In a module where
+``np`` is this package, ``func is np.sum`` would never be true then.
 """
 
 from __future__ import annotations
