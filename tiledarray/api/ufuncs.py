@@ -55,14 +55,16 @@ class UFunc:
 
     def _apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         original = self._original
-        out = kwargs.pop("out", None)
+        out = kwargs.pop("out", _NOT_GIVEN)
         if not original.nin <= len(args) <= original.nin + original.nout:
             return original(*args, **kwargs)  # raises
         if len(args) > original.nin:
             args, out = args[: original.nin], args[original.nin:]
-        if out is Ellipsis:
-            out = None  # an array, not a scalar: as every result of ours
-        if out is not None and not isinstance(out, tuple):
+        if out is _NOT_GIVEN:
+            out = None
+        elif out is Ellipsis:  # arrays, not scalars: as every result of ours
+            out = (None,) * original.nout
+        elif not isinstance(out, tuple):  # None says that a new array is what is wanted
             if original.nout > 1:
                 raise TypeError("'out' must be a tuple of arrays")
             out = (out,)
@@ -202,6 +204,7 @@ class _Binary(UFunc):
 
 
 _PLAIN = (bool, int, float, complex, np.generic)
+_NOT_GIVEN = object()
 
 
 def _operand(value: Any, device: Any) -> Any:
