@@ -36,13 +36,14 @@ def tell_all(values: Any) -> None:
     if type(values) is dict:
         values = [*values.values()]
     if type(values) not in (tuple, list):
-        tell(type(values))
-    elif not {tuple, list, dict}.isdisjoint(map(type, values)):
+        values = (values,)
+    kinds: set[Any] = {*map(type, values)}  # quick for long ones
+    if kinds.isdisjoint((tuple, list, dict)):
+        for kind in kinds:
+            tell(kind)
+    else:
         for value in values:
             tell_all(value)
-    else:  # quick for long ones
-        for kind in {*map(type, values)}:
-            tell(kind)
 
 
 def _knows_ours(method: FunctionType) -> bool:
@@ -69,9 +70,8 @@ def _handed_ours(method: Callable[..., Any]) -> Callable[..., Any]:
 def ours_for(function: Any) -> Any:
     """Return what stands for one of NumPy's functions in our namespace, else the function."""
     module = "" if isinstance(function, np.ufunc) else function.__module__
-    path = f"{module}.{function.__name__}".removeprefix("numpy").lstrip(".").split(".")
-    theirs, ours = (
-        functools.reduce(lambda found, name: getattr(found, name, None), path, namespace)
-        for namespace in (np, sys.modules[_PACKAGE])
-    )
+    theirs: Any = np
+    ours: Any = sys.modules[_PACKAGE]
+    for name in f"{module}.{function.__name__}".removeprefix("numpy").lstrip(".").split("."):
+        theirs, ours = getattr(theirs, name, None), getattr(ours, name, None)
     return ours if theirs is function else function  # scipy.special has a log1p of its own
