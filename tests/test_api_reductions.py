@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy
@@ -179,6 +180,18 @@ def test_nan_to_num_in_place() -> None:
     array = tiledarray.array([1.0, numpy.nan])
     tiledarray.nan_to_num(array, copy=False)
     assert array.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("options", [
+    {"order": "a"}, {"order": "a", "axis": 7}, {"kind": "nothing"},
+    {"kind": "stable", "stable": True},
+])
+def test_sorting_in_place_refuses_what_numpys_does(options) -> None:
+    with pytest.raises(ValueError) as expected:
+        numpy.arange(3.0).sort(**options)
+    array = tiledarray.arange(3.0) + 1
+    with pytest.raises(ValueError, match=re.escape(str(expected.value))):
+        array.sort(**options)
 
 
 def test_recorded_not_computed() -> None:

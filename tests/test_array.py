@@ -367,6 +367,23 @@ def test_numpy_outputs_and_operands():
     same(X - a, X - X)
 
 
+@pytest.mark.parametrize(("call", "warns"), [
+    (lambda x: np.add(x, 1, where=x > 2), True), (lambda x: np.sqrt(x, where=x > 2), True),
+    (lambda x: ta.add(x, 1, where=x > 2), True), (lambda x: ta.modf(x, where=x > 2), True),
+    (lambda x: ta.add.outer(x, x, where=x > 2), True), (lambda x: ta.add(x, 1, out=x), False),
+    (lambda x: ta.add(x, 1, where=x > 2, out=None), False),
+    (lambda x: ta.add(x, 1, where=x > 2, out=...), False),
+    (lambda x: ta.add(x, 1, where=x > 2, casting="unsafe", out=None), False),
+    (lambda x: ta.add(x, 1, where=True), False), (lambda x: x.sum(where=x > 2), False),
+])
+def test_where_without_out_is_warned_of(call, warns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(from_host(np.arange(4.0)))
+    assert [each.category for each in caught] == [UserWarning] * warns
+    assert all("'where' used without 'out'" in str(each.message) for each in caught)
+
+
 def test_ufunc_at():
     ours, expected = from_host(np.zeros(4)), np.zeros(4)
     np.add.at(ours, [0, 0, 2], [1, 2, 3])
@@ -384,6 +401,10 @@ def test_other_types_keep_their_operators():
         __rmatmul__ = __radd__
 
     assert from_host(X) + Other() == "other" and from_host(X) @ Other() == "other"
+    for a in (X.copy(), from_host(X)):
+        for name in ("__iadd__", "__imul__", "__imatmul__"):
+            with pytest.raises(TypeError, match="does not support ufuncs"):
+                getattr(a, name)(Other())
 
 
 def test_array_protocol_copies():

@@ -380,6 +380,15 @@ def test_a_value_that_is_replaced_while_it_is_looked_up(monkeypatch):
     assert x.tolist() == [7, 7, 7]
 
 
+def test_functions_of_the_namespace_are_jitted():
+    x = ta.arange(3.0)
+    for function, rest in [(ta.sin, ()), (ta.add, (x,)), (ta.matmul, (x,)), (ta.isnan, ()),
+                           (ta.sum, ()), (ta.where, (x, 1.0)), (ta.clip, (0, 1))]:
+        with config.override(compile="background"):  # else nothing is traced
+            found = ta.jit(function)(x, *rest)
+        assert np.allclose(found, function(x, *rest))
+
+
 # Both cores --------------------------------------------------------------------------------------
 
 
@@ -388,7 +397,7 @@ def test_the_other_core_too(core):
     if core == "c" and kind != "c":
         pytest.skip("the extension may not be built")
     chosen = ["see_every", "functions_that_write", "results_that_are",
-              "are_like_numpys", "pickled", "iterators", "looked_up"]
+              "are_like_numpys", "pickled", "iterators", "looked_up", "are_jitted"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k",
          " or ".join(name for name in chosen)],

@@ -156,6 +156,22 @@ def test_scalars_are_cast_as_numpy_casts(value):
         np.testing.assert_array_equal(ours.numpy(), expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0,), (3,)])
+def test_writes_of_nothing_may_have_leading_axes_of_any_length(shape):
+    key = [0, 1] if shape == (2, 0) else []
+    for values in [(3, 1, 0), (2, 2, 0), (2, 0, 3), (2, 0), (0, 1, 3), (3, 2, 3), (1, 0, 1)]:
+        found = []
+        for of in (np.array, from_host):
+            a, b = of(np.ones((4, *shape[1:]))), of(np.ones(values))
+            try:
+                a[key] = b
+            except ValueError as error:
+                found.append(str(error))
+            else:
+                found.append(a.tolist())
+        assert found[0] == found[1], values
+
+
 def test_write_errors():
     a = from_host(np.zeros((2, 3), np.uint8))
     with pytest.raises(OverflowError, match="Python integer 300 out of bounds for uint8"):

@@ -398,6 +398,24 @@ def test_a_read_only_argument_stays_read_only():
             jitted(fixed)
 
 
+def _add_one(x):
+    x += 1
+
+
+@pytest.mark.parametrize("function", [_add_one, lambda x: np.add(x, 1, out=x), lambda x: x.sort()])
+def test_a_read_only_argument_after_others_fails_in_numpys_words(function):
+    jitted = ta.jit(function)
+    jitted(ta.arange(3.0))
+    ours, plain = ta.arange(3.0), np.arange(3.0)
+    for fixed in (ours, plain):
+        fixed.flags.writeable = False
+    with pytest.raises(ValueError) as expected:
+        function(plain)
+    with pytest.raises(ValueError, match=str(expected.value)):
+        jitted(ours)
+    assert ours.tolist() == plain.tolist()
+
+
 # Arrays that are no arguments ---------------------------------------------------------------------
 
 table = ta.ones(4)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api.registry import KINDS, public_name
+from tiledarray.api.registry import KINDS, public_name, stand_for
+from tiledarray.api.types import NDArrayOperatorsMixin
 from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.handle import Handle, shown
 from tiledarray.arrays.protocols import FUNCTIONS
@@ -34,20 +35,22 @@ _COMPARING = frozenset((
     "assert_array_less", "assert_array_max_ulp", "assert_equal", "build_err_msg",
     "print_assert_equal",
 ))
-# Submodules whose functions make or take arrays; the others are NumPy's own modules.
+# Submodules with functions that make or take arrays, or classes of ours; others are NumPy's own.
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
-    "numpy.rec", "numpy.testing",
+    "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins",
 ))
+# Classes of which there is one of ours, but for those at the top.
+_CLASSES: dict[Any, type] = {np.lib.mixins.NDArrayOperatorsMixin: NDArrayOperatorsMixin}
 
 
 def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of NumPy's that takes and returns arrays of ours."""
 
-    @functools.wraps(function)
     def ours(*args: Any, **kwargs: Any) -> Any:
         return by_numpy.call(name, function, args, kwargs)
 
+    stand_for(function, ours)
     found_by(ours, name)
     return immediate.function(name, function, ours, "fallback")
 
@@ -90,7 +93,7 @@ def convert(name: str, value: Any) -> Any:
     if isinstance(value, ModuleType):
         return _module(value) if value.__name__ in _WRAPPED_MODULES else value
     if isinstance(value, (type, np.ufunc)) or not callable(value):
-        return value
+        return _CLASSES.get(value, value) if isinstance(value, type) else value
     try:
         ours = FUNCTIONS.get(value)
     except TypeError:

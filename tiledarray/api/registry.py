@@ -28,6 +28,17 @@ def public_name(original: Function) -> str:
     return f"{module}.{getattr(original, '__name__', '')}".lstrip(".")
 
 
+def stand_for(original: Function, function: Function) -> None:
+    """Give a function NumPy's name, documentation and, for `help`, signature.
+
+    What `numpy.ndarray.__array_function__` calls, NumPy's arrays keep.
+    """
+    function.__name__ = function.__qualname__ = original.__name__
+    function.__doc__ = original.__doc__
+    vars(function).update(
+        __wrapped__=original, _implementation=getattr(original, "_implementation", original))
+
+
 def implements(original: Function, kind: Kind = "native") -> Callable[[Function], Function]:
     """Make a function stand for one of NumPy's.
 
@@ -42,10 +53,8 @@ def implements(original: Function, kind: Kind = "native") -> Callable[[Function]
 
     def decorate(function: Function) -> Function:
         recorded = by_numpy.or_numpy(name, original, function)
-        recorded.__name__ = recorded.__qualname__ = original.__name__
-        recorded.__doc__ = original.__doc__
+        stand_for(original, recorded)
         recorded.__module__ = function.__module__
-        vars(recorded).update(__wrapped__=original)  # so that help shows it
         public = immediate.function(name, original, recorded, kind)
         KINDS[name] = kind
         FUNCTIONS[original] = public

@@ -14,6 +14,7 @@ from tiledarray.api.arguments import is_ours, shape_of, stand_in
 from tiledarray.api.creation import filled
 from tiledarray.api.registry import implements
 from tiledarray.api.ufuncs import UFunc
+from tiledarray.arrays import told
 from tiledarray.arrays.handle import as_dtype
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import resolve
@@ -38,7 +39,8 @@ class _ArrayType(type):
 
     def __getattribute__(cls, name: str) -> Any:
         found = super().__getattribute__(name)
-        if cls is ndarray and isinstance(found, _METHODS) and hasattr(TiledArray, name):
+        if cls is ndarray and isinstance(found, _METHODS) and hasattr(TiledArray, name) and (
+                name not in told.PROTOCOLS):  # by these NumPy sees that its arrays have no others
             return _of_either(found)
         return found
 
@@ -92,8 +94,23 @@ class ndarray(np.ndarray, metaclass=_ArrayType):  # noqa: N801  NumPy's name
     """An array: `TiledArray`, or NumPy's own.
 
     Called, it makes a new array of ours; given a buffer, one of NumPy's, but a view of ours where
-    the buffer is an array of ours (without ``strides=``).  A class derived from it is NumPy's.
+    the buffer is an array of ours (without ``strides=``).  A class derived from it is NumPy's, but
+    for the functions that its protocols are handed.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        told.tell(cls)
+
+
+class NDArrayOperatorsMixin(np.lib.mixins.NDArrayOperatorsMixin):
+    """NumPy's operators by its ufuncs, in whose place the protocol is handed ours."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        told.tell(cls)
 
 
 @implements(np.isscalar, "host")

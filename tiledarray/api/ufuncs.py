@@ -55,17 +55,9 @@ class UFunc:
 
     def _apply(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         original = self._original
-        out = kwargs.pop("out", None)
         if not original.nin <= len(args) <= original.nin + original.nout:
             return original(*args, **kwargs)  # raises
-        if len(args) > original.nin:
-            args, out = args[: original.nin], args[original.nin:]
-        if out is Ellipsis:
-            out = None  # an array, not a scalar: as every result of ours
-        if out is not None and not isinstance(out, tuple):
-            if original.nout > 1:
-                raise TypeError("'out' must be a tuple of arrays")
-            out = (out,)
+        args, out = self._without_outputs(args, kwargs)
         if any(by_numpy.is_foreign(type(value)) for value in (*args, *(out or ()))):
             given = kwargs if out is None else {**kwargs, "out": out}
             return by_numpy.with_foreign(original, args, given)
@@ -85,6 +77,27 @@ class UFunc:
         if result is NotImplemented:  # another library's array is among them: NumPy asks it
             return original(*args, **kwargs)
         return result
+
+    def _without_outputs(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+        """Take the outputs out of the arguments; return the others by position, and them.
+
+        They are ``None`` where nothing is said of them; one that is ``None`` is to be a new array.
+        """
+        original = self._original
+        out = kwargs.pop("out", _NOT_GIVEN)
+        if len(args) > original.nin:
+            return args[:original.nin], args[original.nin:]
+        if out is _NOT_GIVEN:
+            return args, None
+        if out is Ellipsis:  # arrays, not scalars: as every result of ours
+            return args, (None,) * original.nout
+        if isinstance(out, tuple):
+            return args, out
+        if original.nout > 1:
+            raise TypeError("'out' must be a tuple of arrays")
+        return args, (out,)
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
                keepdims: bool = False, initial: Any = np._NoValue, where: Any = True) -> Any:
@@ -202,6 +215,7 @@ class _Binary(UFunc):
 
 
 _PLAIN = (bool, int, float, complex, np.generic)
+_NOT_GIVEN = object()
 
 
 def _operand(value: Any, device: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import in_traces
+from tiledarray.arrays import in_traces, told
 from tiledarray.arrays.handle import Handle, as_node, by_protocol, scalar, shown, wrap
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
@@ -69,6 +69,7 @@ def call(
 
 
 def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
+    told.tell_all((args, kwargs))
     found = first_handle((args, kwargs))
     device = resolve() if found is None else found.node.device
     if found is not None and local.recorder.scope is not None:
@@ -226,6 +227,7 @@ def with_foreign(function: Function, args: Any, kwargs: Any, plain: Function | N
         What to call where that type does not know arrays of ours, and gets NumPy's instead; by
         default the same.
     """
+    told.tell_all((args, kwargs))
     if first_handle((args, kwargs)) is None:
         return function(*args, **kwargs)
     try:

@@ -121,6 +121,8 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
                 by_numpy.raise_first_error(ufunc, (self, other), (self,), {})
                 raise
             if not isinstance(result, Handle):
+                if getattr(type(other), "__array_ufunc__", _ABSENT) is None:
+                    return ufunc(self, other)  # raises: nobody else changes an array in place
                 return result  # another library's type has made it
             if stands_for_scalar(self):
                 return result  # NumPy's scalars are immutable; what holds the old one keeps it

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, by_places, reducing
+from tiledarray.arrays import by_numpy, by_places, reducing, told
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -26,6 +26,7 @@ from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC, OUTPUTS_BY_UFUNC
 from tiledarray.recording import record
+from tiledarray.recording.site import warn
 
 # Filled by the public namespace: NumPy's function -> ours; ufuncs that are no elementwise op
 # (matmul), called with the inputs alone -> ours.
@@ -44,6 +45,11 @@ warnings.filterwarnings("error", "you are shuffling a 'TiledArray' object")
 _UNDERSTOOD = frozenset(("where", "dtype", "casting", "order", "subok"))
 
 
+# NumPy's words.  Here what is left out is 0.
+_WHERE_ALONE = ("'where' used without 'out', expect unitialized memory in output. If this is "
+                "intentional, use out=None.")
+
+
 def _others(values: Sequence[Any]) -> list[Any]:
     """Return the operands whose types have operations of their own, which come first."""
     return [value for value in values if by_numpy.is_foreign(type(value))]
@@ -53,6 +59,7 @@ def _by_others(
     others: Sequence[Any], ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]
 ) -> Any:
     """Ask the other libraries' types among the operands, as NumPy would next."""
+    told.tell_all(others)
     for other in others:
         protocol = getattr(type(other), "__array_ufunc__", None)
         if protocol is not None and not isinstance(other, np.ndarray):
@@ -109,6 +116,8 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
         raise LeaveToNumPy("casting= or other options are given")
     if where is not True and ufunc is np.power and all(map(_is_integral, inputs)):
         raise LeaveToNumPy("where= says which exponents may be negative")
+    if where is not True and out is None:
+        warn(_WHERE_ALONE, UserWarning)
     try:
         nodes = _results(self, ufunc, inputs, dtype, along)
         targets = out if out is not None else (None,) * len(nodes)

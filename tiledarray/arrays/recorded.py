@@ -228,7 +228,10 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
             key, node.shape, lambda array: as_node(array, node.device), _nonzero
         )
         if type(value) not in SCALARS:
-            index.check_values(key, found.shape, node.shape, np.shape(value))
+            shape = np.shape(value)
+            index.check_values(key, found.shape, node.shape, shape)
+            if 0 in shape:
+                value = 0  # nothing is written, and leading axes may have any length
         new = fitting(value, found.shape, node.dtype, node.device, checked=False)
     except LeaveToNumPy as error:
         _put_by_numpy(self, key, value, error.reason)

@@ -281,7 +281,7 @@ class _Trace:
             return None
         if self.plain is not None:
             inputs = [arrays[k] for k in self.plain]
-            return inputs if self._same_without_axes(inputs) else None
+            return inputs if self._takes(inputs) else None
         origins = [array if array._base is None else array.origin() for array in arrays]
         inputs = []
         for each in self.inputs:
@@ -296,11 +296,15 @@ class _Trace:
         if len(inputs) > 1 and not self.reads_only and (
                 len({id(array.origin()) for array in inputs}) < len(inputs)):
             return None
-        return inputs if self._same_without_axes(inputs) else None
+        return inputs if self._takes(inputs) else None
 
-    def _same_without_axes(self, inputs: list[Any]) -> bool:
-        """Whether of inputs without axes those are scalars that were."""
-        return all(stands_for_scalar(inputs[k]) is scalar for k, scalar in self.without_axes)
+    def _takes(self, inputs: list[Any]) -> bool:
+        """Whether of inputs without axes those are scalars that were, and none is read-only.
+
+        What writes into one that is runs anew, and fails at the user's line.
+        """
+        return all(stands_for_scalar(inputs[k]) is scalar for k, scalar in self.without_axes) and (
+            not any(is_frozen(inputs[k].steps) for k, *_ in self.written))
 
     def __call__(self, arguments: list[Any], inputs: list[Any], given: tuple[Any, Any],
                  copies: list[Copy]) -> Any:

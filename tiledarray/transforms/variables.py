@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiledarray.arrays.handle import Handle
+from tiledarray.core import AtOnce
 from tiledarray.transforms.arguments import is_record, parts_of, refill
 from tiledarray.transforms.code_names import Used, is_library, used
 from tiledarray.transforms.found import (
@@ -505,10 +506,10 @@ def _functions(value: Any) -> list[Any]:
 
 def _mentions(value: Any) -> bool:
     """Whether something may lead further by names of the user's."""
+    if isinstance(value, (type, AtOnce)):  # the latter is a partial where the core is Python's
+        return False
     if isinstance(value, (FunctionType, MethodType, *_PARTIAL, *_CONTAINERS)):
         return True
-    if isinstance(value, type):
-        return False
     if isinstance(value, BuiltinFunctionType):
         return isinstance(value.__self__, _CONTAINERS)  # a bound method
     if isinstance(value, ModuleType):
@@ -519,10 +520,9 @@ def _mentions(value: Any) -> bool:
 
 def _is_users(value: Any) -> bool:
     """Whether a variable of a library's function may be something of the user's."""
-    if isinstance(value, (FunctionType, MethodType, functools.partial, Handle)):
-        return True
-    return not is_plain(value) and not isinstance(value, (*_CONTAINERS, *COPIED, type)) and (
-        _mentions(value))
+    return isinstance(value, Handle) or (
+        not is_plain(value) and not isinstance(value, (*_CONTAINERS, *COPIED, type)) and (
+            _mentions(value)))
 
 
 def _objects(tree: Any, way: Callable[[Any], Any], name: str,

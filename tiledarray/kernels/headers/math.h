@@ -183,7 +183,9 @@ template <class H> TA_FN H nextafter_half(H x, H y) {
     u16 next = next_bits((u16)x, (u16)y, a == b, b > a);
     return (a != a) | (b != b) ? cast<H>(a + b) : (H)next;
 }
-TA_FN f16 m_nextafter(f16 x, f16 y) { return nextafter_half(x, y); }
+TA_FN f16 m_nextafter(f16 x, f16 y) { // of equal zeros NumPy has the first here
+    return widen(x) == widen(y) ? x : nextafter_half(x, y);
+}
 TA_FN bf16 m_nextafter(bf16 x, bf16 y) { return nextafter_half(x, y); }
 
 // Distance to the neighbour further from zero; for float16 to the one above, as in NumPy.
