@@ -5,7 +5,9 @@ import pytest
 
 import tiledarray as np
 from tests.gradients import check, real, whole
+from tests.plans import planned
 from tiledarray.errors import NoDerivative
+from tiledarray.fusion.plan import Call
 from tiledarray.gradients.factorizations import inverted_lower
 
 VALUES = pytest.mark.parametrize("values", [real, whole])
@@ -302,3 +304,20 @@ def test_the_condition_of_singular_matrices():
     x = np.variable(numpy.zeros((2, 2, 2)) + numpy.array([[[1.0, 0], [0, 1]], [[0, 0], [0, 0]]]))
     assert np.linalg.cond(x).tolist() == [1.0, numpy.inf]
     assert np.linalg.cond(x, 1).tolist() == [1.0, numpy.inf]
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (500, 20, 20)])
+def test_a_log_determinant_by_the_factor_has_one_product_in_its_gradient(shape):
+    random = numpy.random.default_rng(0).normal(size=shape)
+    matrices = random @ random.swapaxes(-1, -2) + shape[-1] * numpy.eye(shape[-1])
+
+    def log_determinant(k):
+        return np.log(np.diagonal(np.linalg.cholesky(k), axis1=-2, axis2=-1)).sum()
+
+    with np.config.override(at_once=0):
+        slope = np.grad(log_determinant)(np.array(matrices))
+        products = [step for step in planned(slope).steps
+                    if isinstance(step, Call) and step.value.op.name == "matmul"]
+        assert len(products) == (len(shape) == 2)  # of small matrices it is part of their kernel
+        numpy.testing.assert_allclose(
+            numpy.asarray(slope), 0.5 * numpy.linalg.inv(matrices), rtol=0, atol=1e-14)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tiledarray.arrays.handle import wrap
 from tiledarray.errors import NoDerivative
-from tiledarray.gradients.notation import where, xp
+from tiledarray.gradients.notation import diagonal_alone, where, xp
 from tiledarray.gradients.products import column, conjugated, real_dtype, row, turned
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.library import options
@@ -154,8 +154,13 @@ def unslogdet(g: dict[int, Any], x: Any, part: Part) -> Any:
 def uncholesky(g: Any, out: Any) -> Any:
     """Return what belongs to positive definite matrices (Murray 2016).
 
-    The factor is inverted, which takes half of the time of solving with it twice.
+    The factor is inverted, which takes half of the time of solving with it twice.  Of what belongs
+    to its diagonal alone, as in log-determinants, one product is left of three.
     """
+    diagonal = diagonal_alone(g)
+    if diagonal is not None and g.dtype.kind == "f":
+        inverse = inverted_lower(out)
+        return turned(inverse) @ (column(_diagonals(out) * diagonal * 0.5) * inverse)
     inner = xp.tril(adjoint(out) @ conjugated(g))
     inner = _with_diagonal(inner, _diagonals(inner) * 0.5)
     inverse = inverted_lower(out)

@@ -20,6 +20,7 @@ import functools
 import math
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -169,10 +170,36 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
         g = g.sum(axis=repeated)
     if inverse is not None:
         return wrap(record.view(g.node, *inverse))
-    if (rows := _diagonal_of(axes, attrs[1], starts, g.shape, x.shape)) is not None:
+    found = _placed(g, x, starts, axes, attrs[1])
+    if _is_diagonal(axes, attrs[1], starts, g.shape, x.shape):
+        _diagonals[found.node] = g
+    return found
+
+
+def _placed(g: Any, x: Any, starts: Sequence[Any], axes: tuple[int, ...],
+            steps: tuple[int, ...]) -> Any:
+    """Return an array like ``x`` of zeros but for ``g`` where the view reads."""
+    if (rows := _diagonal_of(axes, steps, starts, g.shape, x.shape)) is not None:
         return _on_diagonal(g, x, *rows)
     new = record.cast(g.node, x.dtype)
-    return wrap(record.update(zeros_of(x).node, new, axes, attrs[1], starts, g.shape))
+    return wrap(record.update(zeros_of(x).node, new, axes, steps, starts, g.shape))
+
+
+# The diagonals of matrices that are zero elsewhere, which need not be multiplied with as such.
+_diagonals: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
+
+
+def diagonal_alone(x: Any) -> Any:
+    """Return the diagonals of matrices that are known to be zero elsewhere, ``None`` of others."""
+    return _diagonals.get(x.node)
+
+
+def _is_diagonal(axes: tuple[int, ...], steps: tuple[int, ...], starts: Sequence[Any],
+                 shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether a view reads the whole diagonals of matrices."""
+    rank = len(shape)
+    return (axes == (*range(rank), rank - 1) and shape == whole[:-1] == (*whole[:-2], whole[-1])
+            and all(step == 1 for step in steps) and all(start == 0 for start in starts))
 
 
 FEW = 64  # places in windows that are added one by one
