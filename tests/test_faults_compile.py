@@ -302,3 +302,19 @@ def test_quotes_that_do_not_match(text, folder):
     first, *later = out.splitlines()
     assert "op by op" in first and "cannot be read as a command" in first
     assert later == ["[]", "[]"]
+
+
+def test_plans_of_calls_alone_run_where_nothing_compiles(tmp_path):
+    """Their programs ask for the host's threads, which are compiled, too."""
+    fake = tmp_path / "fake"
+    fake.write_text(f"#!/bin/sh\n{VERSION}exit 1\n")
+    fake.chmod(0o755)
+    child = begin("""
+        warnings.simplefilter("ignore")
+        np.config.compile, np.config.at_once = "wait", 0
+        a, b = np.array(numpy.eye(6) * 2), np.ones((6, 2))
+        for _ in range(4):
+            assert (np.linalg.solve(a, b) == 0.5).all() and (np.sort(a, axis=0)[-1] == 2).all()
+        print("done")
+    """, tmp_path / "cache", CXX=str(fake))
+    assert ended(child) == (0, "done\n", "")

@@ -6,12 +6,15 @@ import ctypes
 import math
 import struct
 from collections.abc import Collection, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from tiledarray.core import Program
+from tiledarray.errors import CompilerError, of_a_handler
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
+from tiledarray.execution.background import Trouble
 from tiledarray.execution.launches import HostLaunch
 from tiledarray.execution.library_calls import (
     SILENCE,
@@ -78,6 +81,30 @@ def program_of(
         return None
 
 
+_without_pool = Trouble()
+
+
+def _start_of_pool() -> int | None:
+    """Address of what starts work on the host's threads; calls of libraries run without it, too.
+
+    Raises
+    ------
+    _Unsuited
+        It does not compile.
+    """
+    if _without_pool.standing() is not None:
+        raise _Unsuited
+    started = perf_counter()
+    try:
+        function: Any = host.pool().start
+    except (CompilerError, OSError) as error:
+        if of_a_handler(error):
+            raise
+        _without_pool.note(error, perf_counter() - started)
+        raise _Unsuited from None
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
 class _Maker:
     """Makes one program.
 
@@ -140,8 +167,7 @@ class _Maker:
                     if value not in self._own:
                         self._drop(self._number(value))
         outputs = [self._output(place) for place in executable.places]
-        function: Any = host.pool().start
-        start = ctypes.cast(function, ctypes.c_void_p).value
+        start = _start_of_pool()
         overwritten = [number for value in self._overwritten
                        for number in (self._number(value), dict(executable.leaves)[value])]
         # A plan that overwrites nothing, though it might have, is the one for others that may not.
