@@ -267,6 +267,7 @@ def test_a_spread_written_out_reads_its_array_once(name, shape, axis, dtype):
 @pytest.mark.parametrize("other", [
     lambda x: (x - x.mean(1)) ** 2, lambda x: (x - 3.0) ** 2, lambda x: (x - x[0]) ** 2,
     lambda x: (x - x.max(0)) ** 2, lambda x: (x - x.sum(0)[::-1]) ** 2,
+    lambda x: (x - x.mean(0).astype("i4")) ** 2, lambda x: (x - x.astype("i4").mean(0)) ** 2,
     lambda x: (x - np.nan_to_num(x.mean(0))) ** 2, lambda x: (x - (x > 1).mean(0)) ** 2,
     lambda x: np.where(x < 1, (x - np.where(x > 2, x, 0).mean(0)) ** 2, 0),
     lambda x: (x - x.mean(0)) ** 3, lambda x: (x - x.mean(0)) * (x + x.mean(0)),

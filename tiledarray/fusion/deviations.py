@@ -18,7 +18,7 @@ from tiledarray.ops import movement, reduction, selection
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.op import AxisView, Reduction, Reshape
 
-# What is infinite or a NaN where its first operand is.
+# What is infinite or a NaN where its first operand is, if it is no whole number.
 _KEEP_INFINITE = {BY_NAME[name] for name in ("divide", "multiply", "cast")}
 
 
@@ -74,8 +74,8 @@ def only_shaped(value: Value) -> bool:
 
 
 def _bare(value: Value) -> Value:
-    """What was cast to a value."""
-    while value.op is selection.cast:
+    """What was cast to a value that may be infinite, too."""
+    while value.op is selection.cast and value.dtype.kind == "f":
         value = value.args[0]
     return value
 
@@ -127,7 +127,8 @@ class _Sums:
         """
         value = squares.centre
         while not isinstance(value.op, Reduction):
-            if value.op not in _KEEP_INFINITE and not only_shaped(value):
+            if value.dtype.kind != "f" or not (
+                    value.op in _KEEP_INFINITE or only_shaped(value)):
                 return False
             value = value.args[0]
             if not isinstance(value, Value):
