@@ -655,7 +655,7 @@ def test_complex_quotients_are_numpys(name, dtype):
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_complex_products_are_numpys(name, dtype):
-    """NumPy's loops fuse the real part of the first operand: so does every kernel, stored or not."""
+    """NumPy's loops fuse the real part of the first operand: so do kernels, stored or not."""
     if "fma" not in machine_flags():
         pytest.skip("NumPy's loops have no fused products here")
     compare_complex(PRODUCTS[name], dtype)
