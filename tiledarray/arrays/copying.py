@@ -105,8 +105,9 @@ def sort(
     numpy.exceptions.AxisError
         If there is no such axis.
     ValueError
-        If the array is read-only.
+        If the array is read-only, or has no fields to order by; if there is no such kind.
     """
+    np.empty(0).sort(kind=kind, order=order, stable=stable)  # raises what does not depend on data
     place = place_of(axis, self.ndim)
     if is_frozen(self.steps):
         raise ValueError("sort array is read-only")
