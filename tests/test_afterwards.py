@@ -43,7 +43,7 @@ def test_one_process_at_a_time_compiles_afterwards(folder):
     with cache.alone("afterwards") as first:
         assert first
         afterwards.main(json.dumps([(SOURCE, "k", False)]))
-        assert not host.on_disk([(SOURCE, "k")], contract=False)  # nor is a compiler known here
+        assert not host.on_disk([(SOURCE, "k")], contract=False)
     afterwards.main(json.dumps([("no C++", "bad", False), (SOURCE, "k", False)]))
     assert host.on_disk([(SOURCE, "k")], contract=False)
     assert not host.on_disk([(SOURCE, "k")], contract=True)

@@ -209,8 +209,10 @@ def on_disk(sources: Sequence[tuple[str, str]], *, contract: bool | None = None)
     No compiler is run to tell.
     """
     command = _command()
-    if (not isinstance(command, tuple)
-            or cache.get(cache.key("compiler", _binary(command)), ".txt") is None):
+    if not isinstance(command, tuple):
+        return False
+    asked = compiler.cache_info().currsize or cache.get(_version_key(_binary(command)), ".txt")
+    if not asked:
         return False
     options, headers = flags(contract), _header_text()
     return all(cache.get(_entry(*pair, options, headers), ".so") for pair in sources)
@@ -356,7 +358,7 @@ def _probe(command: tuple[str, ...]) -> Compiler:
             raise CompilerError(f"{command[0]} was killed when asked for its version", passing=True)
         return answer.output.encode()
 
-    known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask).data.decode()
+    known = cache.get_or_build(_version_key(binary), ".txt", ask).data.decode()
     version = known.strip().partition("\n")[0] or "unknown"
     libmvec = 0 if "clang" in version else _libmvec_level()
     identity = cache.key(binary, version, _processor(), _glibc(), str(libmvec))
@@ -367,6 +369,10 @@ def _binary(command: tuple[str, ...]) -> str:
     real = Path(command[0]).resolve()
     status = real.stat()
     return f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
+
+
+def _version_key(binary: str) -> str:
+    return cache.key("compiler", binary)
 
 
 def _processor() -> str:
