@@ -14,8 +14,9 @@ PROGRAM = """
     from tiledarray.execution.spans import counters
 
     x = np.array(numpy.arange(500_000.0))
+    function = {wrap}(lambda x: (np.sqrt(x) + np.cos(x)).sum())
     for _ in range(3):
-        float((np.sqrt(x) + np.cos(x)).sum())
+        float(function(x))
     print(counters["op by op"])
 """
 SOURCE = 'extern "C" long k() { return 3; }'
@@ -27,16 +28,18 @@ def folder(tmp_path):
         yield tmp_path / "cache"
 
 
-def op_by_op(folder, **settings):
-    status, out, messages = ended(begin(PROGRAM, folder, **settings))
+def op_by_op(folder, wrap, **settings):
+    status, out, messages = ended(begin(PROGRAM.format(wrap=wrap), folder, **settings))
     assert (status, messages) == (0, "")
     return int(out)
 
 
-def test_a_short_program_finds_its_kernels_when_it_runs_again(folder):
-    assert op_by_op(folder, TILEDARRAY_COMPILE_AFTERWARDS="1") == 3
+@pytest.mark.parametrize("wrap", ["", "np.jit"])
+def test_a_short_program_finds_its_kernels_when_it_runs_again(wrap, folder):
+    settings = {"TILEDARRAY_FIRST_SECONDS": "0.02"} if wrap else {}
+    assert op_by_op(folder, wrap, TILEDARRAY_COMPILE_AFTERWARDS="1", **settings) == 3
     wait_until(lambda: list(folder.glob("*/*.so")) and not list((folder / "work").iterdir()), 30)
-    assert op_by_op(folder) == 0
+    assert op_by_op(folder, wrap, **settings) == 0
 
 
 def test_one_process_at_a_time_compiles_afterwards(folder):

@@ -7,10 +7,8 @@ import pytest
 
 import tiledarray as ta
 from tiledarray.errors import CompilerError, TiledArrayWarning
-from tiledarray.execution import executable
 from tiledarray.execution.background import background
 from tiledarray.execution.executable import Executable
-from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.spans import counters
 
 
@@ -38,22 +36,6 @@ def test_quick_functions_do_not_wait_for_the_compiler(tmp_path):
         launches = counters["launches"]
         np.testing.assert_allclose(np.asarray(jitted(ta.array(x))), expected, rtol=1e-15)
         assert counters["op by op"] == before[1] + 2 and counters["launches"] == launches + 1
-
-
-@pytest.mark.compiler
-def test_quick_functions_take_what_is_on_disk(tmp_path, monkeypatch):
-    def made():
-        return ta.jit(lambda x: np.sqrt(x * x + 2.0625) * 3.5 + x[::-1])
-
-    x = ta.array(np.random.default_rng(0).random(77))
-    with ta.config.override(first_seconds=0.2, cache_dir=tmp_path):
-        with ta.config.override(compile="wait"):
-            float(made()(x).sum())
-        monkeypatch.setattr(executable, "_compiled", Loaded())
-        with ta.config.override(compile="background"):
-            before = counters["op by op"]
-            float(made()(x).sum())
-            assert counters["op by op"] == before
 
 
 @pytest.mark.compiler
