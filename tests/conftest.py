@@ -28,6 +28,7 @@ def pytest_configure(config):
     for name, value in RECORDED.items():
         os.environ.setdefault(f"TILEDARRAY_{name.upper()}", str(value))
         setattr(tiledarray.config, name, type(value)(os.environ[f"TILEDARRAY_{name.upper()}"]))
+    os.environ.setdefault("TILEDARRAY_COMPILE_AFTERWARDS", "0")  # by processes that tests start
     again.PATIENCE = float("inf")  # `test_gradient_again` is of what is differentiated often
     settings.register_profile("ci", derandomize=True)
     if os.environ.get("CI"):  # the same examples every time; elsewhere new ones

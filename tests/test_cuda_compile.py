@@ -1,5 +1,6 @@
 """The CUDA compiler, which needs no GPU: machine code, resource reports, errors, threads."""
 
+import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -99,6 +100,31 @@ def test_contraction_is_off_unless_asked_for():
     exact = cuda.compile_source(source, "axpy", "sm_80", contract=False)
     fused = cuda.compile_source(source, "axpy", "sm_80", contract=True)
     assert exact.cubin != fused.cubin
+
+
+@pytest.mark.parametrize("form", ["x / y", "m_reciprocal(y)"])
+def test_complex_quotients_are_never_contracted(form):
+    source = f"""
+    #include "math.h"
+    struct Args {{ c128* a; c128* b; }};
+    extern "C" __global__ void quotient(const Args args) {{
+        const c128 x = args.a[threadIdx.x], y = args.b[threadIdx.x];
+        args.a[threadIdx.x] = {form};
+    }}
+    """
+    exact = cuda.compile_source(source, "quotient", "sm_90", contract=False)
+    fused = cuda.compile_source(source, "quotient", "sm_90", contract=True)
+    assert code_of(exact.cubin) == code_of(fused.cubin)
+
+
+def code_of(cubin):
+    """Return the machine code in a cubin, which is an ELF file of 64 bits."""
+    at, = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, at + size * i) for i in range(count)]
+    text = sections[names][4]
+    return [cubin[place : place + length] for name, _, _, _, place, length in sections
+            if cubin[text + name :].startswith(b".text.")]
 
 
 def test_half_precision_header():

@@ -624,6 +624,52 @@ def test_complex_squares_are_numpys(dtype):
             np.testing.assert_array_equal(np.asarray(found), np.square(z))
 
 
+QUOTIENTS = {
+    "z / z": lambda z, w: z / z,
+    "z / w": lambda z, w: z / w,
+    "1 / w": lambda z, w: 1 / w,
+    "reciprocal": lambda z, w: np.reciprocal(w),
+    "z / w * w": lambda z, w: z / w * w,
+    "real": lambda z, w: (z / w).real + (z / w).imag,
+    "cube": lambda z, w: w**3,
+}
+PRODUCTS = {
+    "z w": lambda z, w: z * w,
+    "conjugate": lambda z, w: np.multiply(z, np.conj(z)),
+    "real": lambda z, w: (z * w).real + 1,
+    "difference": lambda z, w: np.subtract(z * w, w * z),
+}
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_complex_quotients_are_numpys(name, dtype):
+    """No product in Smith's algorithm is fused into a sum, so that z / z is 1 (g++ would)."""
+    if name == "z / w * w" and "fma" not in machine_flags():
+        pytest.skip("NumPy's loops have no fused products here")
+    compare_complex(QUOTIENTS[name], dtype)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_complex_products_are_numpys(name, dtype):
+    """NumPy's loops fuse the real part of the first operand: so do kernels, stored or not."""
+    if "fma" not in machine_flags():
+        pytest.skip("NumPy's loops have no fused products here")
+    compare_complex(PRODUCTS[name], dtype)
+
+
+def compare_complex(function, dtype):
+    random = np.random.default_rng(5)
+    z = (random.integers(-5, 6, 5000) / 2 + 0.5j * random.integers(1, 6, 5000)).astype(dtype)
+    w = (random.standard_normal(5000) + 1j * random.standard_normal(5000)).astype(dtype)
+    with ta.config.override(compile="wait", at_once=0):
+        found = np.asarray(ta.jit(function)(ta.array(z), ta.array(w)))
+    np.testing.assert_array_equal(found, function(z, w))
+
+
 def machine_flags():
     path = pathlib.Path("/proc/cpuinfo")
     return path.read_text().split() if path.exists() else ()

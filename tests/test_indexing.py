@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import tiledarray as ta
 from tiledarray.arrays.tiledarray import from_host
+from tiledarray.core import kind
 
 X = np.arange(24.0).reshape(2, 3, 4)
 INTEGERS = np.array([[1, 0], [-1, 1]])
@@ -311,3 +312,28 @@ def test_what_is_a_view_with_numpy_is_not_written_in_vain():
     row = ta.jit(lambda m, k: m[k])(m, ta.array(1))
     row += 1  # as with NumPy, which copies what an array of one number names
     assert row.tolist() == [2.0] * 4 and (m == 1).all()
+
+
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x.reshape(-1, 4), lambda x: x.flat])
+def test_what_is_recorded_is_evaluated_once_and_then_iterated(part):
+    with ta.config.override(at_once=1 << 10, first_seconds=1.0):
+        x = ta.asarray(np.arange(20_000.0)) * 2
+        assert x._array is None
+        elements = iter(part(x))
+        first = next(elements)
+        assert x._array is not None
+        assert type(elements).__module__ == "tiledarray.core._core" or kind != "c"
+        x[4] = 7.0
+        rest = [np.asarray(v) for v in elements]  # each is what it is by then
+    expected = [np.asarray(v) for v in part(np.arange(20_000.0) * 2)]
+    expected[4 if expected[0].shape == () else 1].flat[0] = 7.0
+    np.testing.assert_array_equal([np.asarray(first), *rest], expected)
+
+
+def test_a_flat_iterator_counts():
+    with ta.config.override(at_once=1 << 10):
+        flat = ta.arange(6.0).reshape(2, 3).T.flat
+        found = [next(flat), next(flat)]
+        assert flat.index == 2
+        found += flat
+        assert found == [0, 3, 1, 4, 2, 5] and flat.index == 6

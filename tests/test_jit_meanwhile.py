@@ -20,12 +20,12 @@ def until_compiled():
 
 
 @pytest.mark.compiler
-def test_quick_functions_do_not_wait_for_the_compiler():
-    # of values that no other test has, so that these kernels are new
+def test_quick_functions_do_not_wait_for_the_compiler(tmp_path):
+    # of values that no other test has, so that these kernels are new, and on no disk
     jitted = ta.jit(lambda x: np.sqrt(x * x + 1.0625) * 3.5 + x[::-1])
     x = np.random.default_rng(0).random(77)
     expected = np.sqrt(x * x + 1.0625) * 3.5 + x[::-1]
-    with ta.config.override(first_seconds=0.2, compile="background"):
+    with ta.config.override(first_seconds=0.2, compile="background", cache_dir=tmp_path):
         before = counters["kernels compiled"], counters["op by op"]
         np.testing.assert_array_equal(np.asarray(jitted(ta.array(x))), expected)  # NumPy's bits
         assert counters["kernels compiled"] == before[0] and not background.unfinished()

@@ -96,6 +96,14 @@ def test_the_users_modules_get_tiledarray_and_no_others(project):
     assert done.stderr == ""  # --explain after the script is the script's
 
 
+def test_a_script_brings_no_more_along_than_it_needs(project):
+    (project / "small.py").write_text(
+        "import sys, numpy as np\n"
+        "print(np.ones(3).sum(), [name for name in ('fusion.passes', 'insight.facts', "
+        "'kernels.compile.host') if 'tiledarray.' + name in sys.modules])\n")
+    assert run(project, "small.py").stdout == "3.0 []\n"
+
+
 WHERE = "import sys; print(__file__, sys.path[0], sys.argv, sys._getframe().f_code.co_filename)"
 
 

@@ -16,6 +16,7 @@ from tiledarray.api import equations as _equations
 from tiledarray.api import fft, linalg, random
 from tiledarray.api.creation import *
 from tiledarray.api.differences import *
+from tiledarray.api.files import *
 from tiledarray.api.indexing import *
 from tiledarray.api.information import __array_namespace_info__
 from tiledarray.api.joining import *

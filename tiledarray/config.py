@@ -35,6 +35,7 @@ PREFIX = "TILEDARRAY_"
 device: str
 compile: str
 compile_seconds: float
+compile_afterwards: bool
 threads: int
 cache_dir: Path
 cache_bytes: int
@@ -183,6 +184,9 @@ SETTINGS: Mapping[str, Setting] = {
                 "or never compiles."),
         Setting("compile_seconds", _seconds, lambda: 60.0,
                 "Seconds after which a compiler that has not ended is given up; 0 means never."),
+        Setting("compile_afterwards", _flag, lambda: True,
+                "Whether what was being compiled in the background when the program ends is "
+                "compiled by a process of its own, for the runs to come."),
         Setting("threads", _threads, lambda: 0,
                 "Threads for host kernels; 0 means all processors that the process may use."),
         Setting("cache_dir", _folder, lambda: Path(platformdirs.user_cache_dir("tiledarray")),

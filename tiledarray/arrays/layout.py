@@ -78,12 +78,17 @@ class FlatIterator:
         What is written here is written there, whatever its strides.
     """
 
-    __slots__ = ("base", "index", "_elements")
+    __slots__ = ("base", "_elements", "_given")
 
     def __init__(self, array: Any) -> None:
         self.base = array
-        self.index = 0
         self._elements: Any = None
+        self._given = 0
+
+    @property
+    def index(self) -> int:
+        """How many elements it has given."""
+        return int(getattr(self._elements, "index", self._given))
 
     def _line(self) -> Any:
         return part_of(self.base, views.Reshaped((self.base.size,)))
@@ -92,13 +97,19 @@ class FlatIterator:
         return int(self.base.size)
 
     def __iter__(self) -> Iterator[Any]:
-        return self
+        """Return the core's iterator where that counts what it gives, for it is the faster one."""
+        elements = self._begun()
+        return elements if hasattr(elements, "index") else self
 
     def __next__(self) -> Any:
+        element = next(self._begun())
+        self._given += 1
+        return element
+
+    def _begun(self) -> Any:
         if self._elements is None:
             self._elements = iter(self._line())
-        self.index += 1
-        return next(self._elements)
+        return self._elements
 
     def __getitem__(self, key: Any) -> Any:
         self._check(key)

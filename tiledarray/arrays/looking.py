@@ -19,10 +19,13 @@ from tiledarray.arrays.handle import (
 )
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import home, resolve
+from tiledarray.graph.dtypes import is_numeric
 from tiledarray.ops import movement
 from tiledarray.recording import record
 from tiledarray.recording.history import check_look
 from tiledarray.recording.stretch import local, looked
+
+_FEW_BYTES = 1 << 12  # may be an object that others have, too
 
 
 def numpy(self: Any) -> np.ndarray[Any, Any]:
@@ -262,8 +265,8 @@ def to_format(self: Any, specification: str) -> str:
 
 
 def to_pickle(self: Any) -> Any:
-    """What `pickle` keeps: the value."""
-    value = self.numpy()
+    """What `pickle` keeps: the value, as an array that is nobody else's."""
+    value = taken_out(self, "pickle").view()
     return _restore, (value[()] if stands_for_scalar(self) else value,)
 
 
@@ -302,4 +305,9 @@ def dlpack_device(self: Any) -> tuple[int, int]:
 def _restore(value: Any) -> Any:
     if isinstance(value, np.generic):
         return scalar(value, resolve())
-    return wrap(as_node(value, resolve()))
+    if not is_numeric(value.dtype) or not value.ndim:
+        return wrap(as_node(value, resolve()))
+    # NumPy leaves what is large in the bytes that were read just now, for this array alone.
+    own = (value.flags.writeable and value.nbytes > _FEW_BYTES
+           and (value.base is None or type(value.base) is bytes))
+    return wrap(record.leaf(resolve().wrap(value, copy=not own, given=own)))

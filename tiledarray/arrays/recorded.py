@@ -104,6 +104,7 @@ def elements(self: Any) -> Iterator[Any]:
     """Yield the views along the first axis; of an array with one axis, NumPy's scalars.
 
     Where there are none, under `jit`, or they would lose their history, they are arrays of ours.
+    What is large with small parts is evaluated once, and then iterated as any evaluated array.
 
     Raises
     ------
@@ -112,8 +113,14 @@ def elements(self: Any) -> Iterator[Any]:
     """
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
-    if self.ndim == 1 and not self.node.keeps and stretch.local.recorder.scope is None:
-        return _scalars(self)
+    node, ndim = self.node, self.ndim
+    if not node.keeps and stretch.local.recorder.scope is None:
+        if ndim == 1 or (self.size <= self.shape[0] * core.small() and node.device.on_host):
+            host_array(self)
+        if self._array is not None:
+            return iter(self)
+        if ndim == 1:
+            return _scalars(self)
     return (self[place] for place in range(self.shape[0]))
 
 

@@ -36,11 +36,10 @@ import numpy
 
 import tiledarray
 from tiledarray import config
-from tiledarray.command import doctor, timing
+from tiledarray.command import timing
 from tiledarray.devices.device import resolve
 from tiledarray.errors import TiledArrayError
-from tiledarray.insight.facts import INSTALLED, time_text
-from tiledarray.insight.session import Session
+from tiledarray.recording.site import INSTALLED
 
 PROJECT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
 
@@ -287,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     options = _parse(sys.argv[1:] if arguments is None else list(arguments))
     if options.doctor:
+        from tiledarray.command import doctor
         print(doctor.report())
         return 0
     program = Program(options.target, options.arguments, module=options.module)
@@ -294,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing is not None:
         print(f"tiledarray: {missing}", file=sys.stderr)
         return 2
-    session = Session(options.target)
+    session = None
     with ExitStack() as stack:
         try:
             if options.device is not None:
@@ -309,14 +309,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Replacement(program.folders, [vars(timeit)]).install()
             timing.install()
         if options.explain:
-            stack.enter_context(session)
+            from tiledarray.insight.session import Session  # which brings the planner along
+            session = stack.enter_context(Session(options.target))
         started = perf_counter()
         status = _run(program)
         seconds = perf_counter() - started
     sys.stdout.flush()
     if options.plain:
         Path(options.plain).write_text(json.dumps({"seconds": seconds}))
-    if options.explain:
+    if session is not None:
         print(session, file=sys.stderr)
     if options.compare:
         print(_comparison(options, seconds), file=sys.stderr)
@@ -341,6 +342,7 @@ def _run(program: Program) -> int:
 
 def _comparison(options: argparse.Namespace, seconds: float) -> str:
     """Run the program with NumPy in a process of its own, and compare the times."""
+    from tiledarray.insight.facts import time_text
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "seconds.json"
         what = ["-m", options.target] if options.module else [options.target]

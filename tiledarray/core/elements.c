@@ -166,6 +166,9 @@ static void iterator_dealloc(Iterator *iterator)
     PyObject_Free(iterator);
 }
 
+static PyMemberDef iterator_members[] = {
+    {"index", T_PYSSIZET, offsetof(Iterator, place), READONLY, "How many it has given."}, {NULL}};
+
 PyTypeObject IteratorType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tiledarray.core._core.Iterator",
@@ -174,6 +177,7 @@ PyTypeObject IteratorType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)iterator_next,
+    .tp_members = iterator_members,
 };
 
 PyObject *handle_iter(PyObject *self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from queue import SimpleQueue
 from time import monotonic
 from typing import Protocol
@@ -23,6 +24,9 @@ class Compiles(Protocol):
 
     def compile(self) -> None:
         """Compile all of it."""
+
+    def left(self) -> Sequence[tuple[str, str, bool]]:
+        """Return what another process may compile, should this one end: see `afterwards.leave`."""
 
 
 class Trouble:
@@ -78,14 +82,14 @@ class Background:
     """A thread that compiles one plan after the other.
 
     A forked child has its parent's plans but not its thread: what was left unfinished there is
-    queued again when it is met again.  The process does not wait for the thread when it ends.
+    queued again when it is met again.  The process does not wait for the thread when it ends:
+    what is left is compiled afterwards.
     """
 
     def __init__(self) -> None:
         self._unfinished: dict[Compiles, None] = {}
         self._queue: SimpleQueue[Compiles] = SimpleQueue()
         self._begun = self._closed = False
-        atexit.register(self._close)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -95,6 +99,7 @@ class Background:
         self._queue.put(executable)
         if not self._begun:
             self._begun = in_background(self._work)
+            atexit.register(self._close)  # after the handler that kills compilers, to run before
 
     def unfinished(self) -> int:
         """Return how many plans are being compiled, or wait for it."""
@@ -113,6 +118,10 @@ class Background:
 
     def _close(self) -> None:
         self._closed = True
+        left = [kernel for executable in list(self._unfinished) for kernel in executable.left()]
+        if left:
+            from tiledarray.kernels.compile import afterwards
+            afterwards.leave(left)
 
     def _begin_anew(self) -> None:
         self._queue, self._begun = SimpleQueue(), False

@@ -260,6 +260,15 @@ class Executable:
         self.queued = True
         background.compile(self)
 
+    def left(self) -> list[tuple[str, str, bool]]:
+        """Return what another process may compile, should this one end."""
+        missing = self.missing() if self.device.kind != "cuda" else ()
+        return [(source, name, self.contract) for source, name in missing]
+
+    def at_hand(self) -> bool:
+        """Whether all that is missing has been compiled before, and lies on disk."""
+        return self.device.kind != "cuda" and host.on_disk(self.missing(), contract=self.contract)
+
     def let_go(self) -> None:
         """Drop the kernels: it will not run again, though some array remembers what made it."""
         while self.told:

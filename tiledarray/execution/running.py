@@ -59,9 +59,10 @@ def waits(executable: Executable, parts: Sequence[Part]) -> bool:
     if not executable.wanted and (seconds > COMPILE_SECONDS or much_memory):
         return True
     # What is small and met once is not worth it.
-    if seconds > known.SMALL_SECONDS or executable.met > 1:
-        executable.wanted = True
-    return False
+    if executable.wanted or (seconds <= known.SMALL_SECONDS and executable.met == 1):
+        return False
+    executable.wanted = True
+    return executable.at_hand()  # loaded in a moment
 
 
 def goes_op_by_op(executable: Executable, traced: Trace, targets: Sequence[Node]) -> bool:
@@ -74,7 +75,7 @@ def goes_op_by_op(executable: Executable, traced: Trace, targets: Sequence[Node]
         return False
     seconds, largest = cost(parts_of(traced.nodes, targets), host_threads())
     return (seconds + NODE_SECONDS * len(traced.nodes) < config.first_seconds
-            and largest <= known.AMPLE_BYTES)
+            and largest <= known.AMPLE_BYTES and not executable.at_hand())
 
 
 def compiler_problem(device: Device) -> str | None:

@@ -146,6 +146,10 @@ class Tuning:
 
     # ---- in the background -----------------------------------------------------------------
 
+    def left(self) -> tuple[()]:
+        """Return what another process may compile, should this one end: a GPU is needed."""
+        return ()
+
     def compile(self) -> None:
         """Plan and compile the others."""
         try:

@@ -33,8 +33,8 @@ from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
 from tiledarray.insight.programs import program_of, shared_out
 from tiledarray.ops.op import Leaf, Loop, Repeat, Update
+from tiledarray.recording.site import INSTALLED
 
-INSTALLED = frozenset(("site-packages", "dist-packages"))
 ROLES = {"row": "grid", "step": "step", "lane": "lane"}
 _VALUE = re.compile(r"%(\d+):[\w.]+")
 _KERNEL = re.compile(r"\bkernel (\d+)")

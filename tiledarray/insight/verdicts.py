@@ -193,13 +193,13 @@ def changing_shapes(facts: Facts) -> Verdict | None:
 
 
 def ended_early(facts: Facts) -> Verdict | None:
-    """The run was over before its kernels were there, and so may the next one be."""
+    """The run was over before its kernels were there."""
     if not facts.unfinished or not facts.counters["op by op"]:
         return None
     return Verdict(facts.accounts.share("op by op"), (
         f"op by op, for kernels of {count_text(facts.unfinished, 'plan')} were still being "
-        "compiled when this ended: a longer run has them; TILEDARRAY_COMPILE=wait, set for one "
-        "run, leaves them on disk for those to come"))
+        "compiled when this ended: a longer run has them, and so have runs to come, for which they "
+        "are compiled afterwards (config.compile_afterwards)"))
 
 
 def first_run(facts: Facts) -> Verdict | None:

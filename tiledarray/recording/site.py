@@ -9,6 +9,8 @@ from types import FrameType
 from tiledarray.core import frames
 from tiledarray.graph.node import Site
 
+INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders of packages that are installed
+
 
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """Return the nearest frame outside this package, from the innermost or the one given."""

@@ -210,6 +210,11 @@ def workplace(check: Callable[[], None] = lambda: None) -> Iterator[Folder]:
         _workplaces.pop(place.path, None)
 
 
+def lasts() -> bool:
+    """Whether the folder in use is there after the process has ended."""
+    return folder() not in _temporary
+
+
 def has_room() -> bool:
     """Whether the folder still has room; if not, a temporary one has taken over."""
     before = folder()
@@ -356,6 +361,33 @@ def _write_something(root: Folder) -> None:
 
 
 @contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether no other process does now, with this folder, what the name says."""
+    def open_lock(root: Folder) -> int:
+        with root.folder("locks") as locks:
+            return locks.open(f"{name}.lock", os.O_RDWR | os.O_CREAT)
+
+    file = _in_root(open_lock)
+    try:
+        yield _locked(file)
+    finally:
+        _give_up_lock(file)
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    """Take the lock, without waiting; false where somebody else has it."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # the file system has none
+            return True
+    return True
+
+
+@contextmanager
 def _building(key: str) -> Iterator[None]:
     """Hold the lock of the key (shared by 1/256 of all keys) across processes and threads.
 
@@ -381,21 +413,13 @@ def _wait_for_lock(file: int) -> None:
 
     A hung owner, or a file system without locks: building twice is harmless.
     """
-    if sys.platform == "win32":
-        return
     now = time.monotonic()
     deadline = now if now < _in_hurry_until[0] else now + LOCK_TIMEOUT
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    while not _locked(file):
+        if time.monotonic() >= deadline:
+            _in_hurry_until[0] = max(_in_hurry_until[0], deadline + HURRY)
             return
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(LOCK_POLL)
-        except OSError:
-            return
-    _in_hurry_until[0] = max(_in_hurry_until[0], deadline + HURRY)
+        time.sleep(LOCK_POLL)
 
 
 def _give_up_lock(file: int) -> None:

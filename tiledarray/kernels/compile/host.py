@@ -203,6 +203,21 @@ def compile_many(
         raise
 
 
+def on_disk(sources: Sequence[tuple[str, str]], *, contract: bool | None = None) -> bool:
+    """Whether all of several ``(source, name)`` were compiled before, and are in the disk cache.
+
+    No compiler is run to tell.
+    """
+    command = _command()
+    if not isinstance(command, tuple):
+        return False
+    asked = compiler.cache_info().currsize or cache.get(_version_key(_binary(command)), ".txt")
+    if not asked:
+        return False
+    options, headers = flags(contract), _header_text()
+    return all(cache.get(_entry(*pair, options, headers), ".so") for pair in sources)
+
+
 def pool() -> ThreadPool:
     """Return the host thread pool, made at the first call, with ``config.threads`` threads."""
     threads = host_threads()
@@ -226,12 +241,16 @@ def _required(source: str) -> Compiler:
 
 def _built(source: str, name: str, options: tuple[str, ...], headers: str,
            compilers: Compilers | None = None) -> cache.Entry:
-    identity = _required(source).identity
-    entry = cache.key("host", identity, name, source, headers, *options)
+    entry = _entry(source, name, options, headers)
     workers = compilers or Compilers()
     return cache.get_or_build(
         entry, ".so", lambda: _compile(source, name, options, workers)
     )
+
+
+def _entry(source: str, name: str, options: tuple[str, ...], headers: str) -> str:
+    """Return the name of a kernel in the cache."""
+    return cache.key("host", _required(source).identity, name, source, headers, *options)
 
 
 def _compile(source: str, name: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
@@ -329,9 +348,7 @@ def _header_text() -> str:
 
 def _probe(command: tuple[str, ...]) -> Compiler:
     """Ask the compiler for its version: once for each binary, remembered on disk."""
-    real = Path(command[0]).resolve()
-    status = real.stat()
-    binary = f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
+    binary = _binary(command)
 
     def ask() -> bytes:
         compilers = Compilers()
@@ -341,11 +358,21 @@ def _probe(command: tuple[str, ...]) -> Compiler:
             raise CompilerError(f"{command[0]} was killed when asked for its version", passing=True)
         return answer.output.encode()
 
-    known = cache.get_or_build(cache.key("compiler", binary), ".txt", ask).data.decode()
+    known = cache.get_or_build(_version_key(binary), ".txt", ask).data.decode()
     version = known.strip().partition("\n")[0] or "unknown"
     libmvec = 0 if "clang" in version else _libmvec_level()
     identity = cache.key(binary, version, _processor(), _glibc(), str(libmvec))
     return Compiler(command, version, libmvec, identity)
+
+
+def _binary(command: tuple[str, ...]) -> str:
+    real = Path(command[0]).resolve()
+    status = real.stat()
+    return f"{real} {status.st_mtime_ns} {status.st_size} {' '.join(command[1:])}"
+
+
+def _version_key(binary: str) -> str:
+    return cache.key("compiler", binary)
 
 
 def _processor() -> str:

@@ -17,17 +17,28 @@ template <class R> TA_FN Complex<R> operator-(Complex<R> x, Complex<R> y) {
     return {x.re - y.re, x.im - y.im};
 }
 template <class R> TA_FN Complex<R> operator-(Complex<R> x) { return {-x.re, -x.im}; }
-template <class R> TA_FN Complex<R> operator*(Complex<R> x, Complex<R> y) {
-    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+// Every product rounded by itself, as in C.
+template <class R> TA_FN Complex<R> product_by_steps(Complex<R> x, Complex<R> y) {
+    return {m_product(x.re, y.re) - m_product(x.im, y.im), m_product(x.re, y.im) + m_product(x.im, y.re)};
 }
-// R. L. Smith's algorithm (1962), written without branches.
+// As NumPy, whose loops have fused products where there are any: so of a square what overflows is
+// infinite, and no NaN, and where both squares are nearly equal their difference is not lost.
+template <class R> TA_FN Complex<R> operator*(Complex<R> x, Complex<R> y) {
+#if defined(__FMA__) || defined(__CUDACC__) || defined(__aarch64__)
+    return {m_fma(x.re, y.re, -(x.im * y.im)), m_fma(x.re, y.im, x.im * y.re)};
+#else
+    return product_by_steps(x, y);
+#endif
+}
+// R. L. Smith's algorithm (1962), written without branches.  With a product fused into its sum z / z would
+// not be 1.
 template <class R> TA_FN Complex<R> operator/(Complex<R> x, Complex<R> y) {
     bool wide = m_abs(y.re) >= m_abs(y.im);
     R large = wide ? y.re : y.im, small = wide ? y.im : y.re;
     R ratio = small / large;
-    R scale = (R)1 / (large + small * ratio);
-    R re = wide ? x.re + x.im * ratio : x.re * ratio + x.im;
-    R im = wide ? x.im - x.re * ratio : x.im * ratio - x.re;
+    R scale = (R)1 / (large + m_product(small, ratio));
+    R re = wide ? x.re + m_product(x.im, ratio) : m_product(x.re, ratio) + x.im;
+    R im = wide ? x.im - m_product(x.re, ratio) : m_product(x.im, ratio) - x.re;
     bool zero = (y.re == 0) & (y.im == 0);
     R size = m_abs(y.re);
     return {zero ? x.re / size : re * scale, zero ? x.im / size : im * scale};
@@ -38,20 +49,12 @@ template <class R> TA_FN bool operator==(Complex<R> x, Complex<R> y) {
 template <class R> TA_FN bool operator!=(Complex<R> x, Complex<R> y) { return !(x == y); }
 
 template <class R> TA_FN Complex<R> m_conjugate(Complex<R> x) { return {x.re, -x.im}; }
-// As NumPy, whose loop is compiled with fused products where there are any: so what overflows is
-// infinite, and no NaN, and where both squares are nearly equal their difference is not lost.
-template <class R> TA_FN Complex<R> m_square(Complex<R> x) {
-#if defined(__FMA__) || defined(__CUDACC__) || defined(__aarch64__)
-    return {m_fma(x.re, x.re, -(x.im * x.im)), m_fma(x.re, x.im, x.im * x.re)};
-#else
-    return x * x;
-#endif
-}
+template <class R> TA_FN Complex<R> m_square(Complex<R> x) { return x * x; }
 template <class R> TA_FN Complex<R> m_reciprocal(Complex<R> x) {
     bool wide = m_abs(x.im) <= m_abs(x.re);
     R large = wide ? x.re : x.im, small = wide ? x.im : x.re;
     R ratio = small / large;
-    R size = large + small * ratio;
+    R size = large + m_product(small, ratio);
     return {(wide ? (R)1 : ratio) / size, (wide ? -ratio : (R)-1) / size};
 }
 #ifdef __CUDACC__
@@ -385,10 +388,10 @@ template <class R> TA_FN Complex<R> m_power(Complex<R> x, Complex<R> y) {
         if (y.re == 1) return x;
         if (y.re == 2) return m_square(x);
         for (;;) {
-            if (n & 1) result = result * base;
+            if (n & 1) result = product_by_steps(result, base);
             n >>= 1;
             if (n == 0) break;
-            base = base * base;
+            base = product_by_steps(base, base);
         }
         return y.re < 0 ? Complex<R>{(R)1, (R)0} / result : result;
     }

@@ -64,9 +64,11 @@ TA_FN f32 m_abs(f32 x) { return ::fabsf(x); }
 TA_FN f64 m_abs(f64 x) { return ::fabs(x); }
 template <class R> TA_FN bool is_inf(R x) { return m_abs(x) == infinity<R>(); }
 template <class R> TA_FN bool is_finite(R x) { return m_abs(x) < infinity<R>(); }
-// One rounding, where that is wanted; and 1 / x to an ulp or so for a normal x, which unlike
-// division needs no subroutine on the device.
+// One rounding, where that is wanted; a product that no sum takes in (save with g++ where `contract` is
+// True); and 1 / x to an ulp or so for a normal x, which unlike division needs no subroutine on the device.
 #if TA_DEVICE
+TA_FN f32 m_product(f32 x, f32 y) { return __fmul_rn(x, y); }
+TA_FN f64 m_product(f64 x, f64 y) { return __dmul_rn(x, y); }
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __fmaf_rn(x, y, z); }
 TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __fma_rn(x, y, z); }
 TA_FN f32 near_reciprocal(f32 x) {
@@ -108,6 +110,17 @@ TA_FN f32 m_power(f32 x, f32 y) { return m_power_of(x, y); }
 TA_FN f64 m_power(f64 x, f64 y) { return m_power_of(x, y); }
 #include "device_math.h"
 #else
+// g++ (from 12 on) fuses products into sums and differences that alternate, also under -ffp-contract=off.
+template <class R> TA_FN R m_product(R x, R y) {
+#if defined(__clang__)
+#pragma clang fp contract(off)
+    return x * y;
+#elif __GNUC__ >= 12
+    return __builtin_assoc_barrier(x * y);
+#else
+    return x * y;
+#endif
+}
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
 TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
 template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
