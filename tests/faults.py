@@ -12,7 +12,7 @@ EMPTY = 'extern "C" long k() { return 1; }'
 VERSION = 'case "$*" in *--version*) echo fake 1; exit 0;; esac\n'
 
 
-def begin(code, folder, first="", **environment):
+def begin(code, folder, first="", pass_fds=(), **environment):
     """Start a Python program with a cache of its own; ``first`` is what it does before all else."""
     names = {"PYTHONPATH": str(ROOT), "TILEDARRAY_CACHE_DIR": str(folder),
              "TILEDARRAY_DEVICE": "cpu", **environment}
@@ -20,6 +20,7 @@ def begin(code, folder, first="", **environment):
         [sys.executable, "-c", first + PRELUDE + textwrap.dedent(code)],
         cwd=folder.parent, text=True,
         env={**os.environ, **names}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        pass_fds=pass_fds,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What a program leaves to be compiled is there for the next one."""
 
 import json
+import os
 
 import pytest
 
@@ -8,6 +9,7 @@ from tests.faults import begin, ended, wait_until
 from tiledarray import config
 from tiledarray.kernels.compile import afterwards, cache, host
 
+pytest_plugins = ["tests.faults_fixtures"]
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 
 PROGRAM = """
@@ -62,3 +64,27 @@ def test_nothing_is_left_where_it_is_not_wanted(folder, monkeypatch):
     with config.override(compile_afterwards=True):
         afterwards.leave([(SOURCE, "k", False)])
         assert not started
+
+
+def test_pipes_and_locks_of_a_shell_are_not_handed_on():
+    kept, shared = os.pipe()
+    try:
+        os.set_inheritable(shared, True)
+        found = afterwards._handed_on()
+        assert shared in found and not {0, 1, 2, kept} & {*found}
+    finally:
+        os.close(kept)
+        os.close(shared)
+
+
+def test_who_waits_for_a_program_does_not_wait_for_what_it_leaves(folder, script):
+    slow = script("case \"$*\" in *--version*) exec REAL \"$@\";; esac\nsleep 5")
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    child = begin(PROGRAM.format(wrap=""), folder, CXX=str(slow), pass_fds=[writing],
+                  TILEDARRAY_COMPILE_AFTERWARDS="1")
+    os.close(writing)
+    assert ended(child, 20)[0] == 0
+    os.set_blocking(reading, False)
+    assert os.read(reading, 1) == b""  # nobody holds the other end
+    os.close(reading)

@@ -43,9 +43,21 @@ def leave(kernels: Sequence[tuple[str, str, bool]]) -> None:
         work.write(json.dumps([*kernels]).encode())
         work.seek(0)
         silent = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
+        closed = [(os.POSIX_SPAWN_CLOSE, file) for file in _handed_on()]
         os.posix_spawn(
             python, [python, "-m", __name__], _environment(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, work.fileno(), 0), *silent])
+            file_actions=[(os.POSIX_SPAWN_DUP2, work.fileno(), 0), *silent, *closed])
+
+
+def _handed_on() -> list[int]:
+    """Return other files that a new process would hold open: a shell's locks and pipes."""
+    found = []
+    with suppress(OSError):
+        for name in os.listdir("/dev/fd"):
+            with suppress(OSError):  # that of the folder itself
+                if int(name) > 2 and os.get_inheritable(int(name)):
+                    found.append(int(name))
+    return found
 
 
 def _environment() -> dict[str, str]:
