@@ -1,6 +1,8 @@
 """Signals, and memory that runs out, while programs run: nothing is lost or done twice."""
 
 import dis
+import functools
+import itertools
 import random
 import signal
 import subprocess
@@ -15,12 +17,14 @@ import pytest
 
 import tiledarray as np
 from tests.plans import planned
+from tiledarray.arrays import tracing
 from tiledarray.config import override
 from tiledarray.core import forget_programs
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution import evaluate, plans
 from tiledarray.execution.executable import Executable
+from tiledarray.recording import history
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -387,3 +391,68 @@ def test_no_memory_for_the_account_of_a_run_does_not_repeat_it():
     pytest.importorskip("_testcapi")
     done = run(NO_MEMORY)  # not in here: other threads would have no memory either
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.compiler
+@told_for_311
+def test_a_jit_call_changes_its_arrays_and_dicts_or_neither():
+    def step(held, u):
+        u += 1
+        held["k"] = held["k"] * 2
+
+    with override(compile="wait", at_once=0):
+        jitted = np.jit(step)
+        ones = np.evaluate(np.array(numpy.ones(300)))
+        jitted({"k": ones}, np.array(numpy.zeros(300)))
+        for place in itertools.count(1):
+            held, u = {"k": ones}, np.evaluate(np.array(numpy.zeros(300)))
+            passed = interrupted_at(place, functools.partial(jitted, held, u), checked)
+            assert (float(held["k"][0]), float(u[0])) in ((1, 0), (2, 1)), place
+            if passed < place:
+                break
+    assert place > 20
+
+
+@told_for_311
+def test_several_results_are_stored_in_all_outputs_or_in_none():
+    with override(at_once=0):
+        x = np.array(numpy.arange(300.0) + 0.5)
+        for place in itertools.count(1):
+            parts, wholes = np.zeros(300), np.zeros(300)
+            work = functools.partial(np.modf, x, out=(parts, wholes))
+            passed = interrupted_at(place, work, checked)
+            assert (float(parts[1]), float(wholes[1])) in ((0, 0), (0.5, 1)), place
+            if passed < place:
+                break
+    assert place > 20
+
+
+def tracing_ends(frame):
+    """Where handlers run in the library, but at the very beginning of the end of a block."""
+    inside, after = checked(frame)
+    return inside and frame.f_code is not tracing.traced.__exit__.__code__, after
+
+
+@told_for_311
+@pytest.mark.parametrize("way", ["jit", "grad", "vmap", "loop"])
+def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
+    def step(u):
+        return (u * u).sum()
+
+    def work():
+        return {"jit": lambda: np.jit(step)(x), "grad": lambda: np.grad(step)(x),
+                "vmap": lambda: np.vmap(step)(x[None]),
+                "loop": lambda: np.fori_loop(2, lambda i, u: u * 2, x)}[way]()
+
+    x = np.array(numpy.arange(300.0))
+    work()
+    for place in itertools.count(1, 7):
+        passed = interrupted_at(place, work, tracing_ends)
+        assert not tracing._under_way and not history._inside.depth, place
+        assert float(x.sum()) == 300 * 299 / 2
+        with (override(at_once=1000), numpy.errstate(divide="raise"),
+              pytest.raises(FloatingPointError)):
+            np.ones(3) / np.zeros(3)
+        if passed < place:
+            break
+    assert place > 100

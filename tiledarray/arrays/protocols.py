@@ -15,6 +15,7 @@ from tiledarray.arrays.handle import (
     as_dtype,
     as_node,
     as_operand,
+    assign_all,
     host_array,
     wrap,
 )
@@ -121,16 +122,16 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     try:
         nodes = _results(self, ufunc, inputs, dtype, along)
         targets = out if out is not None else (None,) * len(nodes)
-        pairs = [*zip(targets, nodes, strict=True)]
-        for target, node in pairs[1:]:  # before the first is stored
-            if isinstance(target, Handle):
-                fitted(target, node, ufunc, inputs)
-        results = tuple(_store(target, node, where, ufunc, inputs) for target, node in pairs)
+        found = [_selected(target, node, where)
+                 for target, node in zip(targets, nodes, strict=True)]
+        if len(found) == 1:
+            return _store(targets[0], found[0], ufunc, inputs)
+        results = _store_all(targets, found, ufunc, inputs)
     except (TypeError, ValueError, OverflowError) as error:
         if not isinstance(error, LeaveToNumPy):
             by_numpy.raise_first_error(ufunc, inputs, out, options)
         raise
-    return results[0] if ufunc.nout == 1 else results
+    return results
 
 
 def _results(
@@ -181,22 +182,38 @@ def _typed(value: Any, dtype: np.dtype[Any], operands: list[Any]) -> Node:
     return record.full((), np.array(value, dtype).item(), dtype, device)
 
 
-def _store(target: Any, node: Node, where: Any, ufunc: np.ufunc, inputs: Any) -> Any:
-    if where is not True:
-        mask = as_node(where, node.device)
-        if mask.dtype.kind != "b" and hasattr(where, "dtype"):
-            raise TypeError(
-                f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the "
-                "rule 'safe'"
-            )
-        if target is None:
-            old = record.full((), 0, node.dtype, node.device)
-        else:
-            old = as_node(target, node.device)
-            if np.can_cast(node.dtype, old.dtype, "same_kind"):
-                node = record.cast(node, old.dtype)
-            old = record.cast(old, node.dtype)  # else storing the result raises
-        node = record.elementwise(BY_NAME["where"], mask, node, old)
+def _selected(target: Any, node: Node, where: Any) -> Node:
+    """Return a result where a mask selects it, elsewhere what is in the output."""
+    if where is True:
+        return node
+    mask = as_node(where, node.device)
+    if mask.dtype.kind != "b" and hasattr(where, "dtype"):
+        raise TypeError(
+            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the "
+            "rule 'safe'"
+        )
+    if target is None:
+        old = record.full((), 0, node.dtype, node.device)
+    else:
+        old = as_node(target, node.device)
+        if np.can_cast(node.dtype, old.dtype, "same_kind"):
+            node = record.cast(node, old.dtype)
+        old = record.cast(old, node.dtype)  # else storing the result raises
+    return record.elementwise(BY_NAME["where"], mask, node, old)
+
+
+def _store_all(targets: Any, nodes: Any, ufunc: np.ufunc, inputs: Any) -> tuple[Any, ...]:
+    """Store several results: in all arrays of ours or in none, also if a handler raises."""
+    pairs = [*zip(targets, nodes, strict=True)]
+    writes = [(target, fitted(target, node, ufunc, inputs))
+              for target, node in pairs if isinstance(target, Handle)]
+    results = tuple([target if isinstance(target, Handle) else _store(target, node, ufunc, inputs)
+                     for target, node in pairs])
+    assign_all(writes)
+    return results
+
+
+def _store(target: Any, node: Node, ufunc: np.ufunc, inputs: Any) -> Any:
     if target is None:
         return wrap(node)
     if isinstance(target, Handle):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from tiledarray.arrays.handle import Handle, is_scalar
 from tiledarray.core import BEGINS, Base, history, hold
+from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import below
 from tiledarray.ops.movement import AN_ARRAY, placeholder
@@ -25,7 +26,7 @@ from tiledarray.recording.stretch import local, tracing
 
 _slot: Any = vars(Base)["_node"]
 _lock = threading.Lock()
-_under_way = 0
+_under_way: set[traced] = set()
 
 
 class HasHistory(BaseException):
@@ -243,27 +244,58 @@ def make_placeholder(kind: Kind, *, scalar: bool = True) -> Node:
     return Node(form_of(placeholder, attrs, kind, 0), ())
 
 
-@contextmanager
-def traced(make: Callable[[], Scope] = Scope) -> Iterator[Any]:
-    """Trace what this thread does inside the block: nothing is computed."""
-    _count(1)
-    try:
-        scope = make()
-        with tracing(scope):
-            yield scope
-    finally:
-        _count(-1)
+class traced:  # noqa: N801  used as `contextlib`'s
+    """Trace what this thread does inside the block: nothing is computed.
+
+    It ends with the block whatever signal handlers raise, and wherever.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the scope.
+    """
+
+    def __init__(self, make: Callable[[], Scope] = Scope) -> None:
+        self._make = make
+        self._outer: Any = None
+        self._held = False
+
+    def __enter__(self) -> Any:
+        try:
+            at_one_go(partial(hold, 1), [partial(setattr, self, "_held", True)])  # all is recorded
+            _under_way.add(self)
+            _exchange()
+            scope = self._make()
+            self._outer = local.recorder
+            local.recorder = tracing(scope)
+        except BaseException:
+            persist(self._end)
+            raise
+        return scope
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._end()
+        except BaseException:
+            persist(self._end)
+            raise
+
+    def _end(self) -> None:
+        """Leave everything as it was; it may be done again."""
+        if self._outer is not None:
+            local.recorder = self._outer
+        if self._held:
+            at_one_go(partial(hold, -1), [partial(setattr, self, "_held", False)])
+        _under_way.discard(self)
+        _exchange()
 
 
-def _count(change: int) -> None:
+def _exchange() -> None:
     """Exchange the slot for as long as some thread traces: untraced code pays nothing for it."""
-    global _under_way
     with _lock:
-        _under_way += change
-        hold(change)  # everything is recorded
         if _under_way:
             type.__setattr__(Handle, "_node", _Virtual())
-        else:
+        elif "_node" in vars(Handle):
             type.__delattr__(Handle, "_node")
 
 

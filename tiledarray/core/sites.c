@@ -43,19 +43,25 @@ static int is_users(PyFrameObject *frame)
     return users;
 }
 
+/* The frame that called another, whose reference is taken; NULL if there is none, or no memory for
+   it: then nobody is told where it was, that is all. */
+static inline PyFrameObject *frame_behind(PyFrameObject *frame)
+{
+    const int failed = PyErr_Occurred() != NULL;
+    PyFrameObject *back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    if (!back && !failed)
+        PyErr_Clear();
+    return back;
+}
+
 /* The nearest frame outside this package, a new reference: frames are walked, never counted. */
 static inline PyFrameObject *user_frame(void)
 {
-    const int failed = PyErr_Occurred() != NULL;
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
-    while (frame && !is_users(frame)) {
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    if (!frame && !failed)
-        PyErr_Clear(); /* no memory for a frame: nobody is told where it was, that is all */
+    while (frame && !is_users(frame))
+        frame = frame_behind(frame);
     return frame;
 }
 
@@ -88,9 +94,7 @@ int read_path(Site *path)
     PyFrameObject *frame = user_frame();
     while (frame && length < PATH_LENGTH) {
         path[length++] = (Site){(PyObject *)PyFrame_GetCode(frame), PyFrame_GetLasti(frame)};
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
+        frame = frame_behind(frame);
     }
     Py_XDECREF(frame);
     return length;

@@ -24,7 +24,7 @@ from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
 from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, of_a_handler
+from tiledarray.errors import CompilerError, of_a_handler, raised_outside
 from tiledarray.execution import placement
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
@@ -200,8 +200,10 @@ class _Function:
             return None  # a rule of the user's may do something else every time
         try:
             return _Plan(graph, output, began)
-        except Exception:  # whatever it is, the usual way will say it, at the user's line
-            return None
+        except Exception as error:
+            if raised_outside(error):
+                raise
+            return None  # whatever it is, the usual way will say it, at the user's line
 
     def is_due(self) -> bool:
         """Whether the next call is recorded as a whole."""

@@ -35,8 +35,8 @@ _running: WeakSet[Node] = WeakSet()
 def differentiated(began: Sequence[Node]) -> Iterator[None]:
     """Have this thread run a function whose gradient is wanted: looks that lose it are refused."""
     _inside.depth += 1
-    _running.update(began)
     try:
+        _running.update(began)
         yield
     finally:
         _inside.depth -= 1

@@ -9,8 +9,6 @@ stretch of a loop has the structure of the first and finds its plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -88,14 +86,9 @@ fallbacks: Counter[tuple[str, Site | None]] = Counter()
 reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 
 
-@contextmanager
-def tracing(scope: Any) -> Iterator[None]:
-    """Record into a recorder of its own, which never evaluates; the scope is there to be found."""
-    outer, local.recorder = local.recorder, _Tracing(scope)
-    try:
-        yield
-    finally:
-        local.recorder = outer
+def tracing(scope: Any) -> Recorder:
+    """Return a recorder that never evaluates; the scope is there to be found."""
+    return _Tracing(scope)
 
 
 def live_pending() -> list[Node]:

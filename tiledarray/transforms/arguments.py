@@ -255,6 +255,23 @@ def containers(tree: Any) -> Iterator[Any]:
         yield from containers(value)
 
 
+def contains_itself(tree: Any) -> bool:
+    """Whether a container among nested arguments is in itself."""
+    around: set[int] = set()
+    waiting: list[tuple[Any, bool]] = [(tree, False)]
+    while waiting:
+        each, left = waiting.pop()
+        parts = None if left else parts_of(each)
+        if left:
+            around.discard(id(each))
+        elif parts is not None:
+            if id(each) in around:
+                return True
+            around.add(id(each))
+            waiting += [(each, True), *((part, False) for _, part in parts)]
+    return False
+
+
 def contents(container: Any) -> Any:
     """Return what is in a container: a list, or a dict."""
     if isinstance(container, list):

@@ -25,6 +25,7 @@ from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, of_a_handler
 from tiledarray.execution import placement
+from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Form, Node, form_of
 from tiledarray.graph.program import trace
@@ -35,6 +36,7 @@ from tiledarray.transforms.arguments import (
     Given,
     Handed,
     containers,
+    contains_itself,
     flatten,
     give_back,
     hand_back,
@@ -322,20 +324,31 @@ class _Trace:
         def copied(at: int) -> Node:
             return record.leaf(buffers[at].another(), inputs[at].node.device)
 
-        made = [wrap(node(source, at)) for source, at in self.made]
-        if self.written:
-            assign_all([(inputs[k], node(source, at)) for k, source, at in self.written])
-        if not self.all_new:
-            places = {"argument": arguments, "outside": inputs, "new": made}
-            made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
-        return self._returned(made, given, copies)
+        new = [wrap(node(source, at)) for source, at in self.made]
+        writes = [(inputs[k], node(source, at)) for k, source, at in self.written]
+        found = _containers(given) if self.hands_back else []
 
-    def _returned(self, made: list[Any], given: tuple[Any, Any], copies: list[Copy]) -> Any:
-        """Put together what the function returns, and change what it changes."""
+        def finish() -> Any:
+            assign_all(writes)
+            made = new
+            if not self.all_new:
+                places = {"argument": arguments, "outside": inputs, "new": new}
+                made = [follow(places[kind][k], steps) for kind, k, steps in self.results]
+            return self._returned(made, [*found], copies)
+
+        if not self.changes:
+            return finish()
+        try:
+            return finish()
+        except BaseException:  # a handler's, perhaps: all is changed, or nothing
+            persist(finish)
+            raise
+
+    def _returned(self, made: list[Any], found: list[Any], copies: list[Copy]) -> Any:
+        """Put together what the function returns, and change what it changes in containers."""
         arrays = iter(made)
         if not self.hands_back:
             return unflatten(self.result_shape, arrays)
-        found = _containers(given)
         result = unflatten(self.result_shape, arrays, found)
         hand_back(self.changes, arrays, found, copies)
         return result
@@ -522,6 +535,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
             places = tuple([flatten(part, arrays, copies) for part in args])
             names = flatten(kwargs, arrays, copies) if kwargs else _NO_NAMES
         except RecursionError as error:
+            if not contains_itself((args, kwargs)):
+                raise
             raise TypeError(
                 "an argument of a function under tiledarray.jit contains itself") from error
         result = remembered.call((args, kwargs), (places, names), arrays, copies)

@@ -20,6 +20,7 @@ BY_DESCRIPTOR = os.open in os.supports_dir_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _BINARY = getattr(os, "O_BINARY", 0)
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # a pipe in a file's place is opened, and seen to be none
 _DESCRIPTORS = "/proc/self/fd"
 
 
@@ -128,7 +129,7 @@ class Folder:
         OSError
             It cannot be read, is a link, or (`PermissionError`) others may have written it.
         """
-        with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
+        with os.fdopen(self.open(name, os.O_RDONLY | _AT_ONCE), "rb") as file:
             status = os.fstat(file.fileno())
             reason = not_ours(status)
             if secret and hasattr(os, "geteuid") and status.st_mode & 0o077:

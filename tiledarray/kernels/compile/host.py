@@ -225,7 +225,10 @@ def pool() -> ThreadPool:
         entry = _built(_POOL_SOURCE.read_text(), "threads", (*flags(False), "-pthread"), "")
         with entry.opened() as path, _lock:
             if not _pools:
-                _pools.append(ThreadPool(path, threads))
+                try:
+                    _pools.append(ThreadPool(path, threads))
+                except AttributeError as error:  # the compiler has made something else
+                    raise CompilerError(f"the thread pool is no thread pool: {error}") from None
     if _pools[0].threads != threads:
         _pools[0].resize(threads)
     return _pools[0]
