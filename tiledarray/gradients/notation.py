@@ -172,7 +172,7 @@ def unview(g: Any, inputs: Sequence[Any], attrs: Any) -> Any:
         return wrap(record.view(g.node, *inverse))
     found = _placed(g, x, starts, axes, attrs[1])
     if _is_diagonal(axes, attrs[1], starts, g.shape, x.shape):
-        _diagonals[found.node] = g
+        _diagonals[found.node] = g.node
     return found
 
 
@@ -186,12 +186,13 @@ def _placed(g: Any, x: Any, starts: Sequence[Any], axes: tuple[int, ...],
 
 
 # The diagonals of matrices that are zero elsewhere, which need not be multiplied with as such.
-_diagonals: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
+_diagonals: WeakKeyDictionary[Node, Node] = WeakKeyDictionary()
 
 
 def diagonal_alone(x: Any) -> Any:
     """Return the diagonals of matrices that are known to be zero elsewhere, ``None`` of others."""
-    return _diagonals.get(x.node)
+    found = _diagonals.get(x.node)
+    return None if found is None else wrap(found)
 
 
 def _is_diagonal(axes: tuple[int, ...], steps: tuple[int, ...], starts: Sequence[Any],
