@@ -99,8 +99,9 @@ def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shap
         raise ValueError("setting an array element with a sequence.")
     excess = max(len(values) - len(places), 0)
     leading, values_there = values[:excess], values[excess:]
+    by_arrays = any(isinstance(part, list) or getattr(part, "shape", ()) for part in key)
     if record.broadcastable(values_there, places) and (
-            set(leading) <= {1} or 0 in values_there):  # of no values NumPy does not ask
+            set(leading) <= {1} or (by_arrays and 0 in values_there)):  # then NumPy does not ask
         return
     if len(key) == 1 and is_mask(key[0]) and len(key[0].shape) == len(shape) and len(values) == 1:
         raise ValueError(
