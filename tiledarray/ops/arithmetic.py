@@ -79,8 +79,10 @@ heaviside = ufunc(
     np.heaviside, "m_heaviside(x, y)", cost=3, nanoseconds=(2.2, 2.4),
     derivatives=("0", "one(x == 0)"),
 )
+_NEXT_HALF = ("m_nextafter(x, y)" if np.signbit(np.nextafter(np.float16(0), np.float16(-0.0)))
+              else "m_nextafter_or_first(x, y)")
 nextafter = ufunc(
-    np.nextafter, {"f": "m_nextafter(x, y)", "h": "m_nextafter(x, y)"}, cost=6,
+    np.nextafter, {"f": "m_nextafter(x, y)", "h": _NEXT_HALF}, cost=6,
     nanoseconds=(6.6, 2.2),
     derivatives=("1", "0"),
 )

@@ -21,11 +21,18 @@ template <class R> TA_FN Complex<R> operator-(Complex<R> x) { return {-x.re, -x.
 template <class R> TA_FN Complex<R> product_by_steps(Complex<R> x, Complex<R> y) {
     return {m_product(x.re, y.re) - m_product(x.im, y.im), m_product(x.re, y.im) + m_product(x.im, y.re)};
 }
-// As NumPy, whose loops have fused products where there are any: so of a square what overflows is
-// infinite, and no NaN, and where both squares are nearly equal their difference is not lost.
-template <class R> TA_FN Complex<R> operator*(Complex<R> x, Complex<R> y) {
-#if defined(__FMA__) || defined(__CUDACC__) || defined(__aarch64__)
+// One product of each sum fused: so of a square what overflows is infinite, and no NaN, and where both
+// squares are nearly equal their difference is not lost.
+template <class R> TA_FN Complex<R> fused_product(Complex<R> x, Complex<R> y) {
     return {m_fma(x.re, y.re, -(x.im * y.im)), m_fma(x.re, y.im, x.im * y.re)};
+}
+// As NumPy's loops, which are fused where the processor does that; on a device the imaginary part of
+// z * conjugate(z) is 0.
+template <class R> TA_FN Complex<R> operator*(Complex<R> x, Complex<R> y) {
+#if defined(__CUDACC__)
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+#elif defined(__FMA__) || defined(__aarch64__)
+    return fused_product(x, y);
 #else
     return product_by_steps(x, y);
 #endif
@@ -49,7 +56,13 @@ template <class R> TA_FN bool operator==(Complex<R> x, Complex<R> y) {
 template <class R> TA_FN bool operator!=(Complex<R> x, Complex<R> y) { return !(x == y); }
 
 template <class R> TA_FN Complex<R> m_conjugate(Complex<R> x) { return {x.re, -x.im}; }
-template <class R> TA_FN Complex<R> m_square(Complex<R> x) { return x * x; }
+template <class R> TA_FN Complex<R> m_square(Complex<R> x) {
+#ifdef __CUDACC__
+    return fused_product(x, x);
+#else
+    return x * x;
+#endif
+}
 template <class R> TA_FN Complex<R> m_reciprocal(Complex<R> x) {
     bool wide = m_abs(x.im) <= m_abs(x.re);
     R large = wide ? x.re : x.im, small = wide ? x.im : x.re;

@@ -196,10 +196,11 @@ template <class H> TA_FN H nextafter_half(H x, H y) {
     u16 next = next_bits((u16)x, (u16)y, a == b, b > a);
     return (a != a) | (b != b) ? cast<H>(a + b) : (H)next;
 }
-TA_FN f16 m_nextafter(f16 x, f16 y) { // of equal zeros NumPy has the first here
-    return widen(x) == widen(y) ? x : nextafter_half(x, y);
-}
+TA_FN f16 m_nextafter(f16 x, f16 y) { return nextafter_half(x, y); }
 TA_FN bf16 m_nextafter(bf16 x, bf16 y) { return nextafter_half(x, y); }
+// Of zeros of two signs some versions of NumPy have the first for float16, C and the others the second.
+TA_FN f16 m_nextafter_or_first(f16 x, f16 y) { return widen(x) == widen(y) ? x : m_nextafter(x, y); }
+TA_FN bf16 m_nextafter_or_first(bf16 x, bf16 y) { return m_nextafter(x, y); }
 
 // Distance to the neighbour further from zero; for float16 to the one above, as in NumPy.
 template <class R> TA_FN R m_spacing(R x) {
