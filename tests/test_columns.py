@@ -287,7 +287,7 @@ def test_rows_on_chip_are_read_twice_there():
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", SPREADS)
 @pytest.mark.parametrize(("shape", "axis", "offset"), [
-    ((20_000, 64), 0, 0), ((5_001, 33), 0, 1000), ((90, 80, 60), (0, 1), -7), ((80, 90, 70), 1, 0)])
+    ((5_001, 33), 0, 1000), ((90, 80, 60), (0, 1), -7)])
 def test_a_spread_is_numpys(name, shape, axis, offset, dtype):
     x = numpy.random.default_rng(0).normal(offset, size=shape).astype(dtype)
     with carried_along_on_the_host(), warnings.catch_warnings():
@@ -308,7 +308,7 @@ def test_a_trend_loses_nothing():
 
 
 @pytest.mark.compiler
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.sampled_from(["f4", "f8"]), st.sampled_from(sorted(SPREADS)))
 def test_infinities_and_nans_in_spreads_come_out_as_in_numpy(data, dtype, name):
     special = [numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 1.0, 0.5, -80.0, 80.0]
