@@ -23,8 +23,10 @@ from tiledarray.core import forget_programs
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution import evaluate, plans
+from tiledarray.execution.at_one_go import Block
 from tiledarray.execution.executable import Executable
-from tiledarray.recording import history
+from tiledarray.gradients import again
+from tiledarray.recording import history, stretch
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -430,7 +432,7 @@ def test_several_results_are_stored_in_all_outputs_or_in_none():
 def tracing_ends(frame):
     """Where handlers run in the library, but at the very beginning of the end of a block."""
     inside, after = checked(frame)
-    return inside and frame.f_code is not tracing.traced.__exit__.__code__, after
+    return inside and frame.f_code is not Block.__exit__.__code__, after
 
 
 @told_for_311
@@ -449,6 +451,7 @@ def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
     for place in itertools.count(1, 7):
         passed = interrupted_at(place, work, tracing_ends)
         assert not tracing._under_way and not history._inside.depth, place
+        assert not again._wholes and type(stretch.local.recorder) is stretch.Recorder, place
         assert float(x.sum()) == 300 * 299 / 2
         with (override(at_once=1000), numpy.errstate(divide="raise"),
               pytest.raises(FloatingPointError)):

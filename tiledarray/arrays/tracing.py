@@ -17,7 +17,7 @@ from typing import Any
 
 from tiledarray.arrays.handle import Handle, is_scalar
 from tiledarray.core import BEGINS, Base, history, hold
-from tiledarray.execution.at_one_go import at_one_go, persist
+from tiledarray.execution.at_one_go import Block, at_one_go
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.graph.program import below
 from tiledarray.ops.movement import AN_ARRAY, placeholder
@@ -244,10 +244,8 @@ def make_placeholder(kind: Kind, *, scalar: bool = True) -> Node:
     return Node(form_of(placeholder, attrs, kind, 0), ())
 
 
-class traced:  # noqa: N801  used as `contextlib`'s
+class traced(Block):  # noqa: N801  used as `contextlib`'s
     """Trace what this thread does inside the block: nothing is computed.
-
-    It ends with the block whatever signal handlers raise, and wherever.
 
     Parameters
     ----------
@@ -260,28 +258,18 @@ class traced:  # noqa: N801  used as `contextlib`'s
         self._outer: Any = None
         self._held = False
 
-    def __enter__(self) -> Any:
-        try:
-            at_one_go(partial(hold, 1), [partial(setattr, self, "_held", True)])  # all is recorded
-            _under_way.add(self)
-            _exchange()
-            scope = self._make()
-            self._outer = local.recorder
-            local.recorder = tracing(scope)
-        except BaseException:
-            persist(self._end)
-            raise
+    def begin(self) -> Scope:
+        """Have this thread record for the scope, and return that."""
+        at_one_go(partial(hold, 1), [partial(setattr, self, "_held", True)])  # all is recorded
+        _under_way.add(self)
+        _exchange()
+        scope = self._make()
+        self._outer = local.recorder
+        local.recorder = tracing(scope)
         return scope
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._end()
-        except BaseException:
-            persist(self._end)
-            raise
-
-    def _end(self) -> None:
-        """Leave everything as it was; it may be done again."""
+    def end(self) -> None:
+        """Have it record as before."""
         if self._outer is not None:
             local.recorder = self._outer
         if self._held:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import call
+from typing import Any
 
 ATTEMPTS = 100
 
@@ -38,3 +39,33 @@ def persist(work: Callable[[], None]) -> None:
         except BaseException:  # a handler's: what the program raised already matters more
             continue
     return None
+
+
+class Block:
+    """What a ``with`` block begins and ends, of which the end comes whatever handlers raise.
+
+    (A generator's comes when the exception is forgotten, if a handler has raised in its making.)
+    """
+
+    def begin(self) -> Any:
+        """Begin it; return what ``as`` names."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave everything as it was; it may be done again, and before all has begun."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        try:
+            given: Any = self.begin()
+        except BaseException:
+            persist(self.end)
+            raise
+        return given
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.end()
+        except BaseException:
+            persist(self.end)
+            raise

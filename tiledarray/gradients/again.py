@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import CompilerError, of_a_handler, raised_outside
 from tiledarray.execution import placement
+from tiledarray.execution.at_one_go import Block
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
@@ -247,21 +248,12 @@ class Turn:
         self._recorder: Recorder | None = None
         self._output: Node | None = None
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self) -> AbstractContextManager[None]:
         """Have this thread record all that has a history, small arrays too, as one piece."""
         if not self.whole:
-            yield
-            return
-        outer, whole = local.recorder, _Whole()
-        self._recorder = whole
-        try:
-            local.recorder = whole
-            _set_whole(_wholes.add, whole)
-            yield
-        finally:
-            local.recorder = outer
-            _set_whole(_wholes.discard, whole)
+            return nullcontext()
+        self._recorder = _Whole()
+        return _Wholly(self._recorder)
 
     def results(self, output: Node, began: Sequence[Node]) -> list[Any] | None:
         """Return value and gradients, if there is a plan for what was recorded."""
@@ -316,6 +308,21 @@ class _Whole(Recorder):
 
 
 _wholes: set[_Whole] = set()
+
+
+class _Wholly(Block):
+    """Have this thread record with such a recorder."""
+
+    def __init__(self, recorder: _Whole) -> None:
+        self._recorder, self._outer = recorder, local.recorder
+
+    def begin(self) -> None:
+        local.recorder = self._recorder
+        _set_whole(_wholes.add, self._recorder)
+
+    def end(self) -> None:
+        local.recorder = self._outer
+        _set_whole(_wholes.discard, self._recorder)
 
 
 def _set_whole(change: Callable[[_Whole], None], recorder: _Whole) -> None:

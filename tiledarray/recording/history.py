@@ -9,13 +9,13 @@ the gradient without anybody noticing.  So it is refused, or marked.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet, finalize
 
 from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.errors import HistoryLost
+from tiledarray.execution.at_one_go import Block
 from tiledarray.graph.node import Node, form_of
 from tiledarray.ops.movement import leaf, opaque, view
 from tiledarray.recording.site import user_site
@@ -31,16 +31,28 @@ _inside = _Depth()
 _running: WeakSet[Node] = WeakSet()
 
 
-@contextmanager
-def differentiated(began: Sequence[Node]) -> Iterator[None]:
-    """Have this thread run a function whose gradient is wanted: looks that lose it are refused."""
-    _inside.depth += 1
-    try:
-        _running.update(began)
-        yield
-    finally:
-        _inside.depth -= 1
-        _running.difference_update(began)
+class differentiated(Block):  # noqa: N801  used as `contextlib`'s
+    """Have this thread run a function whose gradient is wanted: looks that lose it are refused.
+
+    Parameters
+    ----------
+    began : sequence of Node
+        With which the history begins.
+    """
+
+    def __init__(self, began: Sequence[Node]) -> None:
+        self._began = began
+        self._outer = _inside.depth
+
+    def begin(self) -> None:
+        """Count it."""
+        _inside.depth = self._outer + 1
+        _running.update(self._began)
+
+    def end(self) -> None:
+        """Count it no more."""
+        _inside.depth = self._outer
+        _running.difference_update(self._began)
 
 
 def is_inside(node: Node) -> bool:
