@@ -232,6 +232,20 @@ def test_windows_without_elements():
     assert ours(np.zeros((0, 3)), 2, axis=1).sum(-1).shape == (0, 2)
 
 
+@pytest.mark.parametrize("at_once", [0, 1000])
+@pytest.mark.parametrize("frozen", [
+    lambda windows: np.broadcast_to(windows, (2, *windows.shape)),
+    lambda windows: setattr(windows.flags, "writeable", False) or windows,
+    lambda windows: np.broadcast_to(windows.real, (2, *windows.shape))])
+def test_windows_that_were_made_read_only_are_not_written(frozen, at_once):
+    with config.override(at_once=at_once):
+        x = np.array(line(9)) * 1.0
+        view = frozen(ours(x, 3, writeable=True))
+        with pytest.raises(ValueError, match="read-only"):
+            view[...] = 0
+        numpy.testing.assert_array_equal(numpy.asarray(x), line(9))
+
+
 # ---- gradients -----------------------------------------------------------------------------------
 
 X, M = real(12), real(6, 7)

@@ -54,7 +54,7 @@ def lying_as(array: Any, node: Node) -> Any:
     """
     made = wrap(node)
     if isinstance(array, np.ndarray):
-        return made if array.flags.c_contiguous else view_of(made, views.Strided(array.strides))
+        return made if array.flags.c_contiguous else view_of(made, views.Lying(array.strides))
     base = array._base if isinstance(array, Handle) else None
     if base is None:
         return made
@@ -62,7 +62,7 @@ def lying_as(array: Any, node: Node) -> Any:
     if scope is not None and id(array.origin()) in scope.sparse:
         scope.sparse.add(id(made))  # how that one lies is not known, nor asked yet
         return view_of(made, views.identity(node.shape))
-    return made if is_dense(array) else view_of(made, views.Strided(array.view_strides))
+    return made if is_dense(array) else view_of(made, views.Lying(array.view_strides))
 
 
 def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:

@@ -19,7 +19,6 @@ from tiledarray.arrays.handle import Handle, is_scalar
 from tiledarray.core import BEGINS, Base, history, hold
 from tiledarray.execution.at_one_go import Block, at_one_go
 from tiledarray.graph.node import Kind, Node, form_of
-from tiledarray.graph.program import below
 from tiledarray.ops.movement import AN_ARRAY, placeholder
 from tiledarray.recording.history import is_inside
 from tiledarray.recording.stretch import local, tracing
@@ -61,6 +60,7 @@ class Scope:
         self.outside: list[tuple[Handle, Node]] = []
         self.sparse: set[int] = set()
         self.asked: set[int] = set()
+        self._unknown: set[Node] = set()  # values in which such placeholders are
         self._values: dict[int, Node] = {}  # of those
         self._inside: dict[int, Handle] = {}  # made meanwhile; kept, so that no id comes twice
 
@@ -108,7 +108,21 @@ class Scope:
 
     def knows(self, nodes: list[Node]) -> bool:
         """Whether the values are there: nothing in them stands for what is not."""
-        return all(node.buffer is not None or node.op is not placeholder for node in below(nodes))
+        return not any([self._is_unknown(node) for node in nodes])
+
+    def _is_unknown(self, node: Node) -> bool:
+        """Whether a value has a stand-in in it; what has one is remembered, for what is above."""
+        waiting, met = [node], {node}
+        while waiting:
+            each = waiting.pop()
+            if each in self._unknown or (each.buffer is None and each.op is placeholder):
+                self._unknown.add(node)
+                return True
+            if each.buffer is None:
+                new = [x for x in each.inputs if type(x) is Node and x not in met]
+                met.update(new)
+                waiting += new
+        return False
 
     def wants(self, node: Node) -> bool:
         """Whether a gradient will ask for the history of a value."""

@@ -64,13 +64,13 @@ class Frozen(NamedTuple):
     why: str = ""
 
 
-class Strided(NamedTuple):
+class Lying(NamedTuple):
     """No change, but what comes after is taken to lie in memory with these strides, in bytes."""
 
     strides: tuple[int, ...]
 
 
-Step = Affine | Overlapping | Reshaped | Part | Reinterpreted | Frozen | Strided
+Step = Affine | Overlapping | Reshaped | Part | Reinterpreted | Frozen | Lying
 _PARTS = (elementwise.BY_NAME["real"], elementwise.BY_NAME["imag"])
 _MAKE_COMPLEX = elementwise.BY_NAME["make_complex"]
 
@@ -138,8 +138,7 @@ def _after(first: Affine | Overlapping, second: Affine | Overlapping) -> Affine 
         starts.append(start)
     if any(len(dimension) > 1 for dimension in terms):
         return Overlapping(tuple(terms), tuple(starts), second.shape)
-    axes, steps = zip(*(dimension[0] if dimension else (-1, 0) for dimension in terms),
-                            strict=True)
+    axes, steps = zip(*(dimension[0] if dimension else (-1, 0) for dimension in terms), strict=True)
     return Affine(axes, steps, tuple(starts), second.shape)
 
 
@@ -225,13 +224,15 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if type(step) is Reinterpreted:
         value = record.broadcast_to(value, step.shape)
         return record.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
-    if type(step) is Strided:
+    if type(step) is Lying:
         return record.broadcast_to(value, node.shape)
     raise ValueError(refusal("assignment destination is read-only", (step,)))
 
 
 def _write_windows(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     """Write at the places of the elements; what comes last counts where they are the same."""
+    if is_frozen(steps):
+        raise ValueError(refusal("assignment destination is read-only", steps))
     parts = tuple(step for step in steps if type(step) is Part)
     moves = tuple(step for step in steps if type(step) is not Part)
     if Reinterpreted in map(type, moves):
@@ -336,7 +337,7 @@ def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[in
             if step.dtype.itemsize != itemsize:
                 strides, itemsize = (*strides[:-1], step.dtype.itemsize), step.dtype.itemsize
             shape = step.shape
-        elif type(step) is Strided:
+        elif type(step) is Lying:
             strides = step.strides
     return strides
 

@@ -117,6 +117,8 @@ class Background:
             self._unfinished.pop(executable, None)
 
     def _close(self) -> None:
+        if self._closed:  # a forked child has its parent's handler, too
+            return
         self._closed = True
         left = [kernel for executable in list(self._unfinished) for kernel in executable.left()]
         if left:

@@ -329,7 +329,8 @@ class _Trace:
         found = _containers(given) if self.hands_back else []
 
         def finish() -> Any:
-            assign_all(writes)
+            if writes:
+                assign_all(writes)
             made = new
             if not self.all_new:
                 places = {"argument": arguments, "outside": inputs, "new": new}
