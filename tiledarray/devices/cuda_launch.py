@@ -363,7 +363,8 @@ class LaunchGraph:
         self._lock = threading.Lock()
         self._nodes: list[c_void_p] = []
         self._params: list[Any] = []
-        self._args = [launch.args for launch in launches]
+        self._args: list[bytes | None] = [launch.args for launch in launches]
+        self._sizes = [len(launch.args) for launch in launches]
         self._kept = [*launches]  # for functions to stay loaded, and memory taken
         self._graph, self._executable = c_void_p(), c_void_p()
         library = driver()
@@ -424,8 +425,9 @@ class LaunchGraph:
             for index, new in args.items():
                 if new == self._args[index]:
                     continue
-                if len(new) != len(self._args[index]):
-                    raise ValueError(f"launch {index} takes {len(self._args[index])} bytes")
+                if len(new) != self._sizes[index]:
+                    raise ValueError(f"launch {index} takes {self._sizes[index]} bytes")
+                self._args[index] = None  # not known, should a handler raise meanwhile
                 params = self._params[index]
                 params.parameters = _ArgumentPointer(new)
                 status = library.cuGraphExecKernelNodeSetParams_v2(

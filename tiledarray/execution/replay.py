@@ -1,13 +1,14 @@
 """Running one plan many times: its own memory is taken once, and its launches are prepared.
 
 Only the addresses of inputs and outputs change from run to run: they alone are written anew, and of
-a recording the scalars, if they are others.  On a GPU several launches are one CUDA graph.
+a recording the scalars, if they are others.  On a GPU several launches are one CUDA graph, of which
+there are some for addresses that come round.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from tiledarray.execution.captured import (
     captured,
     static_bases,
 )
+from tiledarray.execution.graphs import Graphs, Places
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.order import touched
@@ -158,7 +160,7 @@ class Replay:
         return lane
 
 
-def _are_same(params: Sequence[Any], known: Sequence[Any]) -> bool:
+def _are_same(params: Sequence[Any], known: Sequence[Any] | None) -> bool:
     """Whether scalars are the same to the bit; equal ones that may not be count as others."""
     return params == known and not any(x == 0 or type(x) is complex for x in params)
 
@@ -218,10 +220,12 @@ class _Lane:
                    for part in step.parts for store in part.stores)
         ]
         self._args = [launch.arguments() for launch in self._launches]
+        self._graphs: Graphs | None = None
         self.fill(params)
-        self._graph: Any = None
         if executable.device.kind == "cuda" and (calls or len(self._launches) > 1):
-            self._graph = executable.device.graph(self._in_order())
+            launches = self._in_order()
+            self._graphs = Graphs(
+                partial(executable.device.graph, launches), self._arguments, len(launches))
 
     def _in_order(self) -> list[Any]:
         """All launches for a graph; says which of them are the plan's kernels, and which copy."""
@@ -254,21 +258,23 @@ class _Lane:
             launches.append((copies.function, copies.blocks, copies.threads, 0,
                              self._copying(copies, some, dict.fromkeys(some, 0))))
 
-    def _copying(self, copies: Copies, bases: list[Value], places: dict[Value, int]) -> bytes:
+    def _copying(self, copies: Copies, bases: list[Value], places: Mapping[Value, int]) -> bytes:
         stay, move = [self._static[base].pointer for base in bases], [*map(places.get, bases)]
         return copies.packed(*((move, stay) if isinstance(bases[0].op, Leaf) else (stay, move)))
 
     def fill(self, params: Sequence[Any]) -> None:
         """Write all arguments but the addresses of inputs and outputs, and note those."""
-        self.params = list(params)
-        # Which addresses are inputs' and outputs', by launch, and where those lay in the last run.
-        self._moving: list[list[tuple[memoryview, int, Value, int]]] = []
-        self._places: dict[Value, int] = {}
+        self.params: list[Any] | None = None  # not known until all is written
+        self._places: Places | None = None
+        if self._graphs is not None:
+            self._graphs.forget()
+        # Which addresses are inputs' and outputs': the slots, a place there, what to add.
+        self._moving: list[tuple[memoryview, int, Value, int]] = []
         for number, (launch, args) in enumerate(zip(self._launches, self._args, strict=True)):
-            self._moving.append([])
             self._fill(number, launch, args.slots, params)
         self._bases = [*dict.fromkeys(
-            [*self._static, *(base for moving in self._moving for _, _, base, _ in moving)])]
+            [*self._static, *(base for _, _, base, _ in self._moving)])]
+        self.params = [*params]
 
     def _fill(self, number: int, launch: Any, slots: memoryview, params: Sequence[Any]) -> None:
         self._own.fill(number, slots, params)
@@ -277,7 +283,7 @@ class _Lane:
             if base in self._temporaries:
                 slots[place] = self._temporaries[base].pointer + offset
             else:
-                self._moving[number].append((slots, place, base, offset))
+                self._moving.append((slots, place, base, offset))
 
     def run(self, leaves: dict[Value, Buffer]) -> dict[Value, Any]:
         """Run with these inputs; return all that is in memory."""
@@ -293,35 +299,31 @@ class _Lane:
         allocate = self.executable.device.allocate
         for base in self._outputs:
             buffers[base] = allocate(base.shape, base.dtype)
-        places = {base: buffers[base].pointer for base in self._bases}
-        before, self._places = self._places, {}  # not known until all is written
-        changed = self._locate(places, before)
-        if self._graph is not None:
-            new = {self._nodes[k]: self._args[k].packed() for k in changed}
-            if places != before:
-                new.update((node, self._copying(copies, bases, places))
-                           for node, copies, bases in self._copies)
-            start = self._graph.bound(new)
+        places = tuple([buffers[base].pointer for base in self._bases])
+        if self._graphs is not None:
+            start, graph = self._graphs.start(places)
+            graph.check(at_one_go(start, [partial(overwritten.extend, self._in_place)])
+                        if self._in_place else start())
+            return
+        if places != self._places:
+            self._places = None  # not known until all is written
+            self._locate(places)
             self._places = places
-            if self._in_place:
-                self._graph.check(at_one_go(start, [partial(overwritten.extend, self._in_place)]))
-            else:
-                self._graph.check(start())
-        else:
-            for launch, args in zip(self._launches, self._args, strict=True):
-                launch.start(args)
-            self._places = places
-            overwritten += self._in_place
+        for launch, args in zip(self._launches, self._args, strict=True):
+            launch.start(args)
+        overwritten += self._in_place
 
-    def _locate(self, places: dict[Value, int], before: dict[Value, int]) -> Sequence[int]:
-        """Write where inputs and outputs lie; return the numbers of the launches it changes."""
-        if places == before and places:
-            return ()
-        moved = {base for base in self._bases if places[base] != before.get(base)}
-        changed = []
-        for number, moving in enumerate(self._moving):
-            for slots, place, base, offset in moving:
-                if base in moved:
-                    slots[place] = places[base] + offset
-                    changed.append(number)
-        return changed if before else range(len(self._moving))
+    def _locate(self, places: Places) -> dict[Value, int]:
+        """Write where inputs and outputs lie."""
+        at = dict(zip(self._bases, places, strict=True))
+        for slots, place, base, offset in self._moving:
+            slots[place] = at[base] + offset
+        return at
+
+    def _arguments(self, places: Places) -> dict[int, bytes]:
+        """Return the arguments of a graph's launches on arrays that lie there."""
+        at = self._locate(places)
+        return {
+            **{node: args.packed() for node, args in zip(self._nodes, self._args, strict=True)},
+            **{node: self._copying(copies, bases, at) for node, copies, bases in self._copies},
+        }
