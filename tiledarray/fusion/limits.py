@@ -53,6 +53,13 @@ class Limits:
     time_flops: float = 12e9  # of a thread, of additions and products
     time_gain: float = 1.3  # times as fast that it should be
 
+    # ---- consecutive kernels as one, tile by tile in shared memory (device) ----------------------
+    chain_gain: float = 0.0  # times as fast that it should be; 0: never
+    chain_launch: float = 2e-6  # seconds from the end of a kernel to the work of the next
+    chain_barrier: float = 80.0  # cycles in which a block that waits for its threads does nothing
+    chain_shared: int = 220 << 10  # of a multiprocessor
+    clock: float = 1.5e9  # cycles a second
+
     # ---- problems of a batch, each computed on chip ----------------------------------------------
     tile_bytes: int = 1 << 16  # of one value of a problem
     problem_bytes: int = 1 << 19  # host: of the problems that a thread works on side by side
@@ -128,5 +135,5 @@ HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, 
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
               summed_vectors=1, summed_row=64, across_points=1 << 24,
-              loop_least=1 << 34, loop_bytes=1 << 30)
+              loop_least=1 << 34, loop_bytes=1 << 30, chain_gain=1.25)
 GPU = replace(H200)  # until others have been measured

@@ -9,6 +9,7 @@ from typing import Any
 from tiledarray.fusion.agree import computed_apart
 from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
+from tiledarray.fusion.chains.find import in_chains
 from tiledarray.fusion.cover import uncover
 from tiledarray.fusion.gathers import fuse_gathers
 from tiledarray.fusion.group import Grouper
@@ -103,10 +104,12 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
         verify_steps(steps)
 
     # Memory.  Launches are shared last: whether kernels may go beside one another depends on the
-    # order of all, and on what lies in the same memory.
+    # order of all, and on what lies in the same memory.  Launches in a row that read near where
+    # they write are then done together, tile by tile.
     memory = memory_of(grouper.values, choices)
     refusals = [*tiled.refusals, *(text for group in grouper.groups for text in group.refusals)]
     steps = share(steps, memory, regions, target, refusals)
+    steps = in_chains(steps, memory, outputs, regions, target)
     result = Plan(
         steps=steps, values=grouper.values, outputs=outputs, memory=memory,
         shared=shared_outputs(outputs, memory), last_use=last_uses(steps, memory),

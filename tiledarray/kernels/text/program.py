@@ -42,6 +42,10 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
         from tiledarray.kernels.text.streams import print_stream  # of no use on the host
 
         return print_stream(kernel)  # type: ignore[arg-type]
+    if kernel.form == "chain":
+        from tiledarray.kernels.text.chains import print_chain  # likewise
+
+        return print_chain(kernel)  # type: ignore[arg-type]
     parts = [_part(part, device=device) for part in kernel.parts]
     wide = sum(part.blocks for part in parts) >= NARROW or any(
         count >= NARROW for part in kernel.parts for count in _counts(part))

@@ -1,0 +1,234 @@
+"""Time steps written out, as programs take them: what a GPU does several of at a time."""
+
+from __future__ import annotations
+
+import numpy
+from hypothesis import strategies as st
+
+
+def heat(np, u, steps=6):
+    u = u.copy()
+    for _ in range(steps):
+        u[1:-1, 1:-1] += 0.2 * (
+            u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+    return u
+
+
+def wave(np, u, v):
+    """Two states, of which the older one is read where the new one is written."""
+    for _ in range(5):
+        w = 2 * u - v
+        w[1:-1, 1:-1] += 0.1 * (
+            u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+        u, v = w, u
+    return u, v
+
+
+def insulated(np, u):
+    """Edges are written after each step, in the array that the step has made."""
+    u = u.copy()
+    for _ in range(4):
+        u[1:-1, 1:-1] += 0.2 * (
+            u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+        u[0] = u[1]
+        u[-1] = u[-2]
+        u[:, 0] = u[:, 1]
+        u[:, -1] = 0.5
+    return u
+
+
+def rod(np, u, c):
+    """An array that stays the same is read at each step."""
+    u = u.copy()
+    for _ in range(9):
+        u[1:-1] += c[1:-1] * (u[2:] - 2 * u[1:-1] + u[:-2])
+    return u
+
+
+def cube(np, u):
+    u = u.copy()
+    for _ in range(3):
+        u[1:-1, 1:-1, 1:-1] += 0.1 * (
+            u[2:, 1:-1, 1:-1] + u[:-2, 1:-1, 1:-1] + u[1:-1, 2:, 1:-1] + u[1:-1, :-2, 1:-1]
+            + u[1:-1, 1:-1, 2:] + u[1:-1, 1:-1, :-2] - 6 * u[1:-1, 1:-1, 1:-1])
+    return u
+
+
+def reaction(np, u, v):
+    """Two states that need one another."""
+    u, v = u.copy(), v.copy()
+    for _ in range(4):
+        reacted = u[1:-1, 1:-1] * v[1:-1, 1:-1] ** 2
+        du = 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+                    - 4 * u[1:-1, 1:-1]) - reacted + 0.03 * (1 - u[1:-1, 1:-1])
+        dv = 0.05 * (v[:-2, 1:-1] + v[2:, 1:-1] + v[1:-1, :-2] + v[1:-1, 2:]
+                     - 4 * v[1:-1, 1:-1]) + reacted - 0.09 * v[1:-1, 1:-1]
+        u[1:-1, 1:-1] += du
+        v[1:-1, 1:-1] += dv
+    return u, v
+
+
+def smoothed(np, u, rows):
+    """Rows of another array are spread over all; the last value of each step is kept."""
+    seen = []
+    for _ in range(4):
+        w = u.copy()
+        w[2:-1] = (u[:-3] + u[2:-1] + u[3:]) / 3 + 0.01 * rows[2:-1, None]
+        u = w
+        seen.append(u)
+    return u, seen[1]
+
+
+def life(np, u):
+    """Integers and comparisons, beyond whose edges nothing is."""
+    for _ in range(4):
+        around = np.zeros_like(u)
+        around[1:-1, 1:-1] = (u[:-2, :-2] + u[:-2, 1:-1] + u[:-2, 2:] + u[1:-1, :-2]
+                              + u[1:-1, 2:] + u[2:, :-2] + u[2:, 1:-1] + u[2:, 2:])
+        u = ((around == 3) | ((u == 1) & (around == 2))).astype(u.dtype)
+    return u
+
+
+def random_values(*shape, dtype="f8", seed=0):
+    random = numpy.random.default_rng(seed)
+    if numpy.dtype(dtype).kind in "iu":
+        return random.integers(0, 2, shape).astype(dtype)
+    values = random.random(shape)
+    return (values + 1j * random.random(shape) if dtype[0] == "c" else values).astype(dtype)
+
+
+PROGRAMS = {
+    "heat": (heat, lambda dtype: (random_values(90, 130, dtype=dtype),)),
+    "wave": (wave, lambda dtype: tuple(
+        random_values(60, 100, dtype=dtype, seed=k) for k in range(2))),
+    "insulated": (insulated, lambda dtype: (random_values(70, 80, dtype=dtype),)),
+    "rod": (rod, lambda dtype: (
+        random_values(5000, dtype=dtype), random_values(5000, dtype=dtype, seed=1) / 5)),
+    "cube": (cube, lambda dtype: (random_values(20, 30, 40, dtype=dtype),)),
+    "reaction": (reaction, lambda dtype: tuple(
+        random_values(50, 90, dtype=dtype, seed=k) / 2 for k in range(2))),
+    "smoothed": (smoothed, lambda dtype: (
+        random_values(40, 50, dtype=dtype), random_values(40, dtype=dtype, seed=1))),
+    "life": (life, lambda dtype: (random_values(50, 70, dtype="i4"),)),
+}
+
+# ---- any steps -------------------------------------------------------------------------------
+
+
+def boxes(draw, shape, margin):
+    """A box of an array that leaves a margin, or reaches an edge."""
+    found = []
+    for n in shape:
+        begin = draw(st.sampled_from([0, margin, min(n - 1, 3)]))
+        end = draw(st.sampled_from([n, n - margin, max(1, n - 4)]))
+        found.append((begin, max(begin + 1, end)))
+    return found
+
+
+@st.composite
+def programs(draw):
+    """Return a function of NumPy's (or ours) and some arrays, and those."""
+    rank = draw(st.integers(1, 3))
+    shape = tuple(draw(st.sampled_from(
+        {1: [5, 40, 700], 2: [6, 19, 45], 3: [5, 9, 14]}[rank])) for _ in range(rank))
+    dtype = draw(st.sampled_from(["f4", "f8", "c8"]))
+    states = draw(st.integers(1, 3))
+    steps = [draw(actions(shape, states)) for _ in range(draw(st.integers(1, 3)))]
+    times = draw(st.integers(1, 4))
+    kept = draw(st.booleans())
+
+    def program(np, *arrays):
+        arrays = [x.copy() for x in arrays]
+        seen = []
+        for _ in range(times):
+            for action in steps:
+                action(np, arrays)
+            if kept:
+                seen.append(arrays[0] + 0)
+        return (*arrays, *seen[:2])
+
+    given = [random_values(*shape, dtype=dtype, seed=k) for k in range(states)]
+    return program, given
+
+
+def swapping(draw, shape, to, other):
+    def swap(np, arrays):
+        arrays[to], arrays[other] = arrays[other], arrays[to]
+
+    return swap
+
+
+def rolling(draw, shape, to, other):
+    by, axis = draw(st.sampled_from([1, -1, 2])), draw(st.integers(0, len(shape) - 1))
+
+    def roll(np, arrays):
+        arrays[to] = 0.5 * (arrays[other] + np.roll(arrays[to], by, axis))
+
+    return roll
+
+
+def copying_edges(draw, shape, to, other):
+    at, source = draw(st.sampled_from([(0, 1), (-1, -2), (0, -1), (1, 0)]))
+    before = (slice(None),) * draw(st.integers(0, len(shape) - 1))
+
+    def edge(np, arrays):
+        arrays[to][(*before, at)] = arrays[other][(*before, source)]
+
+    return edge
+
+
+def making_anew(draw, shape, to, other):
+    row = draw(st.booleans())
+
+    def new(np, arrays):
+        more = arrays[other][(0,) * (len(shape) - 1)] if row else arrays[other] * arrays[to]
+        arrays[to] = 0.5 * arrays[to] + 0.25 * more
+
+    return new
+
+
+def moving_inside(draw, shape, to, other):
+    """What is computed inside is an array of its own, from which two others are changed."""
+    inside = tuple(slice(1, -1) for _ in shape)
+    axis = draw(st.integers(0, len(shape) - 1))
+    ahead = tuple(slice(2, None) if d == axis else slice(1, -1) for d in range(len(shape)))
+
+    def move(np, arrays):
+        flux = 0.25 * (arrays[to][ahead] - arrays[other][inside])
+        arrays[to][inside] += flux
+        arrays[other][inside] -= 0.5 * flux
+
+    return move
+
+
+def updating(draw, shape, to, other):
+    states = max(to, other) + 1
+    box = boxes(draw, shape, draw(st.integers(0, 2)))
+    reads = []
+    for _ in range(draw(st.integers(1, 4))):
+        by = [draw(st.integers(max(-2, -begin), min(2, n - end)))
+              for (begin, end), n in zip(box, shape, strict=True)]
+        reads.append((draw(st.integers(0, states - 1)), tuple(
+            slice(begin + k, end + k) for (begin, end), k in zip(box, by, strict=True))))
+    written = tuple(slice(*span) for span in box)
+    adds = draw(st.booleans())
+
+    def update(np, arrays):
+        total = sum(arrays[k][where] for k, where in reads) / (len(reads) + 1)
+        if adds:
+            arrays[to][written] += 0.5 * (total - arrays[to][written])
+        else:
+            arrays[to][written] = total
+
+    return update
+
+
+ACTIONS = (updating, updating, updating, making_anew, copying_edges, rolling, swapping,
+           moving_inside)
+
+
+@st.composite
+def actions(draw, shape, states):
+    """Something that a step does with its arrays."""
+    make = draw(st.sampled_from(ACTIONS))
+    return make(draw, shape, draw(st.integers(0, states - 1)), draw(st.integers(0, states - 1)))

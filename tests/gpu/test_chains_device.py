@@ -1,0 +1,78 @@
+"""Launches in a row done together on a CUDA device.  Run with ``-m gpu``."""
+
+from dataclasses import replace
+
+import numpy
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import tiledarray as np
+from tests.chain_programs import PROGRAMS, heat, programs, random_values
+from tiledarray import config
+from tiledarray.fusion import limits
+from tiledarray.recording.stretch import local
+
+pytestmark = pytest.mark.gpu
+
+LARGE = {1: (300_001,), 2: (1000, 711), 3: (60, 70, 90)}
+
+
+@pytest.fixture(autouse=True)
+def on_device(a_device):
+    local.recorder.reset()
+    with config.override(device="cuda", compile="wait", at_once=0):
+        yield
+    local.recorder.reset()
+
+
+def agrees(program, given, lib_program=None):
+    wanted = program(numpy, *(x.copy() for x in given))
+    found = (lib_program or (lambda *arrays: program(np, *arrays)))(*map(np.array, given))
+    wanted, found = (x if isinstance(x, tuple) else (x,) for x in (wanted, found))
+    for x, y in zip(found, wanted, strict=True):
+        epsilon = 3e-6 if y.dtype in ("f4", "c8") else 1e-13
+        numpy.testing.assert_allclose(numpy.asarray(x), y, rtol=epsilon, atol=8 * epsilon)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_are_numpys(name, dtype):
+    program, small = PROGRAMS[name]
+    arrays = small(dtype)
+    large = [random_values(*LARGE[x.ndim] if x.ndim == arrays[0].ndim else LARGE[2][:1],
+                           dtype=x.dtype.str[1:], seed=k) / (1 if x.dtype.kind == "i" else 5)
+             for k, x in enumerate(arrays)]
+    jitted = np.jit(lambda *arrays: program(np, *arrays))
+    for given_arrays in (arrays, [x.astype(y.dtype) for x, y in zip(large, arrays, strict=True)]):
+        agrees(program, given_arrays)
+        for _ in range(4):  # by a graph, of which there are some
+            agrees(program, given_arrays, jitted)
+
+
+def test_gradients_of_steps():
+    u, seen = (random_values(200, 300, seed=k) for k in range(2))
+
+    def misfit(u):
+        return ((heat(np, u, 20) - seen_here) ** 2).sum()
+
+    seen_here = np.array(seen)
+    value, slope = np.value_and_grad(misfit)(np.array(u))
+    direction = random_values(200, 300, seed=5)
+    epsilon = 1e-6
+    ahead, behind = (((heat(numpy, u + by * direction, 20) - seen) ** 2).sum()
+                     for by in (epsilon, -epsilon))
+    numpy.testing.assert_allclose(
+        float((numpy.asarray(slope) * direction).sum()), (ahead - behind) / 2 / epsilon, rtol=1e-7)
+    numpy.testing.assert_allclose(float(value), ((heat(numpy, u, 20) - seen) ** 2).sum())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_any_steps_are_numpys(always, case):
+    agrees(*case)
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Whatever can be a chain is one."""
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))

@@ -1,0 +1,127 @@
+"""Launches in a row that read near where they write are done together, tile by tile (on a GPU)."""
+
+import shutil
+from dataclasses import replace
+
+import numpy
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tiledarray as np
+from tests.chain_programs import PROGRAMS, heat, programs, random_values
+from tests.emulation import emulated
+from tests.plans import DEVICE, HOST, moved, planned
+from tiledarray import config
+from tiledarray.fusion import limits
+from tiledarray.fusion.chains import tiles
+from tiledarray.recording.stretch import local
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("emulated")
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    local.recorder.reset()
+    with config.override(at_once=0):
+        yield
+    local.recorder.reset()
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Whatever can be a chain is one, of small tiles."""
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
+    shapes = {1: [(64,)], 2: [(16, 32), (24, 16)], 3: [(9, 12, 16), (14, 14, 14)]}
+    monkeypatch.setattr(tiles, "shapes", shapes.__getitem__)
+
+
+def agrees(folder, program, given):
+    """The emulated kernels give what NumPy gives; return the plan."""
+    wanted = program(numpy, *(x.copy() for x in given))
+    local.recorder.reset()
+    plan, found = emulated(program, *given, folder=folder)
+    for x, y in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        epsilon = 3e-6 if x.dtype in ("f4", "c8") else 1e-13
+        numpy.testing.assert_allclose(x, y, rtol=epsilon, atol=epsilon * 8)
+    return plan
+
+
+def stages(plan):
+    return [len(kernel.stages) if kernel.form == "chain" else 1 for kernel in plan.kernels]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps_are_numpys(name, dtype, folder):
+    program, arrays = PROGRAMS[name]
+    plan = agrees(folder, program, arrays(dtype))
+    assert any(kernel.form == "chain" for kernel in plan.kernels)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_small_tiles_are_numpys(name, folder):
+    program, arrays = PROGRAMS[name]
+    agrees(folder, program, arrays("f8"))
+
+
+@pytest.mark.usefixtures("always")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+          HealthCheck.function_scoped_fixture])
+@given(programs())
+def test_any_steps_are_numpys(folder, case):
+    agrees(folder, *case)
+
+
+def test_gradients_of_steps_are_done_together():
+    def slope(u):
+        return np.grad(lambda u: (heat(np, u, 12) ** 2).sum())(u)
+
+    u = np.array(random_values(1024, 1024, dtype="f4"))
+    plan = planned(slope(u), target=DEVICE)
+    assert len(plan.kernels) <= 7 < sum(stages(plan))
+
+
+def test_a_chain_reads_and_writes_once():
+    u = np.array(random_values(1024, 1024, dtype="f4"))
+    plan = planned(heat(np, u, 6), target=DEVICE)
+    assert stages(plan) == [6] and moved(plan) == 2 * u.nbytes
+    assert planned(heat(np, u, 6), target=HOST).kernels[0].form == "map"
+
+
+def test_chains_of_many_steps_are_alike():
+    u = np.array(random_values(1024, 1024, dtype="f4"))
+    with config.override(cut=10_000):
+        plan = planned(heat(np, u, 40), target=DEVICE)
+    lengths = stages(plan)
+    assert sum(lengths) == 40 and len({*lengths[:-1]}) == 1
+    assert len({kernel.tile for kernel in plan.kernels[:-1]}) == 1
+
+
+def test_what_is_asked_for_between_is_stored():
+    u = np.array(random_values(1024, 1024, dtype="f4"))
+    first = heat(np, u, 3)
+    second = heat(np, first, 3)
+    plan = planned(first, second, target=DEVICE)
+    written = [kernel.stores for kernel in plan.kernels]
+    assert sum(map(len, written)) == 2 and len(plan.kernels) <= 2
+
+
+@pytest.mark.usefixtures("always")
+@given(st.integers(0, 3), st.integers(4, 20))
+@settings(max_examples=10, deadline=None)
+def test_windows_may_move(begin, length):
+    """What a plan takes for granted of run-time parameters is part of it."""
+    x = np.array(random_values(400))
+    window = x[begin:begin + length]
+    u = window.copy()
+    for _ in range(3):
+        u[1:-1] = 0.5 * (u[2:] + u[:-2])
+    plan = planned(u, target=DEVICE)
+    assert isinstance(plan.assumed, tuple)

@@ -1,0 +1,222 @@
+"""A launch as a stage of a chain: kernels that compute each element from some at fixed distances.
+
+What a stage computes anew may be overwritten in part by later stages of the same chain; an array
+that was there before is not, for other blocks may still read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from tiledarray.fusion.ir import Affine, Cell, Index, Value, storage
+from tiledarray.fusion.plan import Kernel, Store
+from tiledarray.fusion.regions import Assumption, Regions, region_of
+from tiledarray.ops.op import Elementwise
+
+MOST_AXES = 3
+
+Places = tuple[int, ...]  # one a dimension of the arrays
+
+
+@dataclass(eq=False, slots=True)
+class Part:
+    """A kernel of a stage.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    axes : tuple of int
+        The axis of its domain that each dimension of the arrays follows; -1 for none.
+    extents : tuple of int
+        The box that it computes.
+    reads : dict
+        For each load at a fixed distance, where in the array the box begins.
+    writes : list of tuple of int
+        The same of each store.
+    near : dict
+        By array (its memory), the least and the most of such places.
+    """
+
+    kernel: Kernel
+    axes: Places
+    extents: Places
+    reads: dict[Cell, Places]
+    writes: list[Places]
+    near: dict[Value, tuple[Places, Places]]
+
+
+@dataclass(eq=False, slots=True)
+class Stage:
+    """A launch as a part of a chain.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    parts : list of Part
+    made : set of Value
+        Arrays (by memory) of which it computes every element.
+    changed : set of Value
+        Those of which it overwrites a part.
+    near : set of Value
+        Arrays that are read at fixed distances.
+    afar : set of Value
+        Arrays that are read at other places.
+    cycles : float
+        Of a multiprocessor, for a point on chip.
+    assumed : collection of Assumption
+        What must hold of the run-time parameters for all that.
+    text : tuple
+        Of each part what decides its text: equal ones share what they are compiled to.
+    """
+
+    kernel: Kernel
+    parts: list[Part]
+    made: set[Value] = field(default_factory=set)
+    changed: set[Value] = field(default_factory=set)
+    near: set[Value] = field(default_factory=set)
+    afar: set[Value] = field(default_factory=set)
+    cycles: float = 0.0
+    assumed: Collection[Assumption] = ()
+    text: tuple[Any, ...] = ()
+
+    @property
+    def written(self) -> set[Value]:
+        """Arrays that it writes into."""
+        return self.made | self.changed
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of its arrays."""
+        return len(self.parts[0].extents)
+
+    @property
+    def does(self) -> tuple[Any, ...]:
+        """Equal for stages that do the same in the same places, of other arrays."""
+        return (self.text, *((part.extents, *part.writes) for part in self.parts))
+
+
+class _Unsuited(Exception):
+    """A launch that is no stage."""
+
+
+def stage_of(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> Stage | None:
+    """Return a launch as a stage; ``None`` where it is none."""
+    if regions.params is None:
+        return None
+    own = Regions(regions.params, regions.assumed.copy())
+    try:
+        stage = Stage(kernel, [_part(part, memory, own) for part in kernel.parts])
+        if len({len(part.extents) for part in stage.parts}) != 1:
+            return None
+        _look_at_writes(stage, memory, own)
+    except _Unsuited:
+        return None
+    _look_at_reads(stage, memory)
+    stage.assumed = own.assumed
+    stage.text = tuple(map(_text_of, stage.parts))
+    return stage
+
+
+def _part(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> Part:
+    group, domain = kernel.group, kernel.group.shape
+    if (kernel.schedule.form != "map" or group.library is not None or group.reduced
+            or any(store.sink.level != "full" for store in kernel.stores)
+            or not all(map(_is_plain, group.cells))):
+        raise _Unsuited
+    indices = [store.sink.index for store in kernel.stores]
+    followed = {_axes(index, domain) for index in indices}
+    if len(followed) != 1:
+        raise _Unsuited
+    (axes,) = followed
+    used = [axis for axis in axes if axis >= 0]
+    if not 0 < len(axes) <= MOST_AXES or len({*used}) != len(used) or (
+            prod(domain) != prod(domain[axis] for axis in used)
+            or not all(map(_steps_by_one, indices))):
+        raise _Unsuited
+    part = Part(kernel, axes, tuple(domain[axis] if axis >= 0 else 1 for axis in axes), {},
+                [_begin(index, regions) for index in indices], {})
+    places: dict[Value, list[Places]] = {}
+    for cell in group.cells:
+        access = cell.access
+        if cell.kind == "load" and access is not None and access.strides is None and (
+                _axes(access.index, domain) == axes and _steps_by_one(access.index)):
+            at = part.reads[cell] = _begin(access.index, regions)
+            places.setdefault(memory[storage(access.value)], []).append(at)
+    border = kernel.border
+    if border is not None and border.fill is None:
+        places.setdefault(memory[border.old], []).append(part.writes[0])
+    part.near = {base: (tuple(map(min, zip(*found, strict=True))),
+                        tuple(map(max, zip(*found, strict=True))))
+                 for base, found in places.items()}
+    return part
+
+
+def _is_plain(cell: Cell) -> bool:
+    return cell.kind in ("load", "param") or (
+        cell.kind == "apply" and (isinstance(cell.value.op, Elementwise) or len(cell.args) == 1))
+
+
+def _follows(at: Affine, domain: Places) -> int:
+    """The axis that an index follows along one dimension; -1 if it is at one place there."""
+    return at.axis if at.step and at.axis >= 0 and domain[at.axis] > 1 else -1
+
+
+def _axes(index: Index, domain: Places) -> Places:
+    return tuple(_follows(at, domain) for at in index)
+
+
+def _steps_by_one(index: Index) -> bool:
+    return all(at.step == 1 for at in index if at.axis >= 0 and at.step)
+
+
+def _begin(index: Index, regions: Regions) -> Places:
+    for at in index:
+        regions.fix(at.terms)
+    return tuple(regions.value(at.terms) for at in index)
+
+
+def _look_at_writes(stage: Stage, memory: dict[Value, Value], regions: Regions) -> None:
+    """Find which arrays a stage computes all of."""
+    by_base: dict[Value, list[tuple[Kernel, Store]]] = {}
+    for part in stage.parts:
+        for store in part.kernel.stores:
+            value = store.access.value
+            if memory[value].shape != value.shape:
+                raise _Unsuited
+            by_base.setdefault(memory[value], []).append((part.kernel, store))
+    for base, stores in by_base.items():
+        if any(kernel.border is not None for kernel, _ in stores):
+            whole = len(stores) == 1
+        else:
+            whole = regions.cover([region_of(base.shape, store.sink.index, kernel.group.shape)
+                                   for kernel, store in stores])
+        (stage.made if whole else stage.changed).add(base)
+
+
+def _look_at_reads(stage: Stage, memory: dict[Value, Value]) -> None:
+    """Find what a stage reads, and how long a point takes."""
+    size = max(prod(base.shape) for base in stage.written)
+    accesses = 0.0
+    for part in stage.parts:
+        stage.near.update(part.near)
+        stage.afar.update(
+            memory[storage(cell.access.value)] for cell in part.kernel.cells
+            if cell.kind == "load" and cell.access is not None and cell not in part.reads)
+        # Rows that a thread has together share what they read.
+        reads = sum(1.0 if at[-1] != part.writes[0][-1] else 0.75 for at in part.reads.values())
+        accesses += (reads + len(part.kernel.stores)) * prod(part.extents) / size
+    instructions = 1.2 * (accesses + stage.kernel.flops / size) + 4
+    stage.cycles = max(accesses / 32, instructions / 128)
+
+
+def _text_of(part: Part) -> tuple[Any, ...]:
+    """What decides the text of a part, but for names."""
+    numbers = {cell: k for k, cell in enumerate(part.kernel.cells)}
+    origin = part.writes[0]
+    return tuple(
+        (cell.kind, getattr(cell.value, "op", None), cell.dtype, None if cell not in part.reads
+         else tuple(a - b for a, b in zip(part.reads[cell], origin, strict=True)),
+         *(numbers.get(arg) for arg in cell.args)) for cell in numbers)

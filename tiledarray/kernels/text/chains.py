@@ -1,0 +1,446 @@
+"""Chains: several launches' kernels on tiles in shared memory, one after the other.
+
+Stages whose texts differ in their arguments alone are one loop over these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from math import prod
+from operator import mul, sub
+from typing import Any
+
+import numpy as np
+
+from tiledarray.fusion.chains.kernel import ChainKernel, Reach
+from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
+from tiledarray.fusion.chains.tiles import TOGETHER
+from tiledarray.fusion.ir import (
+    ONE,
+    Cell,
+    Param,
+    Size,
+    Terms,
+    Value,
+    dense_strides,
+    storage,
+    strides_of,
+)
+from tiledarray.kernels.text.expression import ctype, render
+from tiledarray.kernels.text.layout import Program, Slot
+from tiledarray.kernels.text.writer import Writer
+from tiledarray.ops.op import Elementwise
+
+_FIELD = re.compile(r"\ba\.(\w+)")
+_POINT = "(const int i_0, const int i_1, const int i_2) TA_LAMBDA"
+THIN = 8  # times that the arrays are larger than a part that one warp of a block computes
+_WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
+
+
+def print_chain(kernel: ChainKernel) -> Program:
+    """Return a chain's program, for the device."""
+    stages = [_StageText(kernel, number) for number in range(len(kernel.stages))]
+    begin, end = _Ends(kernel), _Ends(kernel)
+    begin.origin()
+    begin.copy_in()
+    end.copy_out()
+    slots = {**begin.slots, **end.slots}
+    structs: list[str] = []
+    fields = [_field(slot) for slot in slots.values()]
+    placed = [*slots.values()]
+    body: list[str] = []
+    for k, (_, group) in enumerate(groupby(stages, key=lambda stage: stage.key)):
+        alike = [*group]
+        common, own = _parted(alike)
+        first = alike[0]
+        fields += [_field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
+        placed += common
+        names = {slot.name for slot in common}
+        lines = [_FIELD.sub(lambda found, k=k, names=names: (  # type: ignore[misc]
+            found[0] if found[1] in slots else f"a.g{k}_{found[1]}" if found[1] in names
+            else f"s.{found[1]}"), line) for line in first.lines]
+        if own:
+            structs.append(f"struct Stage_{k} {{ {' '.join(map(_field, own[0]))} }};")
+            fields.append(f"Stage_{k} stages_{k}[{len(alike)}];")
+            placed += [slot for slots_of in own for slot in slots_of]
+        body += [
+            f"  _Pragma(\"unroll 1\") for (int k = 0; k < {len(alike)}; ++k) {{",
+            *([f"    const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
+            *("  " + line for line in lines), "    __syncthreads();", "  }"]
+    tx, ty = kernel.schedule.threads
+    extents = _padded(kernel.extents, 1)
+    constants = ", ".join([
+        f"TX = {tx}", f"TY = {ty}", f"R = {_together(kernel)}",
+        *(f"E{d} = {n}" for d, n in enumerate(extents)),
+        *(f"T{d} = {n}" for d, n in enumerate(_padded(kernel.tile, 1)))])
+    wide = any(value.size >= _WIDE for value in (
+        *kernel.outputs, *(cell.value for cell in kernel.group.loads)))
+    text = [
+        f"using idx = {'long long' if wide else 'int'};", '#include "tile.h"',
+        '#include "chains.h"', *structs, f"struct Args {{ {' '.join(fields)} }};",
+        f"enum {{ {constants} }};", "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)",
+        "  char* const shared = reinterpret_cast<char*>(shared_memory);",
+        *begin.lines, "  __syncthreads();", *body, *end.lines, "}", ""]
+    return Program("\n".join(text), placed, kernel.schedule.blocks, tx * ty, 0,
+                   kernel.schedule.shared_bytes, 0)
+
+
+def _together(kernel: ChainKernel) -> int:
+    return TOGETHER if len(kernel.size) > 1 else 1
+
+
+def _padded(places: tuple[Any, ...], fill: Any) -> tuple[Any, ...]:
+    """One for each of three dimensions."""
+    return (*(fill,) * (MOST_AXES - len(places)), *places)
+
+
+def _field(slot: Slot) -> str:
+    kind = "idx" if slot.kind in ("size", "phase") else slot.ctype
+    return f"alignas(8) {kind} {slot.name};"
+
+
+def _parted(alike: list[_StageText]) -> tuple[list[Slot], list[list[Slot]]]:
+    """The fields that are the same for all stages, and the others of each."""
+    names = list(alike[0].slots)
+    same = {name for name in names
+            if all(stage.slots[name] == alike[0].slots[name] for stage in alike)}
+    return ([alike[0].slots[name] for name in names if name in same],
+            [] if len(same) == len(names) else
+            [[stage.slots[name] for name in names if name not in same] for stage in alike])
+
+
+class _ChainWriter(Writer):
+    """What is written of tiles: where they lie, boxes of them, places in arrays."""
+
+    def __init__(self, kernel: ChainKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.rank = len(kernel.size)
+        self.first = MOST_AXES - self.rank  # of three dimensions
+
+    def dimensions(self) -> Iterator[tuple[int, int]]:
+        """Dimensions of the arrays, and which of three they are."""
+        return ((d, self.first + d) for d in range(self.rank))
+
+    def box(self, name: str, reach: Reach, base: Value) -> None:
+        """Declare what a block has of an array, so far around its tile."""
+        halo, whole, offset = self.kernel.halo, self.kernel.extents, self.kernel.offsets[base]
+        self._unit_box(name)
+        for d, at in self.dimensions():
+            below, above = reach[d]
+            first = self.size(f"{name}_first_{at}", halo[d][0] - below)
+            last = self.size(f"{name}_last_{at}", whole[d] - (halo[d][1] - above))
+            begin = self.size(f"{name}_begin_{at}", offset[d])
+            end = self.size(f"{name}_end_{at}", offset[d] + base.shape[d])
+            self.put(f"clip({name}, {at}, {first}, {last}, {begin}, {end}, o_{at});")
+
+    def _unit_box(self, name: str) -> None:
+        begins, ends = (", ".join([number] * self.first) for number in "01")
+        self.put(f"Box {name}{{{{{begins}}}, {{{ends}}}}};")
+
+    def tile(self, name: str, base: Value, place: int) -> None:
+        """Declare where an array lies in shared memory."""
+        kind = ctype(base.dtype)
+        offset = self.size(f"{name}_place", place)
+        self.put(f"{kind}* const {name} = reinterpret_cast<{kind}*>(shared + {offset});")
+
+    def pointer(self, name: str, value: Value, begin: Places, strides: Places, *,
+                offset: Terms = (), kind: str = "const {}*") -> str:
+        """Pointer to where element 0 of the frame would be of an array that begins there."""
+        moved = dict(offset)
+        moved[ONE] = moved.get(ONE, 0) - sum(map(mul, begin, strides))
+        terms = tuple(sorted(item for item in moved.items() if item[1]))
+        return self.arg(Slot("pointer", name, kind.format(ctype(value.dtype)), value=value,
+                             offset=terms))
+
+    def place(self, name: str, strides: Places) -> str:
+        """Place from there of what a block's tile has at (i_0, row, i_2), as an expression."""
+        terms = []
+        for (d, at), stride in zip(self.dimensions(), strides, strict=True):
+            if stride:
+                index = f"(o_{at} + {'row' if at == 1 else f'i_{at}'})"
+                terms.append(index if stride == 1 and d + 1 == self.rank else
+                             f"{index} * {self.size(f'{name}_{at}', stride)}")
+        return " + ".join(terms) or "0"
+
+
+class _Ends(_ChainWriter):
+    """What is before the stages, and after them."""
+
+    def origin(self) -> None:
+        """Write where a block's tiles begin in the arrays."""
+        self.put("idx t = block;")
+        for d, at in reversed([*self.dimensions()]):
+            below = self.size(f"below_{at}", self.kernel.halo[d][0])
+            tiles = self.size(f"tiles_{at}", -(-self.kernel.size[d] // self.kernel.tile[d]))
+            if d:
+                self.put(f"const idx o_{at} = t % {tiles} * T{at} - {below}; t /= {tiles};")
+            else:
+                self.put(f"const idx o_{at} = t * T{at} - {below};")
+
+    def copy_in(self) -> None:
+        """Write the copies of arrays to shared memory."""
+        for k, base in enumerate(self.kernel.inputs):
+            source = self._array(f"in_{k}", base, base, "const {}*")
+            self._copies(f"in_{k}", base, -1, self.kernel.needed[0][base],
+                         f"Constant<{ctype(base.dtype)}>({source})[place]", "tile[at]")
+
+    def copy_out(self) -> None:
+        """Write the copies of tiles to where the arrays lie."""
+        for k, (base, store) in enumerate(
+                zip(self.kernel.outputs, self.kernel.stores, strict=True)):
+            target = self._array(f"out_{k}", base, store.access.value, "{}*")
+            version = self.kernel.version(base, len(self.kernel.stages))
+            self._copies(f"out_{k}", base, version, ((0, 0),) * self.rank, "tile[at]",
+                         f"{target}[place]")
+
+    def _array(self, name: str, base: Value, value: Value, kind: str) -> str:
+        return self.pointer(name, value, self.kernel.offsets[base], dense_strides(base.shape),
+                            kind=kind)
+
+    def _copies(self, name: str, base: Value, version: int, reach: Reach, source: str,
+                target: str) -> None:
+        """Copy a box, so that a thread's loads are all on their way before it stores."""
+        kind, box = ctype(base.dtype), f"{name}_box"
+        with self.block(""):
+            offset = self.size(f"{name}_place", self.kernel.places[base, version])
+            self.put(f"{kind}* const tile = reinterpret_cast<{kind}*>(shared + {offset});")
+            self.box(box, reach, base)
+            with self.block(f"each_rows<TX, TY, R>({box}, [&]{_POINT}", "});"):
+                self.put(f"{kind} y[R];")
+                for row, line in (
+                        (f"int(min_idx(i_1 + u, {box}.end[1] - 1))", f"y[u] = {source};"),
+                        ("i_1 + u", f"if (row < {box}.end[1]) {target} = y[u];")):
+                    with self.block("TA_TOGETHER(u)"):
+                        self.put(f"const int row = {row}, at = (i_0 * E1 + row) * E2 + i_2;")
+                        self.put("(void)at;")
+                        if "[place]" in line:
+                            strides = dense_strides(base.shape)
+                            self.put(f"const idx place = {self.place(name, strides)};")
+                        self.put(line)
+
+
+class _StageText(_ChainWriter):
+    """What a stage does; the names in it are the same in stages that do the same."""
+
+    def __init__(self, kernel: ChainKernel, number: int) -> None:
+        super().__init__(kernel)
+        self.number, self.stage = number, kernel.stages[number]
+        self.tiles: dict[tuple[Value, int], str] = {}
+        self.bounds: dict[tuple[Places, Places], str] = {}
+        self.reach = kernel.reach(number)
+        self._declared: list[str] = []
+        with self.block(""):
+            begin = len(self.lines)
+            self._parts()
+            self.lines[begin:begin] = self._declared
+
+    def _parts(self) -> None:
+        parts = sorted(self.stage.parts,
+                       key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
+        thick: dict[Value, list[str]] = {}
+        for k, part in enumerate(parts):
+            base = self._target(part)
+            if prod(part.extents) * THIN >= prod(base.shape):
+                whole = self._part(k, part)
+                thick.setdefault(base, []).append(f"{whole} == box_{k}")
+            elif base in thick:
+                with self.block(f"if (!({' || '.join(thick[base])}))"):
+                    self._thin_part(k, part)
+            else:
+                self._thin_part(k, part)
+
+    def _target(self, part: Part) -> Value:
+        return self.kernel.memory[part.kernel.stores[0].access.value]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for stages that differ in their arguments alone."""
+        return (*self.lines, *(_field(slot) for slot in self.slots.values()))
+
+    # ---- tiles -------------------------------------------------------------------------------
+
+    def _tile_read(self, base: Value) -> str | None:
+        """Name of the tile of an array that was there before the stage; ``None`` if it has none."""
+        version = self.kernel.version(base, self.number)
+        return None if version < -1 else self._tile(base, version, "from")
+
+    def _tile_written(self, base: Value) -> str:
+        made = base in self.stage.made
+        return self._tile(base, self.number if made else (
+            self.kernel.version(base, self.number)), "to")
+
+    def _tile(self, base: Value, version: int, role: str) -> str:
+        key = base, version
+        if key not in self.tiles:
+            self.tiles[key] = f"{role}_{len(self.tiles)}"
+            with self._ahead():
+                self.tile(self.tiles[key], base, self.kernel.places[key])
+        return self.tiles[key]
+
+    @contextmanager
+    def _ahead(self) -> Iterator[None]:
+        """What is written goes to the beginning of the stage."""
+        lines, self.lines, depth, self.depth = self.lines, [], self.depth, 2
+        yield
+        self._declared += self.lines
+        self.lines, self.depth = lines, depth
+
+    def _whole(self, part: Part) -> str:
+        """Name of what a block has, of what it computes, of the arrays that a part writes."""
+        base = self._target(part)
+        key = self.kernel.offsets[base], base.shape
+        if key not in self.bounds:
+            self.bounds[key] = f"all_{len(self.bounds)}"
+            with self._ahead():
+                self.box(self.bounds[key], self.reach, base)
+        return self.bounds[key]
+
+    def _box(self, k: int, part: Part) -> str:
+        """Declare what a block has of a part's box; return the name of all that it has."""
+        whole, name = self._whole(part), f"box_{k}"
+        self._unit_box(name)
+        for d, at in self.dimensions():
+            first = self.kernel.begins[part][d]
+            begin = self.size(f"{name}_begin_{at}", first)
+            end = self.size(f"{name}_end_{at}", first + part.extents[d])
+            self.put(f"cut({name}, {at}, {whole}, {begin}, {end}, o_{at});")
+        return whole
+
+    # ---- parts -------------------------------------------------------------------------------
+
+    def _part(self, k: int, part: Part) -> str:
+        """A part that all threads share, some rows of a thread together."""
+        stores = self._stores(part)
+        whole = self._box(k, part)
+        if part.kernel.border is not None:
+            self._border(k, part, whole, stores[0][2])
+        with self.block(f"each_rows<TX, TY, R>(box_{k}, [&]{_POINT}", "});"):
+            for name, kind, _, _ in stores:
+                self.put(f"{kind} {name}[R];")
+            with self.block("TA_TOGETHER(u)"):
+                self.put("const int at = (i_0 * E1 + i_1 + u) * E2 + i_2; (void)at;")
+                if any(self._is_global(cell, part) for cell in part.kernel.cells):
+                    self.put(f"const int row = int(min_idx(i_1 + u, box_{k}.end[1] - 1));")
+                    self.put("(void)row;")
+                self._cells(k, part)
+                for name, _, _, value in stores:
+                    self.put(f"{name}[u] = {value};")
+            with self.block(f"TA_TOGETHER(u) if (i_1 + u < box_{k}.end[1])"):
+                for name, _, tile, _ in stores:
+                    self.put(f"{tile}[(i_0 * E1 + i_1 + u) * E2 + i_2] = {name}[u];")
+        return whole
+
+    def _thin_part(self, k: int, part: Part) -> None:
+        """A part that few tiles have some of: one warp computes it."""
+        stores = self._stores(part)
+        with self.block(""):
+            whole = self._box(k, part)
+            if part.kernel.border is not None:
+                self._border(k, part, whole, stores[0][2])
+            with self.block(f"each_point<TX * TY / 32>({k}, box_{k}, [&]{_POINT}", "});"):
+                self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
+                self._cells(k, part)
+                for _, _, tile, value in stores:
+                    self.put(f"{tile}[at] = {value};")
+
+    def _stores(self, part: Part) -> list[tuple[str, str, str, str]]:
+        """For each array that a part writes: a name, its type, its tile, and the value."""
+        found = []
+        for j, store in enumerate(part.kernel.stores):
+            value = store.access.value
+            tile = self._tile_written(self.kernel.memory[value])
+            found.append((f"y_{j}", ctype(value.dtype), tile,
+                          self._stored(store.sink.cell, value)))
+        return found
+
+    def _cells(self, k: int, part: Part) -> None:
+        for cell in part.kernel.cells:
+            if cell.kind != "param":
+                self.put(f"{ctype(cell.dtype)} c_{cell.number} = "
+                         f"{self._expression(k, cell, part)};")
+
+    def _border(self, k: int, part: Part, whole: str, tile: str) -> None:
+        """What an update leaves as it was, where a block's tile reaches that."""
+        border = part.kernel.border
+        assert border is not None
+        kind = ctype(border.old.dtype)
+        with self.block(f"if (!({whole} == box_{k}))"), self.block(
+                f"each_rows<TX, TY, 1>({whole}, [&]{_POINT}", "});"):
+            self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2;")
+            if border.fill is not None:
+                source = f"cast<{kind}>({self._operand(border.fill, border.old.dtype)})"
+            else:
+                source = self._old(k, part, border.old)
+            self.put(f"if (!box_{k}.has(i_0, i_1, i_2)) {tile}[at] = {source};")
+
+    def _old(self, k: int, part: Part, value: Value) -> str:
+        base = self.kernel.memory[value]
+        tile = self._tile_read(base)
+        if tile is not None:
+            return f"{tile}[at{self._moved(self.kernel.shift(part, part.writes[0], base))}]"
+        strides = dense_strides(value.shape)
+        begin = tuple(map(sub, self.kernel.begins[part], part.writes[0]))
+        pointer = self.pointer(f"old_{k}", value, begin, strides)
+        return f"Constant<{ctype(value.dtype)}>({pointer})[{self.place(f'old_{k}', strides)}]"
+
+    @staticmethod
+    def _moved(shift: Places) -> str:
+        """What is added to a place in a tile for one so far away."""
+        return "".join(
+            f" + ({by}){pitch}"
+            for by, pitch in zip(_padded(shift, 0), (" * E1 * E2", " * E2", ""), strict=True) if by)
+
+    # ---- cells -------------------------------------------------------------------------------
+
+    def _is_global(self, cell: Cell, part: Part) -> bool:
+        return cell.kind == "load" and not self._in_tile(cell, part)
+
+    def _in_tile(self, cell: Cell, part: Part) -> bool:
+        assert cell.access is not None
+        base = self.kernel.memory[storage(cell.access.value)]
+        return cell in part.reads and self.kernel.version(base, self.number) >= -1
+
+    def _expression(self, k: int, cell: Cell, part: Part) -> str:
+        if cell.kind == "load":
+            return self._load(k, cell, part)
+        op = cell.value.op
+        if isinstance(op, Elementwise):
+            names = [self._operand(arg, loop)
+                     for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
+            return render(op, cell.value.attrs, cell.dtype, names)
+        return f"cast<{ctype(cell.dtype)}>({self._operand(cell.args[0], cell.dtype)})"
+
+    def _load(self, k: int, cell: Cell, part: Part) -> str:
+        access = cell.access
+        assert access is not None
+        if self._in_tile(cell, part):
+            base = self.kernel.memory[storage(access.value)]
+            shift = self.kernel.shift(part, part.reads[cell], base)
+            return f"{self._tile_read(base)}[at{self._moved(shift)}]"
+        along, offset = strides_of(access, len(part.kernel.group.shape))
+        strides = tuple(along[axis] if axis >= 0 else 0 for axis in part.axes)
+        name = f"p_{k}_{cell.number}"
+        pointer = self.pointer(name, access.value, self.kernel.begins[part], strides,
+                               offset=offset)
+        return f"Constant<{ctype(access.value.dtype)}>({pointer})[{self.place(name, strides)}]"
+
+    def _operand(self, cell: Cell, loop: np.dtype[Any]) -> str:
+        if cell.kind != "param":
+            return f"c_{cell.number}"
+        param: Any = cell.value
+        if isinstance(param, Size):
+            return self.size(f"z_{cell.number}", param.count)
+        if not isinstance(param, Param):
+            return f"i64({param or 0})"
+        return self.param(param, loop)
+
+    def _stored(self, cell: Cell, value: Value) -> str:
+        target, name = ctype(value.dtype), self._operand(cell, value.dtype)
+        if cell.kind == "param" or cell.dtype is None or ctype(cell.dtype) != target:
+            return f"cast<{target}>({name})"
+        return name
