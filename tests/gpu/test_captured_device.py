@@ -166,3 +166,26 @@ def test_one_launch_does_it_all():
     before = counters["library calls"]
     assert abs(float(jitted(x, y)) - (400 * numpy.tanh(20.0) + 20)) < 1e-9
     assert counters["library calls"] == before
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+def test_stacks_are_multiplied_where_they_lie(on_device, dtype, monkeypatch):
+    rng = numpy.random.default_rng(5)
+    a, b = (rng.standard_normal((60, 90, 70)).astype(dtype) for _ in range(2))
+    copies = []
+    monkeypatch.setattr(on_device, "ascontiguousarray", lambda x: copies.append(x))
+    cases = [
+        lambda np, a, b: a.swapaxes(1, 2) @ b,
+        lambda np, a, b: a @ b.swapaxes(1, 2),
+        lambda np, a, b: a[:, ::3, 1:] @ b[:, ::-1].swapaxes(1, 2)[:, 1:],
+        lambda np, a, b: a[0] @ b.swapaxes(1, 2),
+        lambda np, a, b: a.reshape(6, 10, 90, 70) @ b[:10].swapaxes(1, 2),
+        lambda np, a, b: a[:, None, 0] @ b.swapaxes(1, 2),
+        lambda np, a, b: a[:, :, :0] @ b.swapaxes(1, 2)[:, :0],
+    ]
+    for case in cases:
+        wanted = case(numpy, a, b)
+        found = case(np, np.array(a), np.array(b)).numpy()
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        epsilon = {"f2": 2e-2, "f4": 1e-5, "c8": 1e-5}.get(dtype, 1e-12)
+        numpy.testing.assert_allclose(found, wanted, rtol=epsilon, atol=epsilon * 10)

@@ -1,5 +1,7 @@
 """Products of matrices by cuBLAS, as launches that a graph can hold: CuPy refuses to record them.
 
+It also copies operands of stacks that are transposed, which cuBLAS takes as they lie.
+
 Calls go through ``ctypes``, into memory that the caller gives, on the stream that it names.
 """
 
@@ -100,15 +102,15 @@ def _check(status: int, doing: str) -> None:
         raise DeviceError(f"{doing}: cuBLAS says {status}")
 
 
-def multiply(left: Any, right: Any, out: Any, workspace: Any) -> None:
+def multiply(left: Any, right: Any, out: Any, workspace: int) -> None:
     """Launch the product of two stacks of matrices into a third, on CuPy's current stream.
 
     Parameters
     ----------
     left, right, out : cupy.ndarray
         Of one dtype of `TYPES`, with two axes or more; all in ``out`` are dense and row-major.
-    workspace : cupy.ndarray
-        `WORKSPACE` bytes that nobody else uses meanwhile.
+    workspace : int
+        Pointer to `WORKSPACE` bytes that nobody else uses meanwhile.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def multiply(left: Any, right: Any, out: Any, workspace: Any) -> None:
     one = (kind.factor * kind.parts)(1)
     nothing = (kind.factor * kind.parts)(0)
     _check(library().cublasSetStream_v2(handle, cupy.cuda.get_current_stream().ptr), "a stream")
-    _check(library().cublasSetWorkspace_v2(handle, workspace.data.ptr, WORKSPACE), "a workspace")
+    _check(library().cublasSetWorkspace_v2(handle, workspace, WORKSPACE), "a workspace")
     for a, b, c in _stacks(left, right, out):
         x, y, z = _lie(a), _lie(b), _lie(c)
         # Row-major: what cuBLAS sees are the transposes, so the product is the other way round.

@@ -26,6 +26,7 @@ from tiledarray.devices.cuda_launch import (
     OUT_OF_MEMORY,
     Captured,
     CudaFunction,
+    DeviceError,
     Launch,
     LaunchGraph,
     captured,
@@ -390,13 +391,28 @@ class CudaBackend:
             stream = cupy.cuda.Stream(non_blocking=True)
 
             def work() -> None:
-                cublas.multiply(left, right, out.reshape(shape), workspace)
+                cublas.multiply(left, right, out.reshape(shape), workspace.data.ptr)
 
             with stream:
                 stream.wait_event(cupy.cuda.Stream.null.record())
                 work()  # once as it is: what cuBLAS loads is there then
                 stream.synchronize()
                 return captured(work, stream.ptr, workspace)
+
+    def product(self, left: Any, right: Any, out: Any) -> bool:
+        """Multiply stacks of matrices where they lie; ``False`` if cuBLAS does not take them so.
+
+        Parameters
+        ----------
+        left, right, out : cupy.ndarray
+            Of one dtype of `cublas.TYPES`, with two axes or more; ``out`` is dense.
+        """
+        try:
+            with Translated("multiplying matrices"), self.active():
+                cublas.multiply(left, right, out, self.scratch(cublas.WORKSPACE))
+        except DeviceError:
+            return False
+        return True
 
     def elapsed(self, work: Callable[[], Any], repeats: int = 1) -> float:
         """Time ``work`` on the device by events: the least of ``repeats``, in milliseconds.

@@ -15,19 +15,17 @@ import numpy as np
 
 from tiledarray import config
 from tiledarray.devices.storage import Buffer
-from tiledarray.execution.library_calls import operand_of
+from tiledarray.execution.library_calls import is_product, operand_of
 from tiledarray.fusion.ir import Param, Value, library_operand, storage
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Call, Kernel
 from tiledarray.kernels.compile import cuda
-from tiledarray.ops.op import Item, Leaf, Library, Strided
+from tiledarray.ops.op import Item, Leaf, Strided
 
 if TYPE_CHECKING:
     from tiledarray.devices.device import Device
     from tiledarray.execution.executable import Executable
 
-PRODUCTS = ("matmul", "dot", "matvec", "vecmat", "vecdot")
-FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 MOST_BYTES = 1 << 22  # copied in and out at each run; where more is, its calls take longer to run
 MOST_COPIES = 64  # of a launch
 PARTS = 16  # blocks for each array
@@ -75,12 +73,7 @@ def can_be_captured(executable: Executable) -> bool:
 
 def _is_steady(call: Call) -> bool:
     """Whether a call launches the same each time, without looking at a value or a scalar."""
-    value = call.value
-    op = value.op
-    return (isinstance(op, Library) and op.name in PRODUCTS and value.dtype.name in FLOATS
-            and value.size > 0 and all(
-                isinstance(arg, Value) and arg.dtype == value.dtype and _lies_still(arg)
-                for arg in value.args))
+    return is_product(call.value) and all(map(_lies_still, call.value.args))
 
 
 def _lies_still(arg: Value) -> bool:
@@ -91,7 +84,7 @@ def _lies_still(arg: Value) -> bool:
         if isinstance(arg.op, Strided):  # cuBLAS takes no rows that overlap
             return False
         arg = arg.args[0]
-    return arg.size > 0 and not isinstance(arg.op, Item)
+    return not isinstance(arg.op, Item)
 
 
 def static_bases(executable: Executable) -> list[Value]:

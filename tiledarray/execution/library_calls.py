@@ -31,6 +31,9 @@ from tiledarray.fusion.ir import strides_of as element_strides
 from tiledarray.ops.movement import overlapping_view, strided_view
 from tiledarray.ops.op import Item, Library, Strided
 
+PRODUCTS = ("matmul", "dot", "matvec", "vecmat", "vecdot")
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+
 Operand = Callable[[dict[Value, Any], Sequence[Any]], Any]
 
 
@@ -118,16 +121,30 @@ def computing(value: Value, device: Device) -> Callable[..., Any]:
     attrs, shape, dtype = value.attrs, value.shape, value.dtype
     own = _own_on_host if device.on_host and xp is np else _own
     shared = _shared(value) if device.on_host and xp is np else None
+    stacks = device.kind == "cuda" and value.op.name == "matmul" and is_product(value) and (
+        len(value.shape) > 2 <= min(len(arg.shape) for arg in value.args))
     if shared is not None:
         return _computing_in_parts(shared, value, device)
 
     def compute(*inputs: Any) -> Any:
+        if stacks:
+            out = device.allocate(shape, dtype)
+            if device.backend.product(*inputs, out.array):
+                return out
         result = reference(xp, *inputs, attrs=attrs, shape=shape, dtype=dtype)
         if isinstance(result, tuple):
             return tuple(own(part, inputs, device) for part in result)
         return own(result, inputs, device)
 
     return compute
+
+
+def is_product(value: Value) -> bool:
+    """Whether a call multiplies matrices or vectors that cuBLAS knows, none of them empty."""
+    return (isinstance(value.op, Library) and value.op.name in PRODUCTS
+            and value.dtype.name in FLOATS and value.size > 0 and all(
+                isinstance(arg, Value) and arg.dtype == value.dtype and arg.size > 0
+                for arg in value.args))
 
 
 def _computing_in_parts(shared: Shared, value: Value, device: Device) -> Callable[..., Any]:

@@ -206,10 +206,10 @@ def _look_at_reads(stage: Stage, memory: dict[Value, Value]) -> None:
             memory[storage(cell.access.value)] for cell in part.kernel.cells
             if cell.kind == "load" and cell.access is not None and cell not in part.reads)
         # Rows that a thread has together share what they read.
-        reads = sum(1.0 if at[-1] != part.writes[0][-1] else 0.75 for at in part.reads.values())
+        reads = sum(1.0 if at[-1] != part.writes[0][-1] else 0.5 for at in part.reads.values())
         accesses += (reads + len(part.kernel.stores)) * prod(part.extents) / size
-    instructions = 1.2 * (accesses + stage.kernel.flops / size) + 4
-    stage.cycles = max(accesses / 32, instructions / 128)
+    instructions = accesses + 0.8 * stage.kernel.flops / size + 2
+    stage.cycles = max(accesses / 32, instructions / 96)
 
 
 def _text_of(part: Part) -> tuple[Any, ...]:

@@ -12,9 +12,10 @@ from tiledarray.fusion.chains.stages import Places, Stage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.target import Target
 
-THREADS = {1: (256, 1), 2: (32, 8), 3: (32, 8)}  # of a block, along lanes and rows
+THREADS = {1: (512, 1), 2: (32, 16), 3: (32, 16)}  # of a block, along lanes and rows
 TOGETHER = 4  # rows computed by a thread, so that what they share is read once
-BLOCKS = 8  # of a multiprocessor at a time, by their threads
+MOST_THREADS = 2048  # of a multiprocessor
+ENOUGH_THREADS = 768  # for it to be busy: fewer wait for shared memory most of the time
 ALIGNMENT = 16
 
 
@@ -71,9 +72,10 @@ def seconds_apart(stage: Stage, target: Target) -> float:
 def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> float:
     """How long a chain takes with such tiles: what it computes on chip, and the memory's time."""
     limits = target.limits
+    threads = prod(THREADS[len(inner)])
     blocks = prod(-(-n // m) for n, m in zip(chain.size, inner, strict=True))
     rounds = -(-blocks // target.workers)
-    at_once = max(1, min(limits.chain_shared // shared, BLOCKS, rounds))
+    at_once = max(1, min(limits.chain_shared // shared, MOST_THREADS // threads, rounds))
     cycles = 0.0
     for number, stage in enumerate(chain.stages):
         extents = [n + below + above
@@ -82,9 +84,9 @@ def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> 
     extra = prod(n + below + above for n, (below, above) in zip(
         inner, chain.halo, strict=True)) / prod(inner)
     cycles += 2 * (len(chain.inputs) * extra + len(chain.outputs)) * prod(inner) / 32
+    cycles *= rounds * max(1, ENOUGH_THREADS / (at_once * threads))
     moved = chain.bytes_moved * (1 + extra) / 2
-    return (limits.chain_launch + moved / target.bytes_per_second
-            + rounds * cycles / limits.clock)
+    return limits.chain_launch + moved / target.bytes_per_second + cycles / limits.clock
 
 
 def _turns(extents: Sequence[int]) -> int:

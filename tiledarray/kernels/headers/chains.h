@@ -10,10 +10,6 @@ struct Box {
       same = same && begin[d] == other.begin[d] && end[d] == other.end[d];
     return same;
   }
-  TA_MEMBER bool has(int i_0, int i_1, int i_2) const {
-    return i_0 >= begin[0] && i_0 < end[0] && i_1 >= begin[1] && i_1 < end[1] &&
-           i_2 >= begin[2] && i_2 < end[2];
-  }
 };
 
 // Along one dimension, what lies in [begin, end) of the array and in [first, last) of the tile,
@@ -43,13 +39,28 @@ template <int TX, int TY, int R, class F> TA_FN void each_rows(const Box& box, F
   }
 }
 
-// Calls f(i_0, i_1, i_2) for all of a thin box; one warp of the block does it.
-template <int WARPS, class F> TA_FN void each_point(int part, const Box& box, F f) {
-  if (int(threadIdx.x) / 32 != part % WARPS) return;
+// Calls f(i_0, i_1, i_2) for all of a thin box, by so many threads of which this is one.
+template <class F> TA_FN void each_point(const Box& box, int thread, int threads, F f) {
   const int lanes = box.end[2] - box.begin[2], rows = box.end[1] - box.begin[1];
   const int points = lanes * rows * (box.end[0] - box.begin[0]);
-  _Pragma("unroll 1") for (int point = threadIdx.x % 32; point < points; point += 32) {
+  _Pragma("unroll 1") for (int point = thread; point < points; point += threads) {
     const int row = lanes == 1 ? point : point / lanes, outer = row < rows ? 0 : row / rows;
     f(box.begin[0] + outer, box.begin[1] + row - outer * rows, box.begin[2] + point - row * lanes);
+  }
+}
+
+// Calls f for all of one box that is not in another, which lies in it.
+template <int THREADS, class F> TA_FN void each_around(const Box& all, const Box& inner, F f) {
+  if (all == inner) return;
+  Box left = all;
+  _Pragma("unroll") for (int d = 0; d < 3; ++d) {
+    Box side = left;
+    side.end[d] = inner.begin[d];
+    each_point(side, threadIdx.x, THREADS, f);
+    side = left;
+    side.begin[d] = inner.end[d];
+    each_point(side, threadIdx.x, THREADS, f);
+    left.begin[d] = inner.begin[d];
+    left.end[d] = inner.end[d];
   }
 }

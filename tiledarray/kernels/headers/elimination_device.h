@@ -153,6 +153,9 @@ template <int N, int LDL, int G, class T> struct CholeskyByPanels {
   }
 };
 
+// An index of 0 ... N - 1 where what is beyond is not used: of blocks of S, if they do not fit.
+template <int N, int S> TA_FN int at_most(int i) { return N % S == 0 ? i : min_idx(i, N - 1); }
+
 // ---- triangular systems ----
 
 // The first zero on the diagonal; every warp, or part of one, looks for it.
@@ -258,9 +261,12 @@ TA_FN void triangular_by_columns(const Team<G>& team, T* all, const T* a) {
     });
   }
 }
-// A block of rows is solved, a thread a column, and then taken from the others by all threads.
+// A block of rows is solved, a thread a column, and then taken from the others by all threads, of
+// which each has S x S elements as far apart as there are threads.
 template <int N, int M, int LDX, int LDA, bool FORWARD, int TRANSPOSED, bool UNIT, int G, class T>
 TA_FN void triangular_by_panels(const Team<G>& team, T* x, const T* a) {
+  constexpr int S = N * M < 8 * G ? 1 : sizeof(T) > 8 || N * M < 32 * G ? 2 : 4;
+  constexpr int COLUMNS = (M + S - 1) / S;
   row_blocks<N, COLUMN_BLOCK<T>, FORWARD>([&](int first, auto rows) {
     constexpr int B = decltype(rows)::value;
     _Pragma("unroll 1") for (int c = team.rank; c < M; c += G) {
@@ -269,13 +275,28 @@ TA_FN void triangular_by_panels(const Team<G>& team, T* x, const T* a) {
       solve_block<B, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(block, x + c, a, first);
     }
     team.sync();
-    const int begin = FORWARD ? first + B : 0, count = FORWARD ? N - begin : first;
-    _Pragma("unroll 1") for (int e = team.rank; e < count * M; e += G) {
-      const int i = begin + e / M, c = e % M;
-      T sum = number<T>(0);
-      TA_UNROLL for (int k = 0; k < B; ++k)
-        add_product(sum, element<TRANSPOSED, LDA>(a, i, first + k), x[(first + k) * LDX + c]);
-      x[i * LDX + c] = x[i * LDX + c] - sum;
+    const int begin = FORWARD ? first + B : 0, end = FORWARD ? N : first;
+    const int blocks = (end - begin + S - 1) / S;
+    _Pragma("unroll 1") for (int e = team.rank; e < blocks * COLUMNS; e += G) {
+      const int i = begin + e / COLUMNS, c = e % COLUMNS;
+      T sum[S][S];
+      TA_UNROLL for (int r = 0; r < S; ++r)
+        TA_UNROLL for (int q = 0; q < S; ++q) sum[r][q] = number<T>(0);
+      TA_UNROLL for (int k = 0; k < B; ++k) {
+        T factor[S], known[S];
+        TA_UNROLL for (int r = 0; r < S; ++r) {
+          factor[r] = element<TRANSPOSED, LDA>(a, min_idx(i + r * blocks, N - 1), first + k);
+          known[r] = x[(first + k) * LDX + at_most<M, S>(c + r * COLUMNS)];
+        }
+        TA_UNROLL for (int r = 0; r < S; ++r)
+          TA_UNROLL for (int q = 0; q < S; ++q) add_product(sum[r][q], factor[r], known[q]);
+      }
+      TA_UNROLL for (int r = 0; r < S; ++r)
+        TA_UNROLL for (int q = 0; q < S; ++q)
+          if (i + r * blocks < end && (M % S == 0 || c + q * COLUMNS < M)) {
+            T& y = x[(i + r * blocks) * LDX + c + q * COLUMNS];
+            y = y - sum[r][q];
+          }
     }
     team.sync();
   });
@@ -474,8 +495,5 @@ template <int M, int N, int G, class T> constexpr int block_of_product() {
   while (size > 1 && ((M + size - 1) / size) * ((N + size - 1) / size) < G) size /= 2;
   return size;
 }
-
-// An index of 0 ... N - 1 where what is beyond is not used: of blocks of S, if they do not fit.
-template <int N, int S> TA_FN int at_most(int i) { return N % S == 0 ? i : min_idx(i, N - 1); }
 
 }  // namespace linear

@@ -342,7 +342,10 @@ class _StageText(_ChainWriter):
             whole = self._box(k, part)
             if part.kernel.border is not None:
                 self._border(k, part, whole, stores[0][2])
-            with self.block(f"each_point<TX * TY / 32>({k}, box_{k}, [&]{_POINT}", "});"):
+            # One of the block's warps, another one for each part.
+            call = f"each_point(box_{k}, threadIdx.x % 32, 32, [&]{_POINT}"
+            with self.block(f"if (threadIdx.x / 32 == {k} % (TX * TY / 32))"), (
+                    self.block(call, "});")):
                 self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
                 self._cells(k, part)
                 for _, _, tile, value in stores:
@@ -369,14 +372,14 @@ class _StageText(_ChainWriter):
         border = part.kernel.border
         assert border is not None
         kind = ctype(border.old.dtype)
-        with self.block(f"if (!({whole} == box_{k}))"), self.block(
-                f"each_rows<TX, TY, 1>({whole}, [&]{_POINT}", "});"):
+        call = f"each_around<TX * TY>({whole}, box_{k}, [&]{_POINT}"
+        with self.block(call, "});"):
             self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2;")
             if border.fill is not None:
                 source = f"cast<{kind}>({self._operand(border.fill, border.old.dtype)})"
             else:
                 source = self._old(k, part, border.old)
-            self.put(f"if (!box_{k}.has(i_0, i_1, i_2)) {tile}[at] = {source};")
+            self.put(f"{tile}[at] = {source};")
 
     def _old(self, k: int, part: Part, value: Value) -> str:
         base = self.kernel.memory[value]
