@@ -213,6 +213,37 @@ TA_FN void triangular_by_rows(const Team<G>& team, T* x, const T* a) {
   }
 }
 
+// One column of the solution in the registers of a warp, as above but in a loop.
+template <int N, int LDX, int LDA, bool FORWARD, int TRANSPOSED, bool UNIT, class T>
+TA_FN void triangular_by_warp(int rank, T* x, const T* a) {
+  constexpr int SLOTS = (N + 31) / 32;
+  T row[SLOTS], inverse[SLOTS];
+  TA_UNROLL for (int r = 0; r < SLOTS; ++r) {
+    const int i = r * 32 + rank;
+    row[r] = i < N ? x[i * LDX] : number<T>(0);
+    inverse[r] = number<T>(1);
+    if constexpr (!UNIT)
+      inverse[r] = inverse_of(i < N ? element<TRANSPOSED, LDA>(a, i, i) : number<T>(1));
+  }
+  TA_UNROLL for (int turn = 0; turn < SLOTS; ++turn) {
+    const int slot = FORWARD ? turn : SLOTS - 1 - turn, rows = N - slot * 32 < 32 ? N % 32 : 32;
+    _Pragma("unroll 1") for (int step = 0; step < rows; ++step) {
+      const int place = FORWARD ? step : rows - 1 - step, k = slot * 32 + place;
+      T known = row[slot];
+      if constexpr (!UNIT) known = multiplied(known, inverse[slot]);
+      known = from_rank<32>(known, place);
+      TA_UNROLL for (int r = FORWARD ? slot : 0; r < (FORWARD ? SLOTS : slot + 1); ++r) {
+        const int i = r * 32 + rank;
+        if (i < N && (FORWARD ? i > k : i < k))
+          subtract_product(row[r], element<TRANSPOSED, LDA>(a, i, k), known);
+      }
+      if (rank == place) row[slot] = known;
+    }
+  }
+  TA_UNROLL for (int r = 0; r < SLOTS; ++r)
+    if (r * 32 + rank < N) x[(r * 32 + rank) * LDX] = row[r];
+}
+
 // B rows of one column from `first` on, in registers, from what is left of them.
 template <int B, int LDX, int LDA, bool FORWARD, int TRANSPOSED, bool UNIT, class T>
 TA_FN void solve_block(T (&block)[B], T* x, const T* a, int first) {

@@ -46,15 +46,9 @@ TA_FN void triangular(const Team<G>& given, T* x, const T* a, int& failed) {
       triangular_by_rows<N, C, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(team, x + c, a);
     if constexpr (M % C > 0)
       triangular_by_rows<N, M % C, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(team, x + M / C * C, a);
-  } else if constexpr (M <= G / 8 && N <= 2 * MOST_UNROLLED) {
-    constexpr int C = M < 4 ? M : 4;  // a warp has so many columns
-    Team<32> warp;
-    warp.rank = team.rank % 32;
-    _Pragma("unroll 1") for (int c = team.rank / 32 * C; c + C <= M; c += G / 32 * C)
-      triangular_by_rows<N, C, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(warp, x + c, a);
-    if constexpr (M % C > 0)
-      if (team.rank / 32 == M / C % (G / 32))
-        triangular_by_rows<N, M % C, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(warp, x + M / C * C, a);
+  } else if constexpr (M <= G / 16) {
+    _Pragma("unroll 1") for (int c = team.rank / 32; c < M; c += G / 32)
+      triangular_by_warp<N, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(team.rank % 32, x + c, a);
   } else triangular_by_panels<N, M, LDX, LDA, FORWARD, TRANSPOSED, UNIT>(team, x, a);
   team.sync();
 }
