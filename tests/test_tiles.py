@@ -770,3 +770,6 @@ def test_what_no_call_is_made_of_is_left_out_where_there_is_no_room():
         assert called.count("cholesky") == 1 and "lu" not in called
         calls = [step.group.library.op for step in plan.steps if isinstance(step, LibraryCall)]
         assert [op.name for op in calls if not isinstance(op, Loop)] == ["matmul"] * products
+        # The factor is not stored: what its diagonal becomes is computed on chip, too.
+        stored = [store.access.value for store in kernel.stores if store.access.value.size > 10]
+        assert sum(value.shape == (4096, size, size) for value in stored) <= products

@@ -20,6 +20,7 @@ from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reshape
 
 MOST = 16  # kernels of a plan
 TOGETHER = 3  # problems of a multiprocessor that hide each other's waits
+VECTOR = 16  # times that what takes hardly any room is smaller than a call's result
 LARGE_PRODUCT = 48  # rows and columns of what tensor cores multiply for many problems at once
 
 
@@ -105,7 +106,7 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
     Of several batch axes the last ones may be part of a problem: what is reduced along them is
     then reduced on chip, and what is transformed along an axis before them lies together.  Where
     there is no room for all, or for too few problems at a time, what no call is made of is left to
-    others, and what is made of none is computed again by them.
+    others but for vectors, and what is made of none is computed again by them.
 
     Raises
     ------
@@ -121,8 +122,10 @@ def _found(graph: Graph, seed: int, barred: dict[int, str], looped: Looped,
     except NoRoom:
         pass
     before, behind = _apart_from_calls(graph)
+    least = graph.entries[seed].nbytes // VECTOR
+    large = frozenset(number for number in behind if graph.entries[number].nbytes > least)
     try:
-        lean = _largest(graph, seed, frozenset(barred) | behind, looped, target, before)
+        lean = _largest(graph, seed, frozenset(barred) | large, looped, target, before)
     except NoTile:
         if full is None:
             raise
