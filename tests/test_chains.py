@@ -13,8 +13,14 @@ from tests.chain_programs import PROGRAMS, heat, programs, random_values
 from tests.emulation import emulated
 from tests.plans import DEVICE, HOST, moved, planned
 from tiledarray import config
+from tiledarray.devices import device
+from tiledarray.execution.executable import Executable
+from tiledarray.execution.packing import packed, unpacked
 from tiledarray.fusion import limits
 from tiledarray.fusion.chains import tiles
+from tiledarray.fusion.chains.kernel import laps
+from tiledarray.fusion.chains.verify import found_in_chain
+from tiledarray.insight.facts import Reporter
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
@@ -125,3 +131,54 @@ def test_windows_may_move(begin, length):
         u[1:-1] = 0.5 * (u[2:] + u[:-2])
     plan = planned(u, target=DEVICE)
     assert isinstance(plan.assumed, tuple)
+
+
+def test_explain_tells_of_the_steps():
+    program, _ = PROGRAMS["insulated"]
+    u = np.array(random_values(900, 800, dtype="f4"))
+    plan = planned(program(np, u), target=DEVICE)
+    executable = Executable(plan, device.resolve("cpu"))
+    sites = [None] * (max(plan.origin.values()) + 1)
+    told = Reporter(executable, sites).run()
+    step = told.steps[0]
+    assert step.form == "chain" and [use.nbytes for use in step.reads] == [u.nbytes]
+    assert "steps in tiles of" in step.notes["tile"] and "4 times:" in step.program
+    assert step.program.count("multiply_add") == 1
+
+
+def test_a_plan_with_chains_is_kept_as_data():
+    u = np.array(random_values(64, 70))
+    plan = planned(heat(np, u, 5), target=DEVICE)
+    executable = Executable(plan, device.resolve("cpu"))
+    again, programs, names = unpacked(packed(plan, executable.programs, executable.names))
+    (kernel,), (other,) = plan.kernels, again.kernels
+    assert programs[other].text == executable.programs[kernel].text
+    assert programs[other].shared_bytes == executable.programs[kernel].shared_bytes > 0
+    assert names[other] == "ta_chain_update" and len(again.outputs) == 1
+
+
+def test_the_verifier_sees_what_is_wrong():
+    u = np.array(random_values(300, 300))
+    (chain,) = planned(heat(np, u, 6), target=DEVICE).kernels
+    assert [*found_in_chain(chain)] == []
+    places, needed = chain.places, chain.needed
+    chain.places = dict.fromkeys(places, 0)
+    assert any("still lies" in text for text in found_in_chain(chain))
+    chain.places = {key: 16 + place for key, place in places.items()}
+    chain.schedule.shared_bytes = 16 + max(places.values())
+    assert any("beyond its shared memory" in text for text in found_in_chain(chain))
+    chain.places = places
+    chain.needed = [dict.fromkeys(each, ((0, 0), (0, 0))) for each in needed]
+    assert any("farther away" in text for text in found_in_chain(chain))
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20))
+def test_laps_are_all_stages_in_order(keys):
+    found = [key for first, period, times in laps(keys)
+             for key in keys[first:first + period] * times]
+    assert found == keys
+
+
+def test_steps_of_several_launches_are_one_loop():
+    assert [*laps([*"abcabcabc"])] == [(0, 3, 3)]
+    assert [*laps([*"xabababy"])] == [(0, 1, 1), (1, 2, 3), (7, 1, 1)]

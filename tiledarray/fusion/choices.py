@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tiledarray.fusion.chains.kernel import ChainKernel
 from tiledarray.fusion.plan import Kernel, Plan
 from tiledarray.fusion.target import Choice, Target
 
@@ -22,14 +23,15 @@ BY_FORM: dict[str, Mapping[str, Mapping[str, tuple[int, ...]]]] = {
                    "pair_blocks": (32, 16, 128), "pair_steps": (16, 256), "pair_threads": (512,)},
         "scan": {"scanned_columns": (16,), "scanned_lanes": (1 << 11, 1 << 13),
                  "shared_lanes": (1 << 12,)},
+        "chain": {"chain_stages": (1, 4, 8)},
     },
 }
 
 
 def choices(plan: Plan, target: Target) -> list[Choice]:
     """Return what else the limits might be for the plan's kernels, one value a choice."""
-    forms = dict.fromkeys(part.form for kernel in plan.kernels if type(kernel) is Kernel
-                          for part in kernel.parts)
+    forms = dict.fromkeys(part.form for kernel in plan.kernels
+                          if type(kernel) in (Kernel, ChainKernel) for part in kernel.parts)
     by_form = BY_FORM[target.kind]
     return [((name, value),) for form in forms if form in by_form
             for name, values in by_form[form].items() for value in values]

@@ -55,6 +55,7 @@ class Limits:
 
     # ---- consecutive kernels as one, tile by tile in shared memory (device) ----------------------
     chain_gain: float = 0.0  # times as fast that it should be; 0: never
+    chain_stages: int = 16  # at most
     chain_launch: float = 2e-6  # seconds from the end of a kernel to the work of the next
     chain_barrier: float = 80.0  # cycles in which a block that waits for its threads does nothing
     chain_shared: int = 220 << 10  # of a multiprocessor

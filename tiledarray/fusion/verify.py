@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from math import prod
 from typing import Any
 
+from tiledarray.fusion.chains.kernel import ChainKernel
+from tiledarray.fusion.chains.verify import found_in_chain
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Group, Value, storage, value_args
 from tiledarray.fusion.plan import Kernel, Plan, Step
@@ -64,6 +66,8 @@ def verify_steps(steps: list[Step]) -> None:
     for step in steps:
         for part in step.parts if isinstance(step, Kernel) else ():
             _raise_first(_found_in_kernel(part))
+        if isinstance(step, ChainKernel):
+            _raise_first(found_in_chain(step))
 
 
 def verify(plan: Plan, donated: Collection[int]) -> None:

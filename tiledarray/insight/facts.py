@@ -13,6 +13,7 @@ from typing import Any
 
 from tiledarray.execution.executable import Executable, program_name, source_of
 from tiledarray.fusion.bodies import Body
+from tiledarray.fusion.chains.kernel import ChainKernel
 from tiledarray.fusion.ir import (
     READS,
     Cell,
@@ -31,7 +32,7 @@ from tiledarray.fusion.tiles.kernel import TileKernel
 from tiledarray.fusion.time_tiles import TimeTiles
 from tiledarray.graph.node import Site, location
 from tiledarray.insight.measure import arithmetic_rate, copy_bandwidth
-from tiledarray.insight.programs import program_of, shared_out
+from tiledarray.insight.programs import members, program_of, shared_out, tiles_of
 from tiledarray.ops.op import Leaf, Loop, Repeat, Update
 from tiledarray.recording.site import INSTALLED
 
@@ -407,7 +408,7 @@ class Reporter:
         moving = kernel.bytes_moved / copy_bandwidth(device)
         computing = kernel.flops / arithmetic_rate(device)
         return StepReport(
-            number, "kernel", program_name(kernel), form=kernel.schedule.form,
+            number, "kernel", program_name(kernel), form=kernel.form,
             fused=self._fused(kernel),
             reads=[use for part in kernel.parts for use in self._reads(part)],
             writes=[use for part in kernel.parts for use in self._writes(part, number)],
@@ -428,7 +429,7 @@ class Reporter:
 
     def _fused(self, kernel: Kernel) -> list[tuple[str, list[str]]]:
         lines: dict[str, list[str]] = {}
-        for part in kernel.parts:
+        for part in members(kernel):
             for cell in part.cells:
                 if cell.kind in ("apply", "reduce", "across", "scan", "iota", "gather"):
                     lines.setdefault(self.place(cell.value), []).append(_op_text(cell))
@@ -438,6 +439,8 @@ class Reporter:
         return list(lines.items())
 
     def _reads(self, kernel: Kernel) -> list[ArrayUse]:
+        if isinstance(kernel, ChainKernel):
+            return [self._use(cell.value, cell.value.nbytes) for cell in kernel.group.loads]
         uses: dict[Value, ArrayUse] = {}
         for read, size in bytes_read(kernel).items():
             value = storage(read)
@@ -478,8 +481,11 @@ class Reporter:
     # ---- notes ---------------------------------------------------------------------------
 
     def _notes(self, kernel: Kernel) -> dict[str, str]:
-        notes = {"domain": " · ".join(map(_axis_text, kernel.schedule.axes)),
-                 "tile": self._tile(kernel), "values": self._placement(kernel)}
+        notes = {"domain": " · ".join(map(_axis_text, kernel.schedule.axes))}
+        if isinstance(kernel, ChainKernel):
+            notes["tile"] = tiles_of(kernel)
+        else:
+            notes |= {"tile": self._tile(kernel), "values": self._placement(kernel)}
         if kernel.beside:
             notes["beside"] = "; ".join(
                 " · ".join(map(_axis_text, part.schedule.axes)) for part in kernel.beside

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tiledarray.fusion.chains.kernel import ChainKernel, laps
 from tiledarray.fusion.ir import ONE, Cell, Param, Size, Terms, Value
 from tiledarray.fusion.plan import Axis, Kernel, Store, Strided
 from tiledarray.fusion.streams.kernel import StreamKernel
@@ -35,6 +36,8 @@ def program_of(kernel: Kernel, label: Callable[[Value], str]) -> str:
         lines = text_of(kernel.program).splitlines()
     elif isinstance(kernel, StreamKernel):
         lines = stream_text(kernel.program, kernel.shape).splitlines()
+    elif isinstance(kernel, ChainKernel):
+        lines = [*_chain(kernel, label)]
     else:
         lines = [line for part in kernel.parts for line in _Writer(part, label).lines()]
     return "\n".join(wrapped for line in lines for wrapped in _wrapped(line))
@@ -51,6 +54,38 @@ def shared_out(kernel: TileKernel | StreamKernel, device: str) -> str:
         f"{kernel.teams} a block, each by "
         + ("a thread" if kernel.side == 1 else f"{kernel.side} threads"))
     return f"{program.problems:,} problems, {together}; {program.nbytes:,} bytes of each on chip"
+
+
+def members(kernel: Kernel) -> list[Kernel]:
+    """The kernels of a launch; of a chain those of all its stages."""
+    if isinstance(kernel, ChainKernel):
+        return [part for stage in kernel.stages for part in stage.kernel.parts]
+    return kernel.parts
+
+
+def tiles_of(kernel: ChainKernel) -> str:
+    """Say how a chain is cut into tiles."""
+    halo = ", ".join(f"{below} and {above}" for below, above in kernel.halo)
+    return (f"{len(kernel.stages)} steps in tiles of {_by(kernel.tile)} of {_by(kernel.size)}, "
+            f"with {halo} around them")
+
+
+def _by(lengths: tuple[int, ...]) -> str:
+    return " x ".join(f"{n:,}" for n in lengths)
+
+
+def _chain(kernel: ChainKernel, label: Callable[[Value], str]) -> Iterator[str]:
+    """What a block of a chain does; stages that do the same are said once."""
+    yield f"for each tile: {tiles_of(kernel)}"
+    for base in kernel.inputs:
+        yield f"  copy {label(base)} to shared memory"
+    for first, period, times in laps([stage.text for stage in kernel.stages]):
+        yield f"  {times} times:" if times > 1 else "  once:"
+        for stage in kernel.stages[first:first + period]:
+            for part in stage.kernel.parts:
+                yield from (f"    {line}" for line in _Writer(part, label).lines())
+    for base in kernel.outputs:
+        yield f"  copy {label(base)} from shared memory"
 
 
 def _wrapped(line: str) -> list[str]:

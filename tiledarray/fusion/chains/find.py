@@ -15,8 +15,6 @@ from tiledarray.fusion.plan import Kernel, Step
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.target import Target
 
-MOST_STAGES = 16
-
 
 def in_chains(steps: list[Step], memory: dict[Value, Value], outputs: Sequence[Value],
               regions: Regions, target: Target) -> list[Step]:
@@ -90,7 +88,7 @@ class _Finder:
         best: ChainKernel | None = None
         limits = self._target.limits
         gain, apart = limits.chain_gain, seconds_apart(run[at], self._target)
-        for length in range(2, min(MOST_STAGES, len(run) - at) + 1):
+        for length in range(2, min(limits.chain_stages, len(run) - at) + 1):
             stages = run[at:at + length]
             apart += seconds_apart(stages[-1], self._target)
             if _texts(stages) > limits.parts:
@@ -131,7 +129,7 @@ class _Finder:
 
 def _texts(stages: Sequence[Stage]) -> int:
     """How many parts have a text of their own, which the compiler has to work through."""
-    return len({part for stage in stages for part in stage.text})
+    return sum(map(len, {stage.text for stage in stages}))
 
 
 def _is_whole(run: list[Stage], at: int, length: int) -> bool:

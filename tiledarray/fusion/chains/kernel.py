@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tiledarray.fusion.chains.stages import Part, Places, Stage
 from tiledarray.fusion.ir import Access, Affine, Cell, Group, Sink, Value, dense_strides
@@ -96,6 +97,21 @@ def widest(reaches: Sequence[Reach], rank: int) -> Reach:
 
 def _distance(at: Places, offset: Places, begin: Places) -> Places:
     return tuple(a + o - b for a, o, b in zip(at, offset, begin, strict=True))
+
+
+def laps(keys: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
+    """Where stages repeat, by what tells them apart: the first, how many, and how many times."""
+    first = 0
+    while first < len(keys):
+        found = first, 1, 1
+        for period in range(1, (len(keys) - first) // 2 + 1):
+            lap, times = keys[first:first + period], 1
+            while keys[first + times * period:first + (times + 1) * period] == lap:
+                times += 1
+            if times > 1 and times * period > found[1] * found[2]:
+                found = first, period, times
+        yield found
+        first += found[1] * found[2]
 
 
 def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Value]) -> (

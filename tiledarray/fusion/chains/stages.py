@@ -217,6 +217,6 @@ def _text_of(part: Part) -> tuple[Any, ...]:
     numbers = {cell: k for k, cell in enumerate(part.kernel.cells)}
     origin = part.writes[0]
     return tuple(
-        (cell.kind, getattr(cell.value, "op", None), cell.dtype, None if cell not in part.reads
+        (cell.kind, cell.value.op if cell.kind == "apply" else None, cell.dtype, None if cell not in part.reads
          else tuple(a - b for a, b in zip(part.reads[cell], origin, strict=True)),
          *(numbers.get(arg) for arg in cell.args)) for cell in numbers)

@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
 from math import prod
 from operator import mul, sub
 from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.chains.kernel import ChainKernel, Reach
+from tiledarray.fusion.chains.kernel import ChainKernel, Reach, laps
 from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import (
@@ -53,24 +52,21 @@ def print_chain(kernel: ChainKernel) -> Program:
     fields = [_field(slot) for slot in slots.values()]
     placed = [*slots.values()]
     body: list[str] = []
-    for k, (_, group) in enumerate(groupby(stages, key=lambda stage: stage.key)):
-        alike = [*group]
-        common, own = _parted(alike)
-        first = alike[0]
-        fields += [_field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
-        placed += common
-        names = {slot.name for slot in common}
-        lines = [_FIELD.sub(lambda found, k=k, names=names: (  # type: ignore[misc]
-            found[0] if found[1] in slots else f"a.g{k}_{found[1]}" if found[1] in names
-            else f"s.{found[1]}"), line) for line in first.lines]
-        if own:
-            structs.append(f"struct Stage_{k} {{ {' '.join(map(_field, own[0]))} }};")
-            fields.append(f"Stage_{k} stages_{k}[{len(alike)}];")
-            placed += [slot for slots_of in own for slot in slots_of]
-        body += [
-            f"  _Pragma(\"unroll 1\") for (int k = 0; k < {len(alike)}; ++k) {{",
-            *([f"    const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
-            *("  " + line for line in lines), "    __syncthreads();", "  }"]
+    for first, period, times in laps([stage.key for stage in stages]):
+        body.append(f"  _Pragma(\"unroll 1\") for (int k = 0; k < {times}; ++k) {{")
+        for k in range(first, first + period):
+            alike = stages[k:k + period * times:period]
+            common, own = _parted(alike)
+            fields += [_field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
+            placed += common
+            if own:
+                structs.append(f"struct Stage_{k} {{ {' '.join(map(_field, own[0]))} }};")
+                fields.append(f"Stage_{k} stages_{k}[{times}];")
+                placed += [slot for slots_of in own for slot in slots_of]
+            body += ["    {", *([f"      const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
+                     *_renamed(alike[0], k, {slot.name for slot in common}), "    }",
+                     "    __syncthreads();"]
+        body.append("  }")
     tx, ty = kernel.schedule.threads
     extents = _padded(kernel.extents, 1)
     constants = ", ".join([
@@ -87,6 +83,13 @@ def print_chain(kernel: ChainKernel) -> Program:
         *begin.lines, "  __syncthreads();", *body, *end.lines, "}", ""]
     return Program("\n".join(text), placed, kernel.schedule.blocks, tx * ty, 0,
                    kernel.schedule.shared_bytes, 0)
+
+
+def _renamed(stage: _StageText, k: int, common: set[str]) -> Iterator[str]:
+    """The lines of stages whose fields are in two places: what is the same in all, and the rest."""
+    for line in stage.lines:
+        yield "    " + _FIELD.sub(
+            lambda found: f"a.g{k}_{found[1]}" if found[1] in common else f"s.{found[1]}", line)
 
 
 def _together(kernel: ChainKernel) -> int:

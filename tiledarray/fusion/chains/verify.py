@@ -1,0 +1,68 @@
+"""What must hold of every chain: what a stage reads is on chip, right, and not overwritten yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tiledarray.fusion.chains.kernel import ChainKernel
+from tiledarray.fusion.ir import Value
+
+
+def found_in_chain(chain: ChainKernel) -> Iterator[str]:
+    """Say what is wrong with a chain that has been cut into tiles."""
+    made = {base for stage in chain.stages for base in stage.made}
+    for number, stage in enumerate(chain.stages):
+        where = f"stage {number} of a chain"
+        for base in (stage.near | stage.afar | stage.changed) & made:
+            if chain.version(base, number) < -1:
+                yield f"{where} needs {base} before it is there"
+        for base in stage.afar & made:
+            yield f"{where} reads {base}, of which a tile is there, anywhere"
+        for base in stage.changed - made:
+            yield f"{where} overwrites {base}, which others may still read"
+        yield from (f"{where} {text}" for text in _found_in_reach(chain, number))
+        yield from (f"{where} {text}" for text in _found_in_places(chain, number))
+    room = prod(chain.extents) * max(base.dtype.itemsize for base, _ in chain.places)
+    if max(chain.places.values()) + room > chain.schedule.shared_bytes:
+        yield "tiles of a chain lie beyond its shared memory"
+
+
+def _found_in_reach(chain: ChainKernel, number: int) -> Iterator[str]:
+    """A stage reads no farther than what it reads was computed."""
+    own = chain.reach(number)
+    for part in chain.stages[number].parts:
+        for base, (least, most) in part.near.items():
+            if chain.version(base, number) < -1:
+                continue
+            known = chain.needed[number].get(base)
+            low, high = chain.shift(part, least, base), chain.shift(part, most, base)
+            if known is None or any(
+                    below - a > have_below or above + b > have_above
+                    for (below, above), a, b, (have_below, have_above) in zip(
+                        own, low, high, known, strict=True)):
+                yield f"reads {base} farther away than it is right"
+
+
+def _found_in_places(chain: ChainKernel, number: int) -> Iterator[str]:
+    """A stage makes arrays where nothing lies that is still to be read."""
+    for base in chain.stages[number].made:
+        begin = chain.places[base, number]
+        for (other, version), place in chain.places.items():
+            if (other, version) == (base, number) or version > number:
+                continue
+            if _is_alive(chain, other, version, number) and (
+                    abs(place - begin) < prod(chain.extents) * min(
+                        base.dtype.itemsize, other.dtype.itemsize)):
+                yield f"makes {base} where {other} still lies"
+
+
+def _is_alive(chain: ChainKernel, base: Value, version: int, number: int) -> bool:
+    """Whether what a stage has made of an array is asked for by that stage or later."""
+    last = len(chain.stages)
+    if base in chain.outputs and chain.version(base, last) == version:
+        return True
+    return any(
+        chain.version(base, later) == version and base in (
+            chain.stages[later].near | chain.stages[later].changed)
+        for later in range(number, last)) or version == number
