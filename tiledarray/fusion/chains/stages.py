@@ -216,7 +216,10 @@ def _text_of(part: Part) -> tuple[Any, ...]:
     """What decides the text of a part, but for names."""
     numbers = {cell: k for k, cell in enumerate(part.kernel.cells)}
     origin = part.writes[0]
-    return tuple(
-        (cell.kind, cell.value.op if cell.kind == "apply" else None, cell.dtype, None if cell not in part.reads
-         else tuple(a - b for a, b in zip(part.reads[cell], origin, strict=True)),
-         *(numbers.get(arg) for arg in cell.args)) for cell in numbers)
+    found = []
+    for cell in numbers:
+        op = cell.value.op if cell.kind == "apply" else None
+        shift = tuple(a - b for a, b in zip(part.reads[cell], origin, strict=True)) if (
+            cell in part.reads) else None
+        found.append((cell.kind, op, cell.dtype, shift, *map(numbers.get, cell.args)))
+    return tuple(found)
