@@ -89,6 +89,27 @@ def life(np, u):
     return u
 
 
+def rings(np, u, v):
+    """Beyond one end of an array lies the other."""
+    for _ in range(4):
+        around = (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1))
+        u, v = u + 0.1 * (around - 4 * u) - 0.05 * u * v * v, v + 0.02 * (np.roll(v, 2, 1) - v)
+    return u, v
+
+
+def carried(np, u, c):
+    """The array that stays the same is read around its ends, too; one axis is no ring."""
+    for _ in range(5):
+        u = u - 0.2 * (c * (u - np.roll(u, 1, 0)) + np.roll(c, 1, 0) * (u - np.roll(u, -1, 0)))
+    return u
+
+
+def ring(np, u):
+    for _ in range(7):
+        u = 0.5 * u + 0.25 * (np.roll(u, 1) + np.roll(u, -1))
+    return u
+
+
 def random_values(*shape, dtype="f8", seed=0):
     random = numpy.random.default_rng(seed)
     if numpy.dtype(dtype).kind in "iu":
@@ -109,6 +130,11 @@ PROGRAMS = {
         random_values(50, 90, dtype=dtype, seed=k) / 2 for k in range(2))),
     "smoothed": (smoothed, lambda dtype: (
         random_values(40, 50, dtype=dtype), random_values(40, dtype=dtype, seed=1))),
+    "rings": (rings, lambda dtype: tuple(
+        random_values(41, 52, dtype=dtype, seed=k) for k in range(2))),
+    "carried": (carried, lambda dtype: tuple(
+        random_values(61, 47, dtype=dtype, seed=k) for k in range(2))),
+    "ring": (ring, lambda dtype: (random_values(3001, dtype=dtype),)),
     "life": (life, lambda dtype: (random_values(50, 70, dtype="i4"),)),
 }
 
@@ -159,10 +185,12 @@ def swapping(draw, shape, to, other):
 
 
 def rolling(draw, shape, to, other):
-    by, axis = draw(st.sampled_from([1, -1, 2])), draw(st.integers(0, len(shape) - 1))
+    moves = draw(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([1, -1, 2, 3]),
+                                    st.integers(0, len(shape) - 1)), min_size=1, max_size=3))
 
     def roll(np, arrays):
-        arrays[to] = 0.5 * (arrays[other] + np.roll(arrays[to], by, axis))
+        total = sum(np.roll(arrays[(to, other)[k]], by, axis) for k, by, axis in moves)
+        arrays[to] = 0.5 * (arrays[other] + total / len(moves))
 
     return roll
 

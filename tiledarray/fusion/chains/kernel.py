@@ -33,6 +33,8 @@ class ChainKernel(Kernel):
         Where in the frame each array begins.
     begins : dict
         Where in the frame the box of each part begins.
+    around : frozenset of int
+        Dimensions along which all arrays are rings.
     size : tuple of int
         What of the frame the blocks share out: all that the outputs cover.
     needed : list of dict
@@ -51,6 +53,7 @@ class ChainKernel(Kernel):
     outputs: list[Value] = field(default_factory=list)
     offsets: dict[Value, Places] = field(default_factory=dict)
     begins: dict[Part, Places] = field(default_factory=dict)
+    around: frozenset[int] = frozenset()
     size: Places = ()
     needed: list[dict[Value, Reach]] = field(default_factory=list)
     tile: Places = ()
@@ -141,6 +144,9 @@ def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Valu
     if frame is None:
         return None
     offsets, begins = frame
+    around = frozenset[int]().union(*(stage.around for stage in stages))
+    if around and not _are_rings(stages, around, offsets, begins):
+        return None
     least = tuple(min(offsets[base][d] for base in outputs) for d in range(stages[0].rank))
     offsets = {base: _distance(at, (0,) * len(at), least) for base, at in offsets.items()}
     begins = {part: _distance(at, (0,) * len(at), least) for part, at in begins.items()}
@@ -148,8 +154,29 @@ def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Valu
                  for d in range(stages[0].rank))
     return _kernel(ChainKernel(
         Group(stages[0].kernel.group.number, size), Schedule(()), {}, [], stages=stages,
-        memory=memory, inputs=inputs, outputs=outputs, offsets=offsets, begins=begins, size=size,
+        memory=memory, inputs=inputs, outputs=outputs, offsets=offsets, begins=begins,
+        around=around, size=size,
         needed=_needed(stages, {*inputs, *made}, outputs, offsets, begins)))
+
+
+def _are_rings(stages: list[Stage], around: frozenset[int], offsets: dict[Value, Places],
+               begins: dict[Part, Places]) -> bool:
+    """Whether stages take their arrays for rings along these dimensions, or do nothing there."""
+    lengths = {(base.shape[d], d) for base in offsets for d in around}
+    if len(lengths) > len(around) or any(at[d] for at in offsets.values() for d in around):
+        return False
+    length = {d: n for n, d in lengths}
+    for stage in stages:
+        for part in stage.parts:
+            if part.kernel.border is not None:
+                return False
+            for d in around:
+                if begins[part][d] or part.extents[d] != length[d] or part.axes[d] < 0:
+                    return False
+                if d not in stage.around and any(
+                        at[d] != part.writes[0][d] for at in part.reads.values()):
+                    return False
+    return True
 
 
 def _frame(stages: list[Stage], memory: dict[Value, Value], inside: Collection[Value]) -> (
@@ -235,8 +262,8 @@ def _kernel(kernel: ChainKernel) -> ChainKernel:
         for number, value in enumerate(read)]
     kernel.group.loads += kernel.group.cells
     for base in kernel.outputs:
-        value = max((store.access.value for stage in stages for part in stage.parts
-                     for store in part.kernel.stores if memory[store.access.value] is base),
+        value = max((store.access.value for stage in stages for part in stage.kernel.parts
+                     for store in part.stores if memory[store.access.value] is base),
                     key=lambda value: value.number)
         cell = Cell(len(kernel.group.cells), "apply", value, value.dtype, axes=everywhere)
         kernel.group.cells.append(cell)

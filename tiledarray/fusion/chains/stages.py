@@ -66,6 +66,8 @@ class Stage:
         Arrays that are read at other places.
     cycles : float
         Of a multiprocessor, for a point on chip.
+    around : frozenset of int
+        Dimensions along which the arrays are rings: beyond one end lies the other.
     assumed : collection of Assumption
         What must hold of the run-time parameters for all that.
     text : tuple
@@ -79,6 +81,7 @@ class Stage:
     near: set[Value] = field(default_factory=set)
     afar: set[Value] = field(default_factory=set)
     cycles: float = 0.0
+    around: frozenset[int] = frozenset()
     assumed: Collection[Assumption] = ()
     text: tuple[Any, ...] = ()
 
@@ -114,6 +117,7 @@ def stage_of(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> St
         _look_at_writes(stage, memory, own)
     except _Unsuited:
         return None
+    _join_rings(stage, memory)
     _look_at_reads(stage, memory)
     stage.assumed = own.assumed
     stage.text = tuple(map(_text_of, stage.parts))
@@ -148,10 +152,14 @@ def _part(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> Part:
     border = kernel.border
     if border is not None and border.fill is None:
         places.setdefault(memory[border.old], []).append(part.writes[0])
-    part.near = {base: (tuple(map(min, zip(*found, strict=True))),
-                        tuple(map(max, zip(*found, strict=True))))
-                 for base, found in places.items()}
+    part.near = {base: _spanned(found) for base, found in places.items()}
     return part
+
+
+def _spanned(places: list[Places]) -> tuple[Places, Places]:
+    """The least and the most along each dimension."""
+    return (tuple(map(min, zip(*places, strict=True))),
+            tuple(map(max, zip(*places, strict=True))))
 
 
 def _is_plain(cell: Cell) -> bool:
@@ -194,6 +202,73 @@ def _look_at_writes(stage: Stage, memory: dict[Value, Value], regions: Regions) 
             whole = regions.cover([region_of(base.shape, store.sink.index, kernel.group.shape)
                                    for kernel, store in stores])
         (stage.made if whole else stage.changed).add(base)
+
+
+def _join_rings(stage: Stage, memory: dict[Value, Value]) -> None:
+    """Take parts that do the same on rings for one: what `roll` is made of.
+
+    ``0.5 * (np.roll(u, 1) + np.roll(u, -1))`` is three parts, of which the first reads ``u[-1]``
+    below ``u[0]``; where beyond one end lies the other, all of them read one below and one above.
+    """
+    main = max(stage.parts, key=lambda part: prod(part.extents))
+    if len(stage.parts) < 2 or stage.changed or len(stage.made) != 1 or len(main.writes) != 1:
+        return
+    (base,) = stage.made
+    shape = base.shape
+    if any(other.shape != shape for other in main.near) or any(
+            part.kernel.border is not None or not _is_alike(part, main, shape, memory)
+            for part in stage.parts):
+        return
+    around = frozenset(d for d, n in enumerate(shape) if main.extents[d] < n)
+    reads = {cell: _shift(main, cell) for cell in main.reads}
+    # Along the others the part is all there is, so nothing beyond an end is read.
+    if any(shift[d] for shift in reads.values() for d in range(len(shape)) if d not in around) or (
+            -1 in main.axes):
+        return
+    near: dict[Value, list[Places]] = {}
+    for cell, shift in reads.items():
+        assert cell.access is not None
+        near.setdefault(memory[storage(cell.access.value)], []).append(shift)
+    stage.parts = [Part(
+        main.kernel, main.axes, shape, reads, [(0,) * len(shape)],
+        {other: _spanned(found) for other, found in near.items()})]
+    stage.around = around
+
+
+def _shift(part: Part, cell: Cell) -> Places:
+    return tuple(a - b for a, b in zip(part.reads[cell], part.writes[0], strict=True))
+
+
+def _is_alike(part: Part, main: Part, shape: Places, memory: dict[Value, Value]) -> bool:
+    """Whether a part computes the same as another one, on rings."""
+    cells, others = part.kernel.cells, main.kernel.cells
+    if len(cells) != len(others) or len(part.writes) != 1:
+        return False
+    numbers = {cell: k for k, cell in enumerate(cells)}
+    numbers_of_main = {cell: k for k, cell in enumerate(others)}
+    for one, other in zip(cells, others, strict=True):
+        if one.kind != other.kind or one.dtype != other.dtype or (
+                [*map(numbers.get, one.args)] != [*map(numbers_of_main.get, other.args)]):
+            return False
+        if one.kind == "param" and one.value != other.value:
+            return False
+        if one.kind == "apply" and (one.value.op, one.value.attrs) != (
+                other.value.op, other.value.attrs):
+            return False
+        if one.kind == "load" and not _reads_alike(part, one, main, other, shape, memory):
+            return False
+    return numbers[part.kernel.stores[0].sink.cell] == (
+        numbers_of_main[main.kernel.stores[0].sink.cell])
+
+
+def _reads_alike(part: Part, cell: Cell, main: Part, other: Cell, shape: Places,
+                 memory: dict[Value, Value]) -> bool:
+    if cell not in part.reads or other not in main.reads:
+        return False
+    assert cell.access is not None and other.access is not None
+    return (memory[storage(cell.access.value)] is memory[storage(other.access.value)]
+            and all((a - b) % n == 0 for a, b, n in zip(
+                _shift(part, cell), _shift(main, other), shape, strict=True)))
 
 
 def _look_at_reads(stage: Stage, memory: dict[Value, Value]) -> None:

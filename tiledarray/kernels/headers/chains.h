@@ -24,6 +24,12 @@ TA_FN void cut(Box& box, int d, const Box& all, idx begin, idx end, idx origin) 
   clip(box, d, all.begin[d], all.end[d], begin, end, origin);
 }
 
+// Where an index is of a ring.
+TA_FN idx around(idx i, idx n) {
+  i %= n;
+  return i < 0 ? i + n : i;
+}
+
 #define TA_TOGETHER(u) _Pragma("unroll") for (int u = 0; u < R; ++u)
 
 // Calls f(i_0, i_1, i_2) for all of a box, R rows from i_1 on at a time.

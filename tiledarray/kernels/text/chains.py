@@ -129,14 +129,20 @@ class _ChainWriter(Writer):
         """Dimensions of the arrays, and which of three they are."""
         return ((d, self.first + d) for d in range(self.rank))
 
-    def box(self, name: str, reach: Reach, base: Value) -> None:
-        """Declare what a block has of an array, so far around its tile."""
+    def box(self, name: str, reach: Reach, base: Value, *, rings: bool = True) -> None:
+        """Declare what a block has of an array, so far around its tile.
+
+        Along rings that is all of the tile, unless it is to be counted once.
+        """
         halo, whole, offset = self.kernel.halo, self.kernel.extents, self.kernel.offsets[base]
         self._unit_box(name)
         for d, at in self.dimensions():
             below, above = reach[d]
             first = self.size(f"{name}_first_{at}", halo[d][0] - below)
             last = self.size(f"{name}_last_{at}", whole[d] - (halo[d][1] - above))
+            if rings and d in self.kernel.around:
+                self.put(f"{name}.begin[{at}] = {first}; {name}.end[{at}] = {last};")
+                continue
             begin = self.size(f"{name}_begin_{at}", offset[d])
             end = self.size(f"{name}_end_{at}", offset[d] + base.shape[d])
             self.put(f"clip({name}, {at}, {first}, {last}, {begin}, {end}, o_{at});")
@@ -160,12 +166,14 @@ class _ChainWriter(Writer):
         return self.arg(Slot("pointer", name, kind.format(ctype(value.dtype)), value=value,
                              offset=terms))
 
-    def place(self, name: str, strides: Places) -> str:
-        """Place from there of what a block's tile has at (i_0, row, i_2), as an expression."""
+    def place(self, name: str, strides: Places, shift: Places = (0, 0, 0)) -> str:
+        """Place from there of what lies so far from (i_0, row, i_2) in a tile, as an expression."""
         terms = []
-        for (d, at), stride in zip(self.dimensions(), strides, strict=True):
+        for (d, at), stride, by in zip(self.dimensions(), strides, shift, strict=False):
             if stride:
-                index = f"(o_{at} + {'row' if at == 1 else f'i_{at}'})"
+                index = f"(o_{at} + {'row' if at == 1 else f'i_{at}'}{f' + ({by})' if by else ''})"
+                if d in self.kernel.around:
+                    index = f"around({index}, {self.size(f'ring_{at}', self.kernel.size[d])})"
                 terms.append(index if stride == 1 and d + 1 == self.rank else
                              f"{index} * {self.size(f'{name}_{at}', stride)}")
         return " + ".join(terms) or "0"
@@ -212,7 +220,7 @@ class _Ends(_ChainWriter):
         with self.block(""):
             offset = self.size(f"{name}_place", self.kernel.places[base, version])
             self.put(f"{kind}* const tile = reinterpret_cast<{kind}*>(shared + {offset});")
-            self.box(box, reach, base)
+            self.box(box, reach, base, rings=version < 0)
             with self.block(f"each_rows<TX, TY, R>({box}, [&]{_POINT}", "});"):
                 self.put(f"{kind} y[R];")
                 for row, line in (
@@ -308,6 +316,10 @@ class _StageText(_ChainWriter):
         whole, name = self._whole(part), f"box_{k}"
         self._unit_box(name)
         for d, at in self.dimensions():
+            if d in self.kernel.around:
+                self.put(f"{name}.begin[{at}] = {whole}.begin[{at}]; "
+                         f"{name}.end[{at}] = {whole}.end[{at}];")
+                continue
             first = self.kernel.begins[part][d]
             begin = self.size(f"{name}_begin_{at}", first)
             end = self.size(f"{name}_end_{at}", first + part.extents[d])
@@ -428,6 +440,13 @@ class _StageText(_ChainWriter):
             base = self.kernel.memory[storage(access.value)]
             shift = self.kernel.shift(part, part.reads[cell], base)
             return f"{self._tile_read(base)}[at{self._moved(shift)}]"
+        if self.kernel.around and cell in part.reads:
+            strides = dense_strides(access.value.shape)
+            shift = tuple(map(sub, part.reads[cell], self.kernel.begins[part]))
+            name = f"p_{k}_{cell.number}"
+            pointer = self.pointer(name, access.value, (0,) * self.rank, strides)
+            return (f"Constant<{ctype(access.value.dtype)}>({pointer})"
+                    f"[{self.place(name, strides, shift)}]")
         along, offset = strides_of(access, len(part.kernel.group.shape))
         strides = tuple(along[axis] if axis >= 0 else 0 for axis in part.axes)
         name = f"p_{k}_{cell.number}"
