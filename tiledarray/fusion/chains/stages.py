@@ -210,29 +210,43 @@ def _join_rings(stage: Stage, memory: dict[Value, Value]) -> None:
     ``0.5 * (np.roll(u, 1) + np.roll(u, -1))`` is three parts, of which the first reads ``u[-1]``
     below ``u[0]``; where beyond one end lies the other, all of them read one below and one above.
     """
-    main = max(stage.parts, key=lambda part: prod(part.extents))
-    if len(stage.parts) < 2 or stage.changed or len(stage.made) != 1 or len(main.writes) != 1:
+    by_base: dict[Value, list[Part]] = {}
+    for part in stage.parts:
+        for store in part.kernel.stores:
+            by_base.setdefault(memory[store.access.value], []).append(part)
+    if stage.changed or len(stage.parts) == len(by_base) or any(
+            len(part.writes) != 1 for part in stage.parts):
         return
-    (base,) = stage.made
-    shape = base.shape
-    if any(other.shape != shape for other in main.near) or any(
+    found = []
+    for base, parts in by_base.items():
+        ring = parts[0] if len(parts) == 1 else _ring(parts, base.shape, memory)
+        if ring is None:
+            return
+        found.append(ring)
+        if len(parts) > 1:
+            longest = [max(part.extents[d] for part in parts) for d in range(len(base.shape))]
+            stage.around |= {d for d, n in enumerate(base.shape) if longest[d] < n}
+    stage.parts = found
+
+
+def _ring(parts: list[Part], shape: Places, memory: dict[Value, Value]) -> Part | None:
+    """Parts that compute all of an array as one, if they do the same on rings."""
+    main = max(parts, key=lambda part: prod(part.extents))
+    if -1 in main.axes or any(other.shape != shape for other in main.near) or any(
             part.kernel.border is not None or not _is_alike(part, main, shape, memory)
-            for part in stage.parts):
-        return
-    around = frozenset(d for d, n in enumerate(shape) if main.extents[d] < n)
+            for part in parts):
+        return None
     reads = {cell: _shift(main, cell) for cell in main.reads}
-    # Along the others the part is all there is, so nothing beyond an end is read.
-    if any(shift[d] for shift in reads.values() for d in range(len(shape)) if d not in around) or (
-            -1 in main.axes):
-        return
+    # Where the part is all there is along an axis, nothing beyond its ends is read.
+    if any(shift[d] for shift in reads.values() for d, n in enumerate(shape)
+           if main.extents[d] == n):
+        return None
     near: dict[Value, list[Places]] = {}
     for cell, shift in reads.items():
         assert cell.access is not None
         near.setdefault(memory[storage(cell.access.value)], []).append(shift)
-    stage.parts = [Part(
-        main.kernel, main.axes, shape, reads, [(0,) * len(shape)],
-        {other: _spanned(found) for other, found in near.items()})]
-    stage.around = around
+    return Part(main.kernel, main.axes, shape, reads, [(0,) * len(shape)],
+                {other: _spanned(places) for other, places in near.items()})
 
 
 def _shift(part: Part, cell: Cell) -> Places:

@@ -15,10 +15,9 @@ struct Box {
 // Along one dimension, what lies in [begin, end) of the array and in [first, last) of the tile,
 // which begins at `origin`; counted from there.
 TA_FN void clip(Box& box, int d, idx first, idx last, idx begin, idx end, idx origin) {
-  box.begin[d] = int(max_idx(first, begin - origin));
+  box.begin[d] = int(min_idx(last, max_idx(first, begin - origin)));
   box.end[d] = int(max_idx(box.begin[d], min_idx(last, end - origin)));
 }
-
 // The same of what lies in another box.
 TA_FN void cut(Box& box, int d, const Box& all, idx begin, idx end, idx origin) {
   clip(box, d, all.begin[d], all.end[d], begin, end, origin);
