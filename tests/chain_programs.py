@@ -251,8 +251,38 @@ def updating(draw, shape, to, other):
     return update
 
 
+def choosing(draw, shape, to, other):
+    """What is compared with is an array without axes."""
+    def choose(np, arrays):
+        bound = arrays[other].reshape(-1)[0].real
+        arrays[to] = np.where(arrays[to].real > bound, 0.5 * arrays[other], arrays[to])
+
+    return choose
+
+
+def scaling(draw, shape, to, other):
+    """In place, all of an array or every second row of it."""
+    step = draw(st.sampled_from([1, 2]))
+
+    def scale(np, arrays):
+        arrays[to][::step] *= 0.75
+        arrays[to][::step] += 0.25 * arrays[other][::step]
+
+    return scale
+
+
+def turning(draw, shape, to, other):
+    """Read from the other end, or along the other axis: by no fixed distance."""
+    def turn(np, arrays):
+        x = arrays[other]
+        turned = x.T if x.ndim > 1 and x.shape == x.T.shape else x[::-1]
+        arrays[to] = 0.5 * (arrays[to] + turned)
+
+    return turn
+
+
 ACTIONS = (updating, updating, updating, making_anew, copying_edges, rolling, swapping,
-           moving_inside)
+           moving_inside, choosing, scaling, turning)
 
 
 @st.composite
