@@ -31,20 +31,20 @@ TA_FN idx around(idx i, idx n) {
 
 #define TA_TOGETHER(u) _Pragma("unroll") for (int u = 0; u < R; ++u)
 
-// Calls f(i_0, i_1, i_2) for all of a box, R rows from i_1 on at a time.
+// Calls f(plane, line, lane) for all of a box, R lines from `line` on at a time.
 template <int TX, int TY, int R, class F> TA_FN void each_rows(const Box& box, F f) {
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
   const int groups = (box.end[1] - box.begin[1] + R - 1) / R;
   const int rows = groups * (box.end[0] - box.begin[0]);
   _Pragma("unroll 1") for (int row = ty; row < rows; row += TY) {
     const int outer = row < groups ? 0 : row / groups;
-    const int i_0 = box.begin[0] + outer, i_1 = box.begin[1] + (row - outer * groups) * R;
-    _Pragma("unroll 1") for (int i_2 = box.begin[2] + tx; i_2 < box.end[2]; i_2 += TX)
-      f(i_0, i_1, i_2);
+    const int plane = box.begin[0] + outer, line = box.begin[1] + (row - outer * groups) * R;
+    _Pragma("unroll 1") for (int lane = box.begin[2] + tx; lane < box.end[2]; lane += TX)
+      f(plane, line, lane);
   }
 }
 
-// Calls f(i_0, i_1, i_2) for all of a thin box, by so many threads of which this is one.
+// Calls f(plane, line, lane) for all of a thin box, by so many threads of which this is one.
 template <class F> TA_FN void each_point(const Box& box, int thread, int threads, F f) {
   const int lanes = box.end[2] - box.begin[2], rows = box.end[1] - box.begin[1];
   const int points = lanes * rows * (box.end[0] - box.begin[0]);
