@@ -281,8 +281,30 @@ def turning(draw, shape, to, other):
     return turn
 
 
+def reshaping(draw, shape, to, other):
+    """Read or written as a line, or with its axes the other way round."""
+    way = draw(st.sampled_from(["line", "written line", "other shape", "from a line"]))
+
+    def reshape(np, arrays):
+        if way == "line":
+            line = arrays[other].reshape(-1)
+            arrays[to] = (0.5 * arrays[to].reshape(-1) + 0.25 * line).reshape(shape)
+        elif way == "written line":
+            line = arrays[to].reshape(-1)
+            line[1:] += 0.25 * (line[:-1] - line[1:])
+        elif way == "other shape":
+            turned = arrays[other].reshape(shape[::-1]) + 0
+            turned[1:] = 0.5 * (turned[1:] + turned[:-1])
+            arrays[to] = 0.5 * arrays[to] + 0.25 * turned.reshape(shape)
+        else:
+            made = (np.arange(arrays[to].size) % 3).reshape(shape)
+            arrays[to] = 0.75 * arrays[to] + 0.0625 * made
+
+    return reshape
+
+
 ACTIONS = (updating, updating, updating, making_anew, copying_edges, rolling, swapping,
-           moving_inside, choosing, scaling, turning)
+           moving_inside, choosing, scaling, turning, reshaping)
 
 
 @st.composite

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import Affine, Cell, Index, Value, storage
+from tiledarray.fusion.ir import Access, Affine, Cell, Index, Value, storage
 from tiledarray.fusion.plan import Kernel, Store
 from tiledarray.fusion.regions import Assumption, Regions, region_of
 from tiledarray.ops.op import Elementwise
@@ -145,12 +145,14 @@ def _part(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> Part:
     places: dict[Value, list[Places]] = {}
     for cell in group.cells:
         access = cell.access
-        if cell.kind == "load" and access is not None and access.strides is None and (
+        if cell.kind == "load" and access is not None and _is_as_it_lies(access, memory) and (
                 _axes(access.index, domain) == axes and _steps_by_one(access.index)):
             at = part.reads[cell] = _begin(access.index, regions)
             places.setdefault(memory[storage(access.value)], []).append(at)
     border = kernel.border
     if border is not None and border.fill is None:
+        if memory[border.old].shape != border.old.shape:
+            raise _Unsuited
         places.setdefault(memory[border.old], []).append(part.writes[0])
     part.near = {base: _spanned(found) for base, found in places.items()}
     return part
@@ -160,6 +162,12 @@ def _spanned(places: list[Places]) -> tuple[Places, Places]:
     """The least and the most along each dimension."""
     return (tuple(map(min, zip(*places, strict=True))),
             tuple(map(max, zip(*places, strict=True))))
+
+
+def _is_as_it_lies(access: Access, memory: dict[Value, Value]) -> bool:
+    """Whether what is read has the shape of what is in memory: it may be reshaped, or windows."""
+    return access.strides is None and (
+        memory[storage(access.value)].shape == access.value.shape)
 
 
 def _is_plain(cell: Cell) -> bool:
