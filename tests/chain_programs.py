@@ -283,7 +283,7 @@ def turning(draw, shape, to, other):
 
 def reshaping(draw, shape, to, other):
     """Read or written as a line, or with its axes the other way round."""
-    way = draw(st.sampled_from(["line", "written line", "other shape", "from a line"]))
+    way = draw(st.sampled_from(["line", "written line", "elements", "other shape", "from a line"]))
 
     def reshape(np, arrays):
         if way == "line":
@@ -292,6 +292,11 @@ def reshaping(draw, shape, to, other):
         elif way == "written line":
             line = arrays[to].reshape(-1)
             line[1:] += 0.25 * (line[:-1] - line[1:])
+        elif way == "elements":
+            line = arrays[to].copy().reshape(-1)
+            for k in range(1, min(6, len(line))):
+                line[k] = line[k - 1] + 0.25
+            arrays[to] = line.reshape(shape)
         elif way == "other shape":
             turned = arrays[other].reshape(shape[::-1]) + 0
             turned[1:] = 0.5 * (turned[1:] + turned[:-1])

@@ -151,7 +151,7 @@ def _part(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> Part:
             places.setdefault(memory[storage(access.value)], []).append(at)
     border = kernel.border
     if border is not None and border.fill is None:
-        if memory[border.old].shape != border.old.shape:
+        if not memory[border.old].shape == border.old.shape == border.sizes:
             raise _Unsuited
         places.setdefault(memory[border.old], []).append(part.writes[0])
     part.near = {base: _spanned(found) for base, found in places.items()}
