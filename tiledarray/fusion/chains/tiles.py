@@ -43,8 +43,7 @@ def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> fl
         whole = tuple(n + below + above for n, (below, above) in zip(
             inner, chain.halo, strict=True))
         nbytes = -(-prod(whole) * itemsize // ALIGNMENT) * ALIGNMENT
-        # Rows beyond a tile are read that nobody needs: with those of others before, of the last.
-        shared = count * nbytes + TOGETHER * whole[-1] * itemsize
+        shared = count * nbytes
         if shared > target.shared_bytes - target.limits.own_bytes:
             continue
         seconds = _seconds(chain, inner, shared, target)

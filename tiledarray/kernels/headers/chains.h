@@ -29,18 +29,25 @@ TA_FN idx around(idx i, idx n) {
   return i < 0 ? i + n : i;
 }
 
-#define TA_TOGETHER(u) _Pragma("unroll") for (int u = 0; u < R; ++u)
+#define TA_TOGETHER(u) _Pragma("unroll") for (int u = 0; u < N; ++u)
 
-// Calls f(plane, line, lane) for all of a box, R lines from `line` on at a time.
+// Calls f(plane, line, lane, Count<N>()) for all of a box, N lines from `line` on at a time: R, but for
+// the last ones.
 template <int TX, int TY, int R, class F> TA_FN void each_rows(const Box& box, F f) {
   const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
   const int groups = (box.end[1] - box.begin[1] + R - 1) / R;
   const int rows = groups * (box.end[0] - box.begin[0]);
   _Pragma("unroll 1") for (int row = ty; row < rows; row += TY) {
     const int outer = row < groups ? 0 : row / groups;
-    const int plane = box.begin[0] + outer, line = box.begin[1] + (row - outer * groups) * R;
-    _Pragma("unroll 1") for (int lane = box.begin[2] + tx; lane < box.end[2]; lane += TX)
-      f(plane, line, lane);
+    const int plane = box.begin[0] + outer, first = box.begin[1] + (row - outer * groups) * R;
+    if (first + R <= box.end[1]) {
+      _Pragma("unroll 1") for (int lane = box.begin[2] + tx; lane < box.end[2]; lane += TX)
+        f(plane, first, lane, Count<R>());
+    } else {
+      _Pragma("unroll 1") for (int line = first; line < box.end[1]; ++line)
+        _Pragma("unroll 1") for (int lane = box.begin[2] + tx; lane < box.end[2]; lane += TX)
+          f(plane, line, lane, Count<1>());
+    }
   }
 }
 

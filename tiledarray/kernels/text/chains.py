@@ -36,6 +36,8 @@ from tiledarray.ops.op import Elementwise
 
 _FIELD = re.compile(r"\ba\.(\w+)")
 _POINT = "(const int i_0, const int i_1, const int i_2) TA_LAMBDA"
+_ROWS = "(const int i_0, const int i_1, const int i_2, auto rows) TA_LAMBDA"
+_COUNT = "enum { N = decltype(rows)::value };"
 THIN = 8  # times that the arrays are larger than a part that one warp of a block computes
 _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
 
@@ -221,13 +223,12 @@ class _Ends(_ChainWriter):
             offset = self.size(f"{name}_place", self.kernel.places[base, version])
             self.put(f"{kind}* const tile = reinterpret_cast<{kind}*>(shared + {offset});")
             self.box(box, reach, base, rings=version < 0)
-            with self.block(f"each_rows<TX, TY, R>({box}, [&]{_POINT}", "});"):
-                self.put(f"{kind} y[R];")
-                for row, line in (
-                        (f"int(min_idx(i_1 + u, {box}.end[1] - 1))", f"y[u] = {source};"),
-                        ("i_1 + u", f"if (row < {box}.end[1]) {target} = y[u];")):
+            with self.block(f"each_rows<TX, TY, R>({box}, [&]{_ROWS}", "});"):
+                self.put(_COUNT)
+                self.put(f"{kind} y[N];")
+                for line in (f"y[u] = {source};", f"{target} = y[u];"):
                     with self.block("TA_TOGETHER(u)"):
-                        self.put(f"const int row = {row}, at = (i_0 * E1 + row) * E2 + i_2;")
+                        self.put("const int row = i_1 + u, at = (i_0 * E1 + row) * E2 + i_2;")
                         self.put("(void)at;")
                         if "[place]" in line:
                             strides = dense_strides(base.shape)
@@ -334,37 +335,37 @@ class _StageText(_ChainWriter):
         whole = self._box(k, part)
         if part.kernel.border is not None:
             self._border(k, part, whole, stores[0][2])
-        with self.block(f"each_rows<TX, TY, R>(box_{k}, [&]{_POINT}", "});"):
+        with self.block(f"each_rows<TX, TY, R>(box_{k}, [&]{_ROWS}", "});"):
+            self.put(_COUNT)
             for name, kind, _, _ in stores:
-                self.put(f"{kind} {name}[R];")
+                self.put(f"{kind} {name}[N];")
             with self.block("TA_TOGETHER(u)"):
-                self.put("const int at = (i_0 * E1 + i_1 + u) * E2 + i_2; (void)at;")
-                if any(self._is_global(cell, part) for cell in part.kernel.cells):
-                    self.put(f"const int row = int(min_idx(i_1 + u, box_{k}.end[1] - 1));")
-                    self.put("(void)row;")
+                self.put("const int row = i_1 + u, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
                 self._cells(k, part)
                 for name, _, _, value in stores:
                     self.put(f"{name}[u] = {value};")
-            with self.block(f"TA_TOGETHER(u) if (i_1 + u < box_{k}.end[1])"):
+            with self.block("TA_TOGETHER(u)"):
                 for name, _, tile, _ in stores:
                     self.put(f"{tile}[(i_0 * E1 + i_1 + u) * E2 + i_2] = {name}[u];")
         return whole
 
     def _thin_part(self, k: int, part: Part) -> None:
-        """A part that few tiles have some of: one warp computes it."""
+        """A part that few tiles have some of: one warp computes it, another one for each part."""
         stores = self._stores(part)
+        whole = self._whole(part)
         with self.block(""):
-            whole = self._box(k, part)
             if part.kernel.border is not None:
+                self._box(k, part)
                 self._border(k, part, whole, stores[0][2])
-            # One of the block's warps, another one for each part.
-            call = f"each_point(box_{k}, threadIdx.x % 32, 32, [&]{_POINT}"
-            with self.block(f"if (threadIdx.x / 32 == {k} % (TX * TY / 32))"), (
-                    self.block(call, "});")):
-                self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
-                self._cells(k, part)
-                for _, _, tile, value in stores:
-                    self.put(f"{tile}[at] = {value};")
+            with self.block(f"if (threadIdx.x / 32 == {k} % (TX * TY / 32))"):
+                if part.kernel.border is None:
+                    self._box(k, part)
+                call = f"each_point(box_{k}, threadIdx.x % 32, 32, [&]{_POINT}"
+                with self.block(call, "});"):
+                    self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
+                    self._cells(k, part)
+                    for _, _, tile, value in stores:
+                        self.put(f"{tile}[at] = {value};")
 
     def _stores(self, part: Part) -> list[tuple[str, str, str, str]]:
         """For each array that a part writes: a name, its type, its tile, and the value."""
@@ -414,9 +415,6 @@ class _StageText(_ChainWriter):
             for by, pitch in zip(_padded(shift, 0), (" * E1 * E2", " * E2", ""), strict=True) if by)
 
     # ---- cells -------------------------------------------------------------------------------
-
-    def _is_global(self, cell: Cell, part: Part) -> bool:
-        return cell.kind == "load" and not self._in_tile(cell, part)
 
     def _in_tile(self, cell: Cell, part: Part) -> bool:
         assert cell.access is not None
