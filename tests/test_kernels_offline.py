@@ -14,6 +14,7 @@ import pytest
 import tiledarray as np
 from tests import test_gradient_plans as gradients
 from tests import test_short_axes
+from tests.chain_programs import PROGRAMS, heat
 from tests.plans import DEVICE, filled, planned
 from tests.test_columns import SPREADS
 from tiledarray import config
@@ -172,6 +173,19 @@ def smoothed(u):
 
 
 family("stencil_with_border", ["f4", "f8"], lambda dtype: smoothed(matrix(dtype)))
+
+
+def steps(name):
+    program, arrays = PROGRAMS[name]
+    return program(np, *map(np.array, arrays("f4")))
+
+
+family("steps", PROGRAMS, steps)
+
+
+@case
+def gradient_of_steps():
+    return np.grad(lambda u: (heat(np, u, 8) ** 2).sum())(matrix())
 
 
 @case
@@ -485,7 +499,8 @@ def test_compiles_into_registers(name):
 
 # ---- what the text looks like ----------------------------------------------------------------
 
-GOLDEN_CASES = ["broadcast", "softmax-float32", "stencil_with_border-f4", "several-0", "pairs"]
+GOLDEN_CASES = ["broadcast", "softmax-float32", "stencil_with_border-f4", "several-0", "pairs",
+                "steps-heat"]
 
 
 @pytest.mark.parametrize("golden", GOLDEN_CASES)

@@ -1,4 +1,4 @@
-// Stages of a chain (fusion/chains.py): a block has tiles of arrays in shared memory, all of E0 x E1
+// Stages of a chain (fusion/chains): a block has tiles of arrays in shared memory, all of E0 x E1
 // x E2 elements, of which it computes boxes.
 #pragma once
 
