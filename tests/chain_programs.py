@@ -45,9 +45,9 @@ def rod(np, u, c):
     return u
 
 
-def cube(np, u):
+def cube(np, u, steps=3):
     u = u.copy()
-    for _ in range(3):
+    for _ in range(steps):
         u[1:-1, 1:-1, 1:-1] += 0.1 * (
             u[2:, 1:-1, 1:-1] + u[:-2, 1:-1, 1:-1] + u[1:-1, 2:, 1:-1] + u[1:-1, :-2, 1:-1]
             + u[1:-1, 1:-1, 2:] + u[1:-1, 1:-1, :-2] - 6 * u[1:-1, 1:-1, 1:-1])

@@ -9,18 +9,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.chain_programs import PROGRAMS, heat, programs, random_values
-from tests.emulation import emulated
-from tests.plans import DEVICE, HOST, moved, planned
+from tests.chain_programs import PROGRAMS, cube, heat, programs, random_values
+from tests.emulation import emulate, emulated
+from tests.plans import DEVICE, HOST, fresh_recorder, moved, planned
 from tiledarray import config
 from tiledarray.devices import device
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.packing import packed, unpacked
-from tiledarray.fusion import limits
-from tiledarray.fusion.chains import tiles
-from tiledarray.fusion.chains.kernel import laps
+from tiledarray.fusion import limits, passes
+from tiledarray.fusion.chains import find, tiles
+from tiledarray.fusion.chains.kernel import chain, laps
 from tiledarray.fusion.chains.verify import found_in_chain
+from tiledarray.graph.program import trace
 from tiledarray.insight.facts import Reporter
+from tiledarray.ops.op import Leaf
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
@@ -31,12 +33,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("emulated")
 
 
-@pytest.fixture(autouse=True)
-def clean():
-    local.recorder.reset()
-    with config.override(at_once=0):
-        yield
-    local.recorder.reset()
+clean = fresh_recorder(at_once=0)
 
 
 @pytest.fixture
@@ -120,17 +117,50 @@ def test_what_is_asked_for_between_is_stored():
 
 
 @pytest.mark.usefixtures("always")
-@given(st.integers(0, 3), st.integers(4, 20))
-@settings(max_examples=10, deadline=None)
-def test_windows_may_move(begin, length):
-    """What a plan takes for granted of run-time parameters is part of it."""
-    x = np.array(random_values(400))
-    window = x[begin:begin + length]
-    u = window.copy()
-    for _ in range(3):
-        u[1:-1] = 0.5 * (u[2:] + u[:-2])
-    plan = planned(u, target=DEVICE)
-    assert isinstance(plan.assumed, tuple)
+@given(st.integers(0, 30), st.integers(0, 30), st.booleans())
+@settings(max_examples=30, deadline=None, suppress_health_check=[
+          HealthCheck.function_scoped_fixture])
+def test_a_plan_is_right_where_it_says_that_it_suits(folder, first, second, inside):
+    """Where slices begin is a scalar: what a chain takes for granted of it is in the plan."""
+    x, u = random_values(60), random_values(40, seed=1)
+
+    def program(np, u, x, begin):
+        u = u.copy()
+        for _ in range(3):
+            u[1:-1] = 0.5 * (u[2:] + u[:-2])
+            if inside:  # the array itself, written somewhere
+                u[begin:begin + 4] += 0.25 * u[2:6]
+            else:
+                u[1:-1] += 0.125 * x[begin:begin + 20].sum()
+                u[3:23] += 0.25 * x[begin:begin + 20]
+        return u
+
+    traces = []
+    for begin in (first, second):
+        local.recorder.reset()
+        result = program(np, np.array(u), np.array(x), begin)
+        traces.append((trace([result.origin().node]), result))
+    (made_for, _), (other, _) = traces
+    plan = passes.plan(made_for.signature, frozenset(), DEVICE, params=made_for.params, check=True)
+    assert plan.suits(made_for.params)
+    for traced, begin in ((made_for, first), (other, second)):
+        if traced.signature != made_for.signature or not plan.suits(traced.params):
+            continue
+        executable = Executable(plan, device.resolve("cpu"))
+        emulate(executable, folder)
+        leaves = {value: traced.nodes[value.attrs].buffer for value in plan.values
+                  if isinstance(value.op, Leaf)}
+        (found,) = executable.run(leaves, traced.params)
+        numpy.testing.assert_allclose(
+            found.array, program(numpy, u, x, begin), rtol=1e-13, atol=1e-13)
+
+
+def test_what_does_not_pay_is_tried_once(monkeypatch):
+    """In three dimensions the halo is more than the core, at each of many steps."""
+    tried = []
+    monkeypatch.setattr(find, "chain", lambda *args: tried.append(args) or chain(*args))
+    plan = planned(cube(np, np.empty((300, 300, 300), "f4"), 20), target=DEVICE)
+    assert not any(kernel.form == "chain" for kernel in plan.kernels) and len(tried) <= 32
 
 
 def test_explain_tells_of_the_steps():
@@ -159,17 +189,17 @@ def test_a_plan_with_chains_is_kept_as_data():
 
 def test_the_verifier_sees_what_is_wrong():
     u = np.array(random_values(300, 300))
-    (chain,) = planned(heat(np, u, 6), target=DEVICE).kernels
-    assert [*found_in_chain(chain)] == []
-    places, needed = chain.places, chain.needed
-    chain.places = dict.fromkeys(places, 0)
-    assert any("still lies" in text for text in found_in_chain(chain))
-    chain.places = {key: 16 + place for key, place in places.items()}
-    chain.schedule.shared_bytes = 16 + max(places.values())
-    assert any("beyond its shared memory" in text for text in found_in_chain(chain))
-    chain.places = places
-    chain.needed = [dict.fromkeys(each, ((0, 0), (0, 0))) for each in needed]
-    assert any("farther away" in text for text in found_in_chain(chain))
+    (made,) = planned(heat(np, u, 6), target=DEVICE).kernels
+    assert [*found_in_chain(made)] == []
+    places, needed = made.places, made.needed
+    made.places = dict.fromkeys(places, 0)
+    assert any("still lies" in text for text in found_in_chain(made))
+    made.places = {key: 16 + place for key, place in places.items()}
+    made.schedule.shared_bytes = 16 + max(places.values())
+    assert any("beyond its shared memory" in text for text in found_in_chain(made))
+    made.places = places
+    made.needed = [dict.fromkeys(each, ((0, 0), (0, 0))) for each in needed]
+    assert any("farther away" in text for text in found_in_chain(made))
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20))

@@ -187,7 +187,7 @@ def _found_or_made(
     if known_best is not None:
         made.tuned = known_best.text()
     elif name_of_class is not None:
-        made.tuning = tuning.tuning_of(made, usual, name_of_class)
+        made.tuning = tuning.tuning_of(made, usual, name_of_class, len(traced.nodes))
     made.sites, made.params = [node.site for node in traced.nodes], traced.params
     return made
 

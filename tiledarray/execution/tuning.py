@@ -33,7 +33,7 @@ SUFFIX = ".tuned"
 LEAST_SECONDS = 20e-6  # of a plan's run, foretold: less is mostly the launch
 WORTH_SECONDS = 0.5  # of its runs, foretold, before others are compiled: that takes as long
 MOST_KERNELS = 12  # of a plan, for all of them are compiled once more
-MOST_VALUES = 400  # of a plan: who evaluates something meanwhile waits until others are planned
+MOST_NODES = 400  # of the work: who evaluates something meanwhile waits until it is planned again
 MOST_PLANS = 8  # beside the usual one
 TIMES = 6  # that each is timed, after a first run
 GAIN = 0.03  # share of the time that another plan must save
@@ -100,10 +100,9 @@ def seconds_of(executable: Executable, target: Target) -> float:
                    kernel.flops / target.flops_per_second) for kernel in executable.plan.kernels)
 
 
-def tuning_of(executable: Executable, target: Target, name: str) -> Tuning | None:
-    """Return what tunes a plan; ``None`` where that cannot gain much."""
-    plan = executable.plan
-    if not 0 < len(plan.kernels) <= MOST_KERNELS or len(plan.values) > MOST_VALUES:
+def tuning_of(executable: Executable, target: Target, name: str, nodes: int) -> Tuning | None:
+    """Return what tunes a plan of so many nodes; ``None`` where that cannot gain much."""
+    if not 0 < len(executable.plan.kernels) <= MOST_KERNELS or nodes > MOST_NODES:
         return None
     seconds = seconds_of(executable, target)
     return None if seconds < LEAST_SECONDS else Tuning(executable, target, name, seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from math import ceil
+from typing import Any
 
 from tiledarray.fusion.chains.kernel import ChainKernel, chain
 from tiledarray.fusion.chains.stages import Stage, stage_of
@@ -65,6 +66,7 @@ class _Finder:
                  target: Target) -> None:
         self._memory, self._last, self._regions = memory, last, regions
         self._target = target
+        self._in_vain: set[Any] = set()  # what stages begin with from which no chain pays
 
     def cut(self, run: list[Stage], first: int) -> Iterator[Step]:
         """Cut a run, which begins at that step, into chains, and stages that stay launches."""
@@ -85,6 +87,9 @@ class _Finder:
 
     def _best(self, run: list[Stage], at: int, first: int) -> ChainKernel | None:
         """The chain from one stage on that saves most, if any saves enough."""
+        begin = tuple(stage.does for stage in run[at:at + 2])
+        if begin in self._in_vain:
+            return None
         best: ChainKernel | None = None
         limits = self._target.limits
         gain, apart = limits.chain_gain, seconds_apart(run[at], self._target)
@@ -100,6 +105,7 @@ class _Finder:
             if seconds is not None and apart / seconds > gain:
                 best, gain = found, apart / seconds
         if best is None:
+            self._in_vain.add(begin)
             return None
         # The rest is shared out evenly, so that fewer kernels differ.
         rest = len(run) - at

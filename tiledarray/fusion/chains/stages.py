@@ -109,7 +109,7 @@ def stage_of(kernel: Kernel, memory: dict[Value, Value], regions: Regions) -> St
     """Return a launch as a stage; ``None`` where it is none."""
     if regions.params is None:
         return None
-    own = Regions(regions.params, regions.assumed.copy())
+    own = Regions(regions.params)  # not what others assume: it is added if this becomes a chain
     try:
         stage = Stage(kernel, [_part(part, memory, own) for part in kernel.parts])
         if len({len(part.extents) for part in stage.parts}) != 1:
@@ -225,29 +225,33 @@ def _join_rings(stage: Stage, memory: dict[Value, Value]) -> None:
     if stage.changed or len(stage.parts) == len(by_base) or any(
             len(part.writes) != 1 for part in stage.parts):
         return
-    found = []
+    found: list[Part] = []
+    around = frozenset[int]()
     for base, parts in by_base.items():
-        ring = parts[0] if len(parts) == 1 else _ring(parts, base.shape, memory)
+        if len(parts) == 1:
+            found += parts
+            continue
+        own = frozenset(d for d, n in enumerate(base.shape)
+                        if max(part.extents[d] for part in parts) < n)
+        ring = _ring(parts, base.shape, own, memory)
         if ring is None:
             return
         found.append(ring)
-        if len(parts) > 1:
-            longest = [max(part.extents[d] for part in parts) for d in range(len(base.shape))]
-            stage.around |= {d for d, n in enumerate(base.shape) if longest[d] < n}
-    stage.parts = found
+        around |= own
+    stage.parts, stage.around = found, around
 
 
-def _ring(parts: list[Part], shape: Places, memory: dict[Value, Value]) -> Part | None:
-    """Parts that compute all of an array as one, if they do the same on rings."""
+def _ring(parts: list[Part], shape: Places, around: frozenset[int],
+          memory: dict[Value, Value]) -> Part | None:
+    """Parts that compute all of an array as one, if they do the same on rings along these axes."""
     main = max(parts, key=lambda part: prod(part.extents))
     if -1 in main.axes or any(other.shape != shape for other in main.near) or any(
             part.kernel.border is not None or not _is_alike(part, main, shape, memory)
             for part in parts):
         return None
     reads = {cell: _shift(main, cell) for cell in main.reads}
-    # Where the part is all there is along an axis, nothing beyond its ends is read.
-    if any(shift[d] for shift in reads.values() for d, n in enumerate(shape)
-           if main.extents[d] == n):
+    # Along others nothing beyond an end is there to be read.
+    if any(shift[d] for shift in reads.values() for d in range(len(shape)) if d not in around):
         return None
     near: dict[Value, list[Places]] = {}
     for cell, shift in reads.items():

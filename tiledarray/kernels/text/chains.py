@@ -21,8 +21,6 @@ from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import (
     ONE,
     Cell,
-    Param,
-    Size,
     Terms,
     Value,
     dense_strides,
@@ -453,14 +451,7 @@ class _StageText(_ChainWriter):
         return f"Constant<{ctype(access.value.dtype)}>({pointer})[{self.place(name, strides)}]"
 
     def _operand(self, cell: Cell, loop: np.dtype[Any]) -> str:
-        if cell.kind != "param":
-            return f"c_{cell.number}"
-        param: Any = cell.value
-        if isinstance(param, Size):
-            return self.size(f"z_{cell.number}", param.count)
-        if not isinstance(param, Param):
-            return f"i64({param or 0})"
-        return self.param(param, loop)
+        return self.scalar(cell, loop) if cell.kind == "param" else f"c_{cell.number}"
 
     def _stored(self, cell: Cell, value: Value) -> str:
         target, name = ctype(value.dtype), self._operand(cell, value.dtype)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import ONE, READS, Cell, Param, Size, storage
+from tiledarray.fusion.ir import ONE, READS, Cell, storage
 from tiledarray.fusion.plan import Kernel, Store, Strided
 from tiledarray.fusion.schedule.instructions import quick_op
 from tiledarray.fusion.schedule.place import inner_axes, passes_needed, reductions
@@ -137,12 +137,7 @@ class Printer(Writer):
             return self.name(cell, u)
         if cell in self.known:
             return f"{ctype(loop)}({self.known[cell]})"
-        param: Any = cell.value
-        if isinstance(param, Size):
-            return self.size(f"z_{cell.number}", param.count)
-        if not isinstance(param, Param):
-            return f"i64({param or 0})"
-        return self.param(param, loop)
+        return self.scalar(cell, loop)
 
     def block_number(self) -> str:
         """The number of the block, as an expression."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tiledarray.fusion.chains.kernel import ChainKernel
 from tiledarray.fusion.ir import Size
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import lane_blocks
@@ -42,10 +43,10 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
         from tiledarray.kernels.text.streams import print_stream  # of no use on the host
 
         return print_stream(kernel)  # type: ignore[arg-type]
-    if kernel.form == "chain":
+    if isinstance(kernel, ChainKernel):
         from tiledarray.kernels.text.chains import print_chain  # likewise
 
-        return print_chain(kernel)  # type: ignore[arg-type]
+        return print_chain(kernel)
     parts = [_part(part, device=device) for part in kernel.parts]
     wide = sum(part.blocks for part in parts) >= NARROW or any(
         count >= NARROW for part in kernel.parts for count in _counts(part))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.ir import Param, Terms
+from tiledarray.fusion.ir import Cell, Param, Size, Terms
 from tiledarray.kernels.text.layout import Slot
 
 
@@ -52,6 +52,15 @@ class Writer:
     def size(self, name: str, number: int, offset: Terms = ()) -> str:
         """Field for an integer."""
         return self.arg(Slot("size", name, "i64", number=number, offset=offset))
+
+    def scalar(self, cell: Cell, loop: np.dtype[Any]) -> str:
+        """Field for a scalar of a kernel, or the number that it always is."""
+        param: Any = cell.value
+        if isinstance(param, Size):
+            return self.size(f"z_{cell.number}", param.count)
+        if not isinstance(param, Param):
+            return f"i64({param or 0})"
+        return self.param(param, loop)
 
     def param(self, param: Param, loop: np.dtype[Any]) -> str:
         """Field for a scalar, which arrives as the loop's type: the kernel casts nothing."""
