@@ -203,7 +203,11 @@ def shown(handle: Handle) -> np.ndarray[Any, Any]:
     array = buffer.array
     if handle._base is not None:
         array = views.on_array(array, handle._steps)
-    return array if buffer.device.on_host else np.asarray(buffer.device.xp.asnumpy(array))
+    device = buffer.device
+    if device.on_host:
+        return array
+    device.tell_verdicts()
+    return np.asarray(device.xp.asnumpy(array))
 
 
 def as_operand(value: Any, device: Any) -> Any:

@@ -12,6 +12,7 @@ import gc
 import math
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -41,6 +42,7 @@ from tiledarray.graph.dtypes import canonical
 T = TypeVar("T")
 
 STAGING_CHUNK = 8 << 20
+VERDICTS = 64  # kept at most
 SMALL = 4096  # bytes that go through pinned memory of the thread
 STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
@@ -127,6 +129,7 @@ class CudaBackend:
         self._dropped: list[Any] = []
         self._counters: dict[int, cupy.ndarray] = {}
         self._scratch: dict[int, cupy.ndarray] = {}
+        self._verdicts: deque[Any] = deque()
         self._lock = threading.Lock()
         with Translated(f"opening cuda:{index}"), self.active():
             pass
@@ -172,6 +175,7 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what went wrong in it."""
+        self.tell_verdicts()
         with Translated(f"waiting for cuda:{self.index}"), self.active():
             runtime.deviceSynchronize()
 
@@ -227,6 +231,8 @@ class CudaBackend:
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to memory of the host, and wait for it."""
+        if self._verdicts:
+            self.tell_verdicts()
         array = buffer.array
         if array.nbytes <= SMALL:
             return self._small_to_host(array)
@@ -255,16 +261,51 @@ class CudaBackend:
         return host
 
     def notes(self, count: int) -> Buffer:
-        """Memory of the host for int64 numbers that kernels write, to be read after `finish`."""
+        """Memory of the host for int64 numbers that kernels write, to be read after `reach`."""
         nbytes = count * np.dtype(np.int64).itemsize
         with Translated(f"taking {nbytes} bytes that cuda:{self.index} sees"), self.active():
             pinned = cupy.cuda.alloc_pinned_memory(nbytes)
         return Buffer(np.frombuffer(pinned, np.int64, count), pinned.ptr, self.device)
 
-    def finish(self) -> None:
-        """Wait for the work of the current stream; raises what went wrong in it."""
+    def mark(self, again: Any = None) -> Any:
+        """Return what `reach` waits for: the work of the current stream so far.
+
+        Parameters
+        ----------
+        again : object, optional
+            An earlier mark that is of no use any more.
+        """
+        event = cupy.cuda.Event(disable_timing=True) if again is None else again
+        event.record()
+        return event
+
+    def reach(self, mark: Any) -> None:
+        """Wait until the device has come to a mark; raises what went wrong before it."""
         with Translated(f"waiting for cuda:{self.index}"), self.active():
-            runtime.streamSynchronize(self.stream())
+            mark.synchronize()
+
+    def keep_verdict(self, verdict: Any) -> None:
+        """Keep what says whether a batch failed until somebody looks at what is computed here.
+
+        Of many the oldest is told when another comes.
+        """
+        self._verdicts.append(verdict)
+        if len(self._verdicts) > VERDICTS:
+            self._verdicts.popleft().told()
+
+    def tell_verdicts(self) -> None:
+        """Wait for the verdicts that are kept; raise the first that is an error, and drop the rest.
+
+        The error has a note, since the call that it is of has returned long since.
+        """
+        kept, self._verdicts = self._verdicts, deque()
+        for verdict in kept:
+            try:
+                verdict.told()
+            except np.linalg.LinAlgError as error:
+                error.add_note("in an earlier call of a function under jit: "
+                               "config.linalg_errors is 'deferred'")
+                raise
 
     def counters(self, count: int) -> int:
         """Pointer to at least ``count`` zeroed ``uint32`` counters of the current stream.

@@ -163,11 +163,21 @@ class HostBackend:
         return self.wrap(array, given=True)
 
     def notes(self, count: int) -> Buffer:
-        """Memory for int64 numbers that kernels write, to be read after `finish`."""
+        """Memory for int64 numbers that kernels write, to be read when they have run."""
         return self.allocate((count,), np.dtype(np.int64))
 
-    def finish(self) -> None:
+    def mark(self, again: Any = None) -> Any:
+        """Return what `reach` waits for: nothing."""
+
+    def reach(self, mark: Any) -> None:
         """Nothing to wait for."""
+
+    def keep_verdict(self, verdict: Any) -> None:
+        """Have it told at once, since it is known."""
+        verdict.told()
+
+    def tell_verdicts(self) -> None:
+        """Nothing is kept."""
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Return the buffer's own memory, which is lent as long as the array lives."""

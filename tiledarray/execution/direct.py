@@ -43,7 +43,7 @@ def _quickest(executable: Executable, params: Sequence[Any]) -> Run:
     values = [value for value, _ in executable.leaves]
 
     def step_by_step(leaves: list[Buffer]) -> list[Any]:
-        return executable.run(dict(zip(values, leaves, strict=True)), params)
+        return executable.run(dict(zip(values, leaves, strict=True)), params, jitted=True)
 
     lone = lone_launch(executable, params)
     if lone is not None:

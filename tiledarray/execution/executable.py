@@ -18,12 +18,19 @@ from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.laps import Laps
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch
-from tiledarray.execution.library_calls import SILENCE, computing, library_call, loop_call
+from tiledarray.execution.library_calls import (
+    SILENCE,
+    computing,
+    is_product,
+    library_call,
+    loop_call,
+)
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
 from tiledarray.execution.repeating import ALL, Several, Tiled, by_plan, repeating
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.tiled_steps import TiledSteps, can_be_tiled
+from tiledarray.execution.verdicts import Verdict
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
@@ -148,6 +155,7 @@ class Executable:
         ]
         self.parts = _parts(plan)
         self.releases = _releases(plan)
+        self._verdicts: list[Verdict] | None = [] if self._are_told_late() else None
         self._steps = [(self._action(step, free), free)
                        for step, free in zip(plan.steps, self.releases, strict=True)]
         self.places = _places(plan)
@@ -298,7 +306,7 @@ class Executable:
 
     def run(self, leaves: dict[Value, Buffer], params: Sequence[Any],
             marks: Marks = lambda value, buffer: (), settle: Settle = lambda outputs: None,
-            ) -> list[Any]:
+            *, jitted: bool = False) -> list[Any]:
         """Run the steps; return the outputs' buffers.
 
         Parameters
@@ -313,10 +321,12 @@ class Executable:
             made of may have been overwritten.
         settle : callable
             Takes the outputs' buffers; if it is interrupted, that counts as a failed step.
+        jitted : bool
+            Whether errors of problems of a batch may come later, if the user allows it.
         """
         buffers: dict[Value, Any] = leaves
         overwritten: list[Kernel] = []  # noted in one go with the launches
-        done = 0
+        done, sound = 0, True
         self.runs += 1
         try:
             if self.replay is not None and not observers:
@@ -333,13 +343,44 @@ class Executable:
                 for value in releases:
                     buffers.pop(value, None)
             outputs = self.outputs(buffers)
+            if self._verdicts:
+                sound = False
+                self._tell(later=jitted)
+                sound = True
             settle(outputs)
         except BaseException:
-            self.failed = self.plan.steps[done] if done < len(self._steps) else None
-            persist(lambda: self._keep(done, overwritten, buffers, marks))
+            if sound:
+                self.failed = self.plan.steps[done] if done < len(self._steps) else None
+                persist(lambda: self._keep(done, overwritten, buffers, marks))
+            while self._verdicts:
+                self._verdicts.pop().drop()
             raise
         counters["launches"] += len(self.launches)
         return outputs
+
+    def _are_told_late(self) -> bool:
+        """Whether how problems of a batch went can be asked behind the last step.
+
+        Nothing that a failure would leave lost is overwritten by then, and no call before has
+        looked at what came of it.
+        """
+        return (self.device.kind == "cuda" and not self.plan.writes_inputs() and all(
+            isinstance(step.value.op, Loop) or is_product(step.value)
+            for step in self.plan.steps if isinstance(step, Call)))
+
+    def _tell(self, *, later: bool) -> None:
+        """Raise the error of problems that failed in this run, or perhaps later."""
+        while self._verdicts:
+            verdict = self._verdicts.pop(0)
+            try:
+                if later:
+                    verdict.told_or_kept()
+                else:
+                    verdict.told()
+            except BaseException:
+                self.failed = next(step for step in self.plan.steps
+                                   if isinstance(step, Call) and step.value is verdict.value)
+                raise
 
     def run_one_step(self, leaves: dict[Value, Buffer], params: Sequence[Any]) -> None:
         """Run a plan of one step, whose results lie in its leaves, the quickest way."""
@@ -437,7 +478,7 @@ class Executable:
     def computing(self, value: Value) -> Callable[..., Any]:
         """Return what computes the value of a library call, or of a loop, from its operands."""
         if isinstance(value.op, Loop):
-            return looping(value.attrs, self.bodies[value], self.device)
+            return looping(value, self.bodies[value], self.device, self._verdicts)
         if isinstance(value.op, Repeat):
             return repeating(value.attrs, self.device,
                              lambda step: by_plan(step, self.bodies[value][step]),

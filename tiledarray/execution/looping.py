@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
+from tiledarray.execution.verdicts import Failures, Verdict
 from tiledarray.fusion.along import Sizes
 from tiledarray.fusion.bodies import Body, Result
-from tiledarray.fusion.tiles.kernel import FINE
-from tiledarray.ops.failures import of_matrix
+from tiledarray.fusion.ir import Value
 
 if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
 
 def looping(
-    body: Body, executables: Mapping[Sizes, Executable], device: Device
+    value: Value, executables: Mapping[Sizes, Executable], device: Device,
+    verdicts: list[Verdict] | None = None,
 ) -> Callable[..., Any]:
     """Return what computes a loop's results from its operands, as a buffer or a tuple of them.
 
@@ -27,13 +26,17 @@ def looping(
 
     Parameters
     ----------
-    body : Body
+    value : Value
+        What the loop computes; its ``attrs`` are the `Body`.
     executables : mapping
         What is done with a block, by its sizes.
     device : Device
+    verdicts : list of Verdict, optional
+        Where it is left how problems of a batch went; without it that is waited for.
     """
+    body: Body = value.attrs
     if body.program is not None:
-        return problems(body, executables[body.block], device)
+        return _problems(value, executables[body.block], device, verdicts)
     blocks = [*body.blocks()]
 
     def compute(*operands: Any) -> Any:
@@ -50,12 +53,15 @@ def looping(
     return compute
 
 
-def problems(body: Body, executable: Executable, device: Device) -> Callable[..., Any]:
+def _problems(value: Value, executable: Executable, device: Device,
+              verdicts: list[Verdict] | None) -> Callable[..., Any]:
     """Return what computes a loop's results by one kernel, of all problems of a batch.
 
-    Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index.
+    Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index, or leaves
+    it to ``verdicts``.
     """
-    failures = Failures(body, device) if body.program.failures else None
+    body: Body = value.attrs
+    failures = Failures(value, body, device) if body.program.failures else None
     origins = (0,) * len(body.lengths)
 
     def compute(*operands: Any) -> Any:
@@ -66,7 +72,11 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
         if failures is None:
             run(leaves, scalars)
         else:
-            failures.check(lambda noting: run(noting, scalars), leaves)
+            verdict = failures.noting(lambda noting: run(noting, scalars), leaves)
+            if verdicts is None:
+                verdict.told()
+            else:
+                verdicts.append(verdict)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(leaves: Sequence[Buffer], scalars: Sequence[Any]) -> None:
@@ -74,37 +84,6 @@ def problems(body: Body, executable: Executable, device: Device) -> Callable[...
             {value: leaves[number] for value, number in executable.leaves}, (*scalars, *origins))
 
     return compute
-
-
-class Failures:
-    """Where kernels note the first problem of a batch that fails, and what is raised then."""
-
-    def __init__(self, body: Body, device: Device) -> None:
-        self._calls, self._lengths, self._device = body.program.failures, body.lengths, device
-        self._spare: list[Buffer] = []  # where failures are noted, while nobody does
-        self._lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
-
-    def check(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> None:
-        """Run a kernel on these buffers and what it notes in, and wait for it.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            With the first problem's index.
-        """
-        noted = self._spare.pop() if self._spare else self._device.notes(len(self._calls))
-        noted.array[...] = FINE
-        try:
-            run([*buffers, noted])
-            self._device.finish()
-        except BaseException:
-            self._lost.append(noted)
-            raise
-        found = noted.array.tolist()
-        self._spare.append(noted)
-        for call, problem in zip(self._calls, found, strict=True):
-            if problem != FINE:
-                raise np.linalg.LinAlgError(of_matrix(call.failure, problem, self._lengths))
 
 
 def _borrowed(operand: Any, device: Device) -> Buffer:

@@ -48,19 +48,13 @@ _prepared: OrderedDict[Executable, int] = OrderedDict()  # and the bytes that ea
 
 def can_replay(executable: Executable) -> bool:
     """Whether a plan consists of launches alone, none of which writes into an input."""
-    return _has_launches_alone(executable) and not any(
-        map(partial(_writes_input, executable.plan), executable.plan.memory))
+    return _has_launches_alone(executable) and not executable.plan.writes_inputs()
 
 
 def _has_launches_alone(executable: Executable) -> bool:
     """Whether all of a plan is kernels, or can be in a launch graph beside them."""
     return all(isinstance(step, (Kernel, Allocate)) for step in executable.plan.steps) or (
         can_be_captured(executable))
-
-
-def _writes_input(plan: Plan, value: Value) -> bool:
-    """Whether a value is computed in the memory of an input."""
-    return isinstance(plan.memory[value].op, Leaf) and not isinstance(storage(value).op, Leaf)
 
 
 def stored_into(plan: Plan) -> set[Value]:
@@ -216,7 +210,7 @@ class _Lane:
         self._launches = self._own.launches
         self._in_place = [
             step for step in plan.kernels
-            if any(_writes_input(plan, store.access.value)
+            if any(plan.writes_input(store.access.value)
                    for part in step.parts for store in part.stores)
         ]
         self._args = [launch.arguments() for launch in self._launches]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tiledarray.fusion.ir import Cell, Group, Sink, Terms, Value
+from tiledarray.fusion.ir import Cell, Group, Sink, Terms, Value, storage
 from tiledarray.fusion.regions import Assumption
+from tiledarray.ops.op import Leaf
 
 Role = Literal["row", "step", "lane"]
 
@@ -341,6 +342,14 @@ class Plan:
     def suits(self, params: Sequence[Any]) -> bool:
         """Whether what the plan assumes of the parameters holds for these."""
         return all(assumption.holds(params) for assumption in self.assumed)
+
+    def writes_inputs(self) -> bool:
+        """Whether some value is computed in the memory of an input."""
+        return any(map(self.writes_input, self.memory))
+
+    def writes_input(self, value: Value) -> bool:
+        """Whether a value is computed in the memory of an input."""
+        return isinstance(self.memory[value].op, Leaf) and not isinstance(storage(value).op, Leaf)
 
     @property
     def kernels(self) -> list[Kernel]:
