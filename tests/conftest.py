@@ -1,6 +1,9 @@
 """Options of the test suite."""
 
+import gc
 import os
+from collections import Counter
+from datetime import date
 
 import pytest
 from hypothesis import settings
@@ -18,9 +21,13 @@ RECORDED = {"at_once": 1, "first_seconds": 0.0}
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true",
                      help="write the texts under tests/golden anew (or set UPDATE_GOLDEN=1)")
+    parser.addoption("--every", action="store_true",
+                     help="run every case of the tests that are sampled: before an issue is done")
 
 
 def pytest_configure(config):
+    gc.freeze()  # a tenth of the suite's time was spent on looking for garbage where there is none
+    gc.set_threshold(20_000, 10, 20)
     tiledarray.config.verify = True  # plans are checked, and after every evaluation all live memory
     # Tests are of small arrays, and most of what is recorded, planned and run, also by processes
     # that they start; what NumPy does at once has its own (test_core, test_corpus, the machine's
@@ -35,6 +42,25 @@ def pytest_configure(config):
         settings.load_profile("ci")
     if config.getoption("--update-golden"):
         os.environ["UPDATE_GOLDEN"] = "1"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of the cases of a test that is ``sampled(n)`` run one in n, on each day others.
+
+    What is asked for by name runs all the same.
+    """
+    if config.getoption("--every") or any("::" in str(each) for each in config.args):
+        return
+    met, kept, left = Counter(), [], []
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        function = item.nodeid.partition("[")[0]
+        met[function] += mark is not None
+        others = mark is not None and (met[function] + date.today().toordinal()) % mark.args[0]
+        (left if others else kept).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 @pytest.fixture(autouse=True)

@@ -109,6 +109,7 @@ def check(folder, program, *inputs, kernels, rtol=1e-11, wide=True):
     return plan
 
 
+@pytest.mark.sampled(2)
 @with_gxx
 @pytest.mark.parametrize("columns", [16, 20, 33, 64, 130])
 @pytest.mark.parametrize("rows", [70, 500])

@@ -157,6 +157,7 @@ def test_clip_takes_what_the_ufunc_takes(name: str) -> None:
 BEYOND = (-1, 300, 2**63, 2**64, -(2**63) - 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", BEYOND)
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i8", "i4", "?", "f4"])
 def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: int) -> None:
@@ -170,6 +171,7 @@ def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: 
     assert_as_numpy(lambda np, mask, x: x ** value, mask, x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i4", "?", "f4"])
 def test_choices_are_cast_as_numpys(dtype: str, value: Any) -> None:
@@ -182,6 +184,7 @@ def test_choices_are_cast_as_numpys(dtype: str, value: Any) -> None:
         lambda np, mask, x: np.select([mask, ~mask], [3, value], 1)), mask, x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True, (1, 300)])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "i8", "?", "f4"])
 def test_what_is_filled_in_is_cast_as_numpys(dtype: str, value: Any) -> None:

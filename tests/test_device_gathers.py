@@ -33,6 +33,7 @@ def run(folder, program, w, i):
     return plan
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("shape", [(40,), (9, 5)], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -51,6 +52,7 @@ def test_rows(folder, columns, dtype):
     assert gathers(plan) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("name", [
     "pooled", "softmax", "a mean over all places", "scanned", "of a view", "of one column", "twice",

@@ -61,6 +61,7 @@ def scaled_rows(np, u):
 SHAPES = [(64, 128), (67, 132), (66, 129), (131, 66), (6, 64), (5, 40), (300, 9)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("program", [inside, step, corners, wide, scaled_rows])
 def test_stencils(folder, program, shape):

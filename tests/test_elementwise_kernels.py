@@ -468,6 +468,7 @@ def nvrtc_compile(source: str, arch: str) -> tuple[bytes, str]:
     return cubin, text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_device_functions_compile_without_spills(family, arch):

@@ -41,6 +41,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(config, "at_once", 0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("shape", [(1,), (63,), (3001,), (5, 257), (7, 1000), (40, 3, 131)])
 def test_streamed_stores_equal_numpy(streaming, shape, dtype):
@@ -101,6 +102,7 @@ def test_divisions_of_int64_equal_numpys(pairs):
                     getattr(np, function.__name__)(ours, by).numpy(), function(values, y))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["?", "u1", "i1", "i4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("shape", [(1,), (5000,), (3, 700), (700, 3), (130, 200)])
 @pytest.mark.parametrize("worst", [False, True])

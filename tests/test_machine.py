@@ -35,6 +35,7 @@ FIRST = int(os.environ.get("MACHINE_SEED", "0"))
 PIECES = 8  # of a tier's steps, so that processes can share them
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("piece", range(PIECES))
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_live_array_is_numpys(tier, piece):
@@ -221,6 +222,7 @@ def check_written_in_loops(program, cut, **values):
                 numpy.testing.assert_array_equal(numpy.asarray(ours), theirs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at_once", [0, 30])
 @pytest.mark.parametrize(("cut", "compile"), [
     (5, "never"), (5, "wait"), (5, "background"), (40, "never"), (40, "wait"), (40, "background"),

@@ -36,6 +36,7 @@ WAYS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", "fdFD")
 @pytest.mark.parametrize("way", WAYS)

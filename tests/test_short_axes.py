@@ -246,6 +246,7 @@ def test_explain_names_an_array_of_components_once():
 # ---- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", [forces, forces_with_axis_first, step, lengths])
 @pytest.mark.compiler
@@ -261,6 +262,7 @@ def test_forces_in_every_kind_of_number(program, dtype):
     same(numpy.asarray(ours).astype(expected.dtype), expected, tolerance)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["i1", "i4", "u2", "i8", "?"])
 @pytest.mark.parametrize("reduce", ["argmin", "argmax", "min", "max", "sum"])
 @pytest.mark.compiler

@@ -46,6 +46,7 @@ def agrees(folder, function, *arrays):
     return plan.kernels
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [3, 4, 8, 16, 64])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
 def test_every_thread_of_a_column_kernel_has_lanes(columns, dtype, folder):
@@ -68,6 +69,7 @@ def test_what_a_step_reads_once_is_copied_ahead_as_well(columns):
     assert len(kernel.staged) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [2, 3, 4, 6, 8])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i2"])
 def test_vectors_bring_the_rows_of_maps(columns, dtype, folder):
@@ -88,6 +90,7 @@ WAYS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [5, 64])
 @pytest.mark.parametrize("dtype", ["f4", "c16"])
 @pytest.mark.parametrize("way", ["rows", "columns", "computed"])

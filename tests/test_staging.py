@@ -61,6 +61,7 @@ def test_staged_rows_have_the_values_of_numpy(shape, dtype):
     assert numpy.abs(found - wanted).max() < (1e-4 if dtype == "f4" else 1e-11)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("shape", [(60, 64), (50, 8), (12, 1024), (64, 260), (9, 100_000)])
 @pytest.mark.parametrize("name", ["sum", "max", "var"])

@@ -50,6 +50,7 @@ def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
@@ -161,6 +162,7 @@ def test_views_of_operands(view, place, tmp_path_factory):
     agree("emulated", inside, arguments, folder=tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sizes", LARGE)
 @pytest.mark.parametrize("program", [cases.attention, cases.causal, cases.layers,
                                      cases.with_statistics])

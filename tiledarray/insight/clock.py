@@ -348,10 +348,10 @@ def _tick_after(gate: threading.Lock) -> None:
 def _accounted(run: Any) -> Any:
     """Return what runs a plan and is accounted for, also where `jit` calls it."""
 
-    def accounted(*args: Any) -> Any:
+    def accounted(*args: Any, **options: Any) -> Any:
         watch_enter(0)
         try:
-            return run(*args)
+            return run(*args, **options)
         finally:
             watch_leave()
 

@@ -90,6 +90,8 @@ def plain(
     cost: int = 1,
     nanoseconds: tuple[float, float] = NANOSECONDS,
     wraps: bool = False,
+    quick: str = "",
+    saves: int = 0,
     derivatives: Rules = (),
     vjp: Rules = (),
 ) -> Elementwise:
@@ -106,7 +108,7 @@ def plain(
 
     op = Elementwise(
         name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps,
-        derivatives=derivatives, vjp=vjp,
+        quick=quick, saves=saves, derivatives=derivatives, vjp=vjp,
     )
     _rule_of[op] = rule
     return op

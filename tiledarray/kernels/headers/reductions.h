@@ -81,6 +81,18 @@ template <class T> struct Sum {
 };
 TA_FN void accumulate(c64& total, const c64& x) { total = c64{total.re + x.re, total.im + x.im}; }
 
+// How many are true.  Lanes count to LEAF: half the words of what they are added to.
+struct Tally {
+  using Lane = int;
+  using Total = i64;
+  TA_MEMBER static Lane lane() { return 0; }
+  TA_MEMBER static Total total() { return 0; }
+  template <class T> TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane += int(x); }
+  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total += lane; }
+  TA_MEMBER static void merge(Total& total, const Total& other) { total += other; }
+  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+};
+
 template <class T> struct Prod {
   using Lane = typename LaneOf<T>::type;
   using Total = Lane;

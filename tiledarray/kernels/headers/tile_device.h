@@ -299,19 +299,19 @@ TA_FN void staged_steps(Range range, Fetch fetch, Body body, Flush flush) {
     if (ahead < range.end) fetch(ahead, turn * TURN);
     commit_copies();
   }
-  int turn = 0, count = 0;
-  _Pragma("unroll 1") for (; k < range.end; k += TY, ahead += TY) {
-    if (ahead < range.end) fetch(ahead, turn == 0 ? (S - 1) * TURN : (turn - 1) * TURN);
-    commit_copies();
-    await_copies_before<S - 1>();
-    body(k, turn * TURN);
-    turn = turn == S - 1 ? 0 : turn + 1;
-    if (++count == LEAF) {
-      flush();
-      count = 0;
+  int turn = 0;
+  _Pragma("unroll 1") while (k < range.end) {
+    const idx leaf = min_idx(range.end, k + LEAF * TY);
+    _Pragma("unroll 2") for (; k < leaf; k += TY) {
+      if (k + (S - 1) * TY < range.end)
+        fetch(k + (S - 1) * TY, turn == 0 ? (S - 1) * TURN : (turn - 1) * TURN);
+      commit_copies();
+      await_copies_before<S - 1>();
+      body(k, turn * TURN);
+      turn = turn == S - 1 ? 0 : turn + 1;
     }
+    flush();
   }
-  flush();
 }
 
 template <class T> TA_FN T shuffled(const T& x, int mask) {

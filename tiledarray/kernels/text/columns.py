@@ -79,7 +79,8 @@ class ColumnPrinter(ReductionPrinter):
         if self.alone and not rest:
             cost = self.schedule.width * max(1, cost_of(self._pass_cells(number)))
             together = next(n for n in (4, 2, 1) if n * cost <= UNROLLED_PAIRS or n == 1)
-        if self.alone:  # steps without a branch; threads past the end have nothing to do in them
+        whole = self.alone or any(number in self.needed[cell] for cell in self.kernel.staged)
+        if whole:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
         with (self._usual_scalars(number),
@@ -94,7 +95,7 @@ class ColumnPrinter(ReductionPrinter):
             for _ in rest:
                 self.depth -= 1
                 self.put("}")
-        if self.alone:
+        if whole:
             self.put("}")
         for cell in sinks:
             self.put(f"r_{cell.number}.template finish<TX, TY>();")

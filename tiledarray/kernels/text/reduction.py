@@ -17,6 +17,7 @@ from tiledarray.fusion.schedule.instructions import cost_of, quick_op, streams_n
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import Printer
+from tiledarray.ops import reduction
 from tiledarray.ops.op import Reduction
 
 TOTAL_BYTES = 48  # no accumulator's Total is larger
@@ -147,6 +148,9 @@ class ReductionPrinter(Printer):
     def _reducer(self, cell: Cell) -> str:
         op = cell.value.op
         assert isinstance(op, Reduction)
+        if op is reduction.sum and cell.args[0].dtype == bool and (
+                self._accumulate(cell) == np.int64):
+            return "Tally"
         place = ""
         if cell in self.kernel.positions:
             places = prod(self.kernel.positions[cell].value.shape)
