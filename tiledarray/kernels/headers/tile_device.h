@@ -301,7 +301,7 @@ TA_FN void staged_steps(Range range, Fetch fetch, Body body, Flush flush) {
   }
   int turn = 0;
   _Pragma("unroll 1") while (k < range.end) {
-    const idx leaf = min_idx(range.end, k + LEAF * TY);
+    const idx leaf = range.end - k > LEAF * TY ? k + LEAF * TY : range.end;
     _Pragma("unroll 2") for (; k < leaf; k += TY) {
       if (k + (S - 1) * TY < range.end)
         fetch(k + (S - 1) * TY, turn == 0 ? (S - 1) * TURN : (turn - 1) * TURN);
