@@ -26,8 +26,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    gc.freeze()  # a tenth of the suite's time was spent on looking for garbage where there is none
-    gc.set_threshold(20_000, 10, 20)
+    gc.set_threshold(20_000, 10, 20)  # a tenth of the time was spent on looking for garbage
     tiledarray.config.verify = True  # plans are checked, and after every evaluation all live memory
     # Tests are of small arrays, and most of what is recorded, planned and run, also by processes
     # that they start; what NumPy does at once has its own (test_core, test_corpus, the machine's
@@ -61,6 +60,10 @@ def pytest_collection_modifyitems(config, items):
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what all tests are made of: benchmarks look for garbage before every batch
 
 
 @pytest.fixture(autouse=True)

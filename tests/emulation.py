@@ -177,8 +177,11 @@ static void fiber(int thread) {
   whole.leave();
   warps[thread / 32].leave();
 }
-extern "C" void emulate(const Args* args, int blocks, int threads) {
+// Whether nothing was written behind the bytes of shared memory that a launch asks for.
+extern "C" bool emulate(const Args* args, int blocks, int threads, int shared) {
   const size_t size = 1 << 16;
+  unsigned char* const bytes = reinterpret_cast<unsigned char*>(shared_memory);
+  for (size_t k = shared; k < sizeof(shared_memory); ++k) bytes[k] = 0x5a;
   char* stacks = static_cast<char*>(malloc(threads * size));
   arguments = *args;
   blockDim.x = threads;
@@ -205,6 +208,9 @@ extern "C" void emulate(const Args* args, int blocks, int threads) {
     }
   }
   free(stacks);
+  bool kept = true;
+  for (size_t k = shared; k < sizeof(shared_memory); ++k) kept &= bytes[k] == 0x5a;
+  return kept;
 }
 """
 
@@ -271,6 +277,7 @@ class EmulatedLaunch:
             subprocess.run(["g++", *OPTIONS, headers, "-o", library, path], check=True)
         self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = ctypes.CDLL(str(library)).emulate
+        self.emulate.restype = ctypes.c_bool
 
     def bound(self, place: device.Device, buffers: Any, params: Sequence[Any]) -> Any:
         workspace = Workspace(place)
@@ -278,7 +285,9 @@ class EmulatedLaunch:
         self.binding.fill(self.args.slots, params, workspace, self._counters)
 
         def start() -> int:
-            self.emulate(self.args.memory, self.program.blocks, self.program.threads)
+            assert self.emulate(
+                self.args.memory, self.program.blocks, self.program.threads,
+                self.program.shared_bytes), "a block stays within its shared memory"
             assert not self.counters.any(), "counters are left at zero"
             return 0
 

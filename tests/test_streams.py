@@ -112,6 +112,33 @@ def test_less_shared_memory(target, tmp_path_factory):
     assert len(tiles.stream_kernels(plan)) == 1
 
 
+@pytest.mark.parametrize("columns", [60, 64, 130])
+@pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
+                                     cases.by_weights, cases.extremes])
+def test_operands_that_stay_on_chip(program, columns, tmp_path_factory):
+    """A block takes rows several times, the last of them ragged; operands come once."""
+    one = Target("cuda", 1, contract=True, shared_bytes=227 << 10, wgmma=True)
+    plan = agree("emulated", program, cases.inputs((), 798, columns, 64, 64, "bf16"), one,
+                 tmp_path_factory.getbasetemp())
+    (kernel,) = tiles.stream_kernels(plan)
+    assert kernel.stays and kernel.schedule.blocks == 2 == kernel.shape.resident
+    assert shapes.blocks_of(kernel.program, kernel.shape) == 7
+
+
+@pytest.mark.parametrize("program, sizes", [
+    (cases.attention, ((2,), 798, 60, 64, 64)),  # a batch has its own
+    (cases.attention, ((), 798, 300, 64, 64)),  # they do not fit
+    (cases.causal, ((), 798, 798, 64, 64)),  # which tiles are needed depends on the rows
+    (cases.attention, ((), 600, 60, 64, 64)),  # few rows
+])
+def test_operands_that_do_not_stay(program, sizes):
+    one = Target("cuda", 1, contract=True, shared_bytes=227 << 10, wgmma=True)
+    arguments = cases.inputs(*sizes, "bf16")
+    traced = tiles.traced_of(program, *arguments[:4 if program is cases.causal else 3])
+    (kernel,) = tiles.stream_kernels(tiles.planned_for(traced, one))
+    assert not kernel.stays
+
+
 def special(arguments):
     """Infinite numbers, and those that are none, in some rows of each operand."""
     q, k, v, bias = (x.copy() for x in arguments)

@@ -48,6 +48,15 @@ def test_values(program, sizes, dtype):
     assert bool(stream_kernels(plan_of(results[0]))) != twice
 
 
+@pytest.mark.parametrize("columns", [64, 100, 130])
+@pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
+                                     cases.by_weights])
+def test_operands_that_stay_on_chip(program, columns):
+    results = agree(program, cases.inputs((), 110_037, columns, 64, 64, "bf16"))
+    (kernel,) = stream_kernels(plan_of(results[0]))
+    assert kernel.stays
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     made = cases.Made(seed)

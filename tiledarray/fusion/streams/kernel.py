@@ -28,6 +28,7 @@ LONG = 512  # columns, from which on it pays that some threads copy for the othe
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_REGISTERS = 240  # of a thread
 BARRIER_BYTES = 8
+ROUNDS = 3  # times that a block takes rows, at least, where operands stay
 
 
 class Shape(NamedTuple):
@@ -80,11 +81,15 @@ class StreamKernel(Kernel):
     shape : Shape
     copiers : int
         Threads that copy for the others; without, all do.
+    stays : bool
+        Whether all tiles of what is multiplied with stay on chip while a block goes from rows to
+        rows; the next rows come meanwhile.
     """
 
     program: StreamProgram = None  # type: ignore[assignment]
     shape: Shape = SHAPES[0]
     copiers: int = 0
+    stays: bool = False
 
     @property
     def form(self) -> str:
@@ -101,6 +106,11 @@ class StreamKernel(Kernel):
         at_first = REGISTERS // threads // 8 * 8 * threads
         left = (at_first - self.copiers * COPIER_REGISTERS) // self.shape.threads
         return min(left // 8 * 8, MOST_REGISTERS)
+
+    @property
+    def held_tiles(self) -> int:
+        """Tiles of each operand that are on chip at once."""
+        return _tiles(self.program, self.shape) if self.stays else self.shape.stages
 
     @property
     def names(self) -> list[str]:
@@ -150,6 +160,30 @@ def _shared(program: StreamProgram, shape: Shape) -> int:
     operands = program.right, *(product.right for product in program.products)
     tiles = sum(operand_bytes(program, operand, shape) for operand in operands)
     return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
+
+
+def _stays(program: StreamProgram, shape: Shape, target: Target) -> bool:
+    """Whether operands fit on chip whole, are the same for all rows, and rows are many."""
+    last = len(program.lengths) - 1
+    operands = program.right, *(product.right for product in program.products)
+    same = not any(last in program.split_terms(at.terms)[0]
+                   for operand in operands for at in operand.index)
+    return (same and last == 0 and program.mask is None
+            and 0 < _tiles(program, shape) <= shape.stages
+            and _shared_of_stays(program, shape) <= max(
+                _shared(program, shape), (target.shared_bytes - OWN_BYTES) // shape.resident)
+            and blocks_of(program, shape) >= ROUNDS * shape.resident * target.workers)
+
+
+def _tiles(program: StreamProgram, shape: Shape) -> int:
+    return -(-program.columns // shape.columns)
+
+
+def _shared_of_stays(program: StreamProgram, shape: Shape) -> int:
+    """Bytes of shared memory: two blocks' rows, and all of what they are multiplied with."""
+    operands = program.right, *(product.right for product in program.products)
+    tiles = sum(operand_bytes(program, operand, shape) for operand in operands)
+    return 2 * tile_bytes(shape.rows, program.depth) + _tiles(program, shape) * tiles
 
 
 def copiers_of(program: StreamProgram, target: Target) -> int:
@@ -216,12 +250,17 @@ def _kernel(program: StreamProgram, outputs: list[Value], target: Target) -> Str
     lane = Axis(program.problems, "lane", False, tuple(range(len(program.lengths))))
     copiers = copiers_of(program, target)
     barriers = 4 * shape.stages * BARRIER_BYTES if copiers else 0
+    stays = not copiers and _stays(program, shape, target)
+    shared = _shared_of_stays(program, shape) if stays else _shared(program, shape)
     schedule = Schedule((lane,), threads=(shape.threads + copiers, 1),
-                        blocks=blocks_of(program, shape), stages=shape.stages,
-                        shared_bytes=_shared(program, shape) + barriers, resident=shape.resident)
+                        blocks=shape.resident * target.workers if stays else blocks_of(
+                            program, shape),
+                        stages=shape.stages, shared_bytes=shared + barriers,
+                        resident=shape.resident)
     return StreamKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program),
-        flops=program.problems * program.flops, program=program, shape=shape, copiers=copiers)
+        flops=program.problems * program.flops, program=program, shape=shape, copiers=copiers,
+        stays=stays)
 
 
 def _moved(program: StreamProgram) -> int:

@@ -167,6 +167,21 @@ template <class T> TA_FN void pack(unsigned (&a)[4], const f32 (&first)[4], cons
 
 // ---- warps ----
 
+// Words of four neighbouring threads: the q-th then has the q-th of each, in order.
+TA_FN void turn_among_four(unsigned (&w)[4]) {
+  const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+  _Pragma("unroll") for (int k = 0; k < 4; k += 2) {
+    const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? w[k] : w[k + 1], 1);
+    w[k] = odd ? other : w[k];
+    w[k + 1] = odd ? w[k + 1] : other;
+  }
+  _Pragma("unroll") for (int k = 0; k < 2; ++k) {
+    const unsigned other = __shfl_xor_sync(0xffffffffu, upper ? w[k] : w[k + 2], 2);
+    w[k] = upper ? other : w[k];
+    w[k + 2] = upper ? w[k + 2] : other;
+  }
+}
+
 TA_FN void four_matrices(unsigned (&r)[4], const void* from) {
   const unsigned place = unsigned(__cvta_generic_to_shared(const_cast<void*>(from)));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -107,25 +107,21 @@ class StreamText(TileText):
         self._begins("left", program.left)
         for name, operand in self.operands.items():
             self._begins(name, operand)
-        self.put("Half* const rows_tile = reinterpret_cast<Half*>(shared_memory);")
         at = tile_bytes(shape.rows, program.depth) // 2
+        self.put("Half* const on_chip = reinterpret_cast<Half*>(shared_memory);")
+        self.put(f"Half* const rows_tile = on_chip{f' + turn * {at}' * self.kernel.stays};")
+        next_rows = f"on_chip + (1 - turn) * {at}"
+        at += at * self.kernel.stays
         for name in self.operands:
-            self.put(f"Half* const {name}_tiles = rows_tile + {at};")
-            at += shape.stages * self.elements[name]
+            self.put(f"Half* const {name}_tiles = on_chip + {at};")
+            at += self.kernel.held_tiles * self.elements[name]
         if self.copiers:
-            self.put("#if TA_WGMMA")
-            self.put(f"u64* const barriers = reinterpret_cast<u64*>(rows_tile + {at});")
-            for k, name in enumerate(("right", "weighed")):
-                self.put(f"const Ring<STAGES> {name}_ring(barriers + {2 * k} * STAGES);")
-            self.put("if (threadIdx.x == 0) right_ring.prepare(COPIERS, WORKERS / 32), "
-                     "weighed_ring.prepare(COPIERS, WORKERS / 32);")
-            self.put("#else")
-            self.put("if (threadIdx.x >= WORKERS) return;")
-            self.put("#endif")
+            self._rings(at)
         pieces = [f"is_aligned({name})" for name in ("left", *self.operands) if self._pieces(name)]
         if pieces:
             self.put(f"const bool whole = {' && '.join(pieces)};")
-        self._copy_rows()
+        if not self.kernel.stays:
+            self._copy_rows("rows_tile", "left", "first")
         for name, operand in self.operands.items():
             if self._pieces(name):
                 count, down = program.count(operand), self._apart(name, COLUMN)
@@ -139,6 +135,9 @@ class StreamText(TileText):
             with self.block(f"const auto copy_{name} = [&](int tile, int stage)", "};"):
                 self.put(f"const int left = {self.size('columns', 0)} - tile * TILE;")
                 self._fetch(name)
+        if self.kernel.stays:
+            self._fetch_once(next_rows)
+            return
         self.put("int fetched = 0;  // the stage of the next tile")
         with self.block("const auto fetch = [&](int tile)", "};"):
             with self.block("if (tile < tiles)"):
@@ -148,6 +147,33 @@ class StreamText(TileText):
             self.put("fetched = fetched == STAGES - 1 ? 0 : fetched + 1;")
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
         self.put('static_assert(AHEAD > 0, "there are too few stages");')
+
+    def _rings(self, at: int) -> None:
+        """What tells threads that copy, and those that multiply, of one another."""
+        self.put("#if TA_WGMMA")
+        self.put(f"u64* const barriers = reinterpret_cast<u64*>(on_chip + {at});")
+        for k, name in enumerate(("right", "weighed")):
+            self.put(f"const Ring<STAGES> {name}_ring(barriers + {2 * k} * STAGES);")
+        self.put("if (threadIdx.x == 0) right_ring.prepare(COPIERS, WORKERS / 32), "
+                 "weighed_ring.prepare(COPIERS, WORKERS / 32);")
+        self.put("#else")
+        self.put("if (threadIdx.x >= WORKERS) return;")
+        self.put("#endif")
+
+    def _fetch_once(self, next_rows: str) -> None:
+        """Of operands all, with a block's first rows; of rows always the next ones."""
+        blocks = self.size("blocks", self.kernel.schedule.blocks)
+        with self.block("if (group == block)"):
+            self._copy_rows("rows_tile", "left", "first")
+            with self.block("for (int tile = 0; tile < tiles; ++tile)"):
+                for name in self.operands:
+                    self.put(f"copy_{name}(tile, tile);")
+        self.put("await_copies(); show_tiles(); __syncthreads();")
+        with self.block(f"if (group + {blocks} < row_blocks)"):
+            self.put(f"const idx later = (group + {blocks}) * ROWS;")
+            self.put("const Half* const next = left + i64(later - first) * "
+                     f"{self._down()};")
+            self._copy_rows(next_rows, "next", "later")
 
     def _ahead(self) -> str:
         """Tiles that are fetched ahead: the one before is in use where products overlap."""
@@ -169,20 +195,24 @@ class StreamText(TileText):
             COLUMN, program.across(operand), program.count(operand))
         return found
 
-    def _copy_rows(self) -> None:
-        """Begin to copy the rows of a block."""
-        left, rows = self.program.left, self.size("rows", 0)
-        down = self.size("left_down", sum(
-            coefficient * stride for at, stride in zip(
-                left.index, dense_strides(left.value.shape), strict=True)
-            for number, coefficient in at.terms if number == self._last_place()))
+    def _copy_rows(self, tile: str, begin: str, first: str) -> None:
+        """Begin to copy the rows of a block from one on, which begin there, to a tile."""
+        left, rows, down = self.program.left, self.size("rows", 0), self._down()
         if self._pieces("left"):
-            copy = f"rows_tile, left, {down}, {rows} - first, whole"
+            copy = f"{tile}, {begin}, {down}, {rows} - {first}, whole"
             self.put(f"if (threadIdx.x < WORKERS) copy_rows<WORKERS, ROWS, DEPTH>({copy});")
             return
         along = self.size("left_along", left.step(DEPTH))
         self.put("if (threadIdx.x < WORKERS) copy_elements<WORKERS, ROWS, DEPTH>("
-                 f"rows_tile, left, {down}, {along}, {rows} - first);")
+                 f"{tile}, {begin}, {down}, {along}, {rows} - {first});")
+
+    def _down(self) -> str:
+        """Elements between rows of what is on the left."""
+        left = self.program.left
+        return self.size("left_down", sum(
+            coefficient * stride for at, stride in zip(
+                left.index, dense_strides(left.value.shape), strict=True)
+            for number, coefficient in at.terms if number == self._last_place()))
 
     def _last_place(self) -> int:
         """The parameter that is a row's place."""

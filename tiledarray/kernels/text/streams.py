@@ -62,7 +62,7 @@ class StreamPrinter(StreamReads):
         late, self.lines = self.lines, []
         self._begin()
         self._pointers(early)
-        body = [*self.lines, *walk, *late, *ends]
+        body = [*self.lines, *walk, *late, *ends, *["}"] * kernel.stays]
         wide = any(value.size >= NARROW for value in (
             *program.arrays(), *(store.target for store in program.stores)))
         fields = " ".join(
@@ -92,8 +92,14 @@ class StreamPrinter(StreamReads):
         rows = self.size("rows", program.rows)
         columns = self.size("columns", program.columns)
         self.put(f"const idx row_blocks = ({rows} + (ROWS - 1)) / ROWS;")
-        self.put("idx t = block / row_blocks;")
-        self.put("const idx first = block % row_blocks * ROWS;")
+        if self.kernel.stays:
+            blocks = self.size("blocks", self.kernel.schedule.blocks)
+            self.put("int turn = 0;")
+            self.put('_Pragma("unroll 1") for (idx group = block; group < row_blocks; '
+                     f"group += {blocks}, turn = 1 - turn) {{")
+        self.put(f"idx t = {'group' if self.kernel.stays else 'block'} / row_blocks;")
+        self.put(f"const idx first = {'group' if self.kernel.stays else 'block'} % row_blocks "
+                 "* ROWS;")
         for k in reversed(range(1, axes)):
             n = self.size(f"n_{k}", program.lengths[k])
             self.put(f"const idx b_{k} = t % {n}; t /= {n};")
@@ -254,6 +260,9 @@ class StreamPrinter(StreamReads):
     def _walk(self) -> None:
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
         self._multiply()
+        if self.kernel.stays:
+            self._walk_on_chip()
+            return
         if self.copiers:
             self.put("#if TA_WGMMA")
             self._walk_beside_copies()
@@ -274,6 +283,36 @@ class StreamPrinter(StreamReads):
         self._walk_in_order()
         self.put("#endif")
         self.put("await_copies();")
+
+    def _walk_on_chip(self) -> None:
+        """The same, where all operands are on chip: nothing is waited for."""
+        settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
+        pack = "pack_weights();" if self.products else ""
+        self.put("#if TA_WGMMA")
+        self.put("multiply_rows(0);")
+        self._begin_reading("0")
+        self.put("finish(s);")
+        self.put(f"combine(0); {pack}")
+        with self.block('_Pragma("unroll 1") for (int tile = 1; tile < tiles; ++tile)'):
+            self.put("multiply_rows(tile);")
+            if self.products:
+                self.put("add_products(tile - 1);")
+            self._begin_reading("tile")
+            self.put("await_products<1>(); settled(s);" if self.products else "finish(s);")
+            self.put("combine(tile);")
+            if self.products:
+                self.put(f"await_products<0>(); {settled}")
+                self.put(f"scale(); {pack}")
+        if self.products:
+            self.put(f"add_products(tiles - 1); await_products<0>(); {settled}")
+        self.put("#else")
+        with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
+            self._begin_reading("tile")
+            self.put("multiply_rows(tile);")
+            self.put("combine(tile);")
+            if self.products:
+                self.put("pack_weights(); scale(); add_products(tile);")
+        self.put("#endif")
 
     def _walk_in_order(self) -> None:
         """One tile after the other."""
@@ -438,7 +477,9 @@ class StreamPrinter(StreamReads):
             if extent == 1:
                 with self._each_row():
                     self._put(store, "lane % 4 == 0 && valid[r]")
-            elif self._goes_in_pairs(store):
+            elif self._goes_together(store, 8) and extent % 32 == 0:
+                self._put_eights(store)
+            elif self._goes_together(store, 2):
                 self._put_pairs(store)
             else:
                 at = f"const int i_{EXTENT} = n * 8 + lane % 4 * 2 + c % 2;"
@@ -447,37 +488,61 @@ class StreamPrinter(StreamReads):
                                self._put(store, inside), column=at)
 
     @staticmethod
-    def _goes_in_pairs(store: Store) -> bool:
-        """Whether two neighbours of a row are one word in memory."""
+    def _goes_together(store: Store, count: int) -> bool:
+        """Whether so many neighbours of a row are one word in memory."""
         array = store.target.args[0]
         *others, last = zip(store.index, dense_strides(array.shape), strict=True)
         return (store.target.dtype.itemsize == 2 and store.target.dtype.kind in "fV"
-                and store.domain[1] % 2 == 0 and last[0].axis == EXTENT and last[0].step == 1
-                and not last[0].terms and all(at.axis < 0 and stride % 2 == 0
-                                              for at, stride in others))
+                and store.domain[1] % count == 0 and last[0].axis == EXTENT
+                and last[0].step == 1 and not last[0].terms
+                and all(at.axis < 0 and stride % count == 0 for at, stride in others))
 
     def _put_pairs(self, store: Store) -> None:
         """Two elements of a thread by one instruction."""
         extent, kind = store.domain[1], ctype(store.target.dtype)
         self.put(f'_Pragma("unroll") for (int n = 0; n < {padded(extent) // 8}; ++n)')
         with self.block('  _Pragma("unroll") for (int r = 0; r < 2; ++r)'):
-            last = len(self.program.lengths) - 1
-            self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
-            self.put("f32 both[2];")
-            with self.block('_Pragma("unroll") for (int v = 0; v < 2; ++v)'):
-                self.put("const int c = 2 * r + v;")
-                at = "n * 8 + lane % 4 * 2 + v"
-                self.put(f"const int i_{EXTENT} = "
-                         f"{at if extent % 16 == 0 else f'min_idx({at}, {extent} - 1)'}; "
-                         f"(void)i_{EXTENT};")
-                self.written = {}
-                value = self._value(store.expression, store.target.dtype)
-                self.put(f"both[v] = cast<f32>({value});")
+            self._row_at_hand()
+            self._both(store)
             self.put(f"const int i_{EXTENT} = n * 8 + lane % 4 * 2;")
             inside = "valid[r]" if extent % 16 == 0 else f"valid[r] && i_{EXTENT} < {extent}"
             place = self._in_memory(store.target, store.index, stores=True)
             self.put(f"if ({inside}) put(reinterpret_cast<unsigned&>({place}), "
                      f"packed({kind}(), both[0], both[1]));")
+
+    def _put_eights(self, store: Store) -> None:
+        """Eight elements, which four threads have of each other: whole sectors of memory."""
+        extent, kind = store.domain[1], ctype(store.target.dtype)
+        self.put(f'_Pragma("unroll") for (int four = 0; four < {extent // 8}; four += 4)')
+        with self.block('  _Pragma("unroll") for (int r = 0; r < 2; ++r)'):
+            self._row_at_hand()
+            self.put("unsigned words[4];")
+            with self.block('_Pragma("unroll") for (int n = four; n < four + 4; ++n)'):
+                self._both(store)
+                self.put(f"words[n - four] = packed({kind}(), both[0], both[1]);")
+            self.put("turn_among_four(words);")
+            self.put(f"const int i_{EXTENT} = (four + lane % 4) * 8;")
+            place = self._in_memory(store.target, store.index, stores=True)
+            self.put(f"if (valid[r]) reinterpret_cast<uint4&>({place}) = "
+                     "uint4{words[0], words[1], words[2], words[3]};")
+
+    def _row_at_hand(self) -> None:
+        last = len(self.program.lengths) - 1
+        self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
+
+    def _both(self, store: Store) -> None:
+        """Two neighbours that a thread has, of the eight columns at hand."""
+        extent = store.domain[1]
+        self.put("f32 both[2];")
+        with self.block('_Pragma("unroll") for (int v = 0; v < 2; ++v)'):
+            self.put("const int c = 2 * r + v;")
+            at = "n * 8 + lane % 4 * 2 + v"
+            self.put(f"const int i_{EXTENT} = "
+                     f"{at if extent % 16 == 0 else f'min_idx({at}, {extent} - 1)'}; "
+                     f"(void)i_{EXTENT};")
+            self.written = {}
+            value = self._value(store.expression, store.target.dtype)
+            self.put(f"both[v] = cast<f32>({value});")
 
     def _without_extremum(self, growth: Growth | None, name: str) -> None:
         """Where all columns are as far from it as can be, NumPy's differences are no numbers."""
