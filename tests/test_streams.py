@@ -99,6 +99,7 @@ def test_recordings_that_live_on():
     assert {len(tiles.stream_kernels(tiles.planned_for(traced, H200))) for traced in held} == {1}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_texts_of_random_programs(seed, tmp_path_factory):
     made = cases.Made(1000 + seed)
@@ -112,6 +113,7 @@ def test_less_shared_memory(target, tmp_path_factory):
     assert len(tiles.stream_kernels(plan)) == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [60, 64, 130])
 @pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
                                      cases.by_weights, cases.extremes])

@@ -140,6 +140,7 @@ def close(found, want, exact, dtype):
     assert abs(found - exact).max(initial=0) <= 2 * off + rounded * unit
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_linear_algebra(through, program, dtype):
@@ -206,6 +207,7 @@ TRANSFORMS = [(program, n) for programs, lengths in (
     for program in programs for n in lengths]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("program", "n"), TRANSFORMS)
 def test_transforms(through, program, n):
     x, h = drawn(19, 3, n, dtype="c8"), drawn(n, dtype="c8", seed=1)
@@ -246,6 +248,7 @@ def many(np, x, b):
             np.fft.hfft(x, axis=-2).sum(-1), np.fft.ihfft(b, n=5).imag)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("batch", [(3, 0), (1,), (2, 1, 9)])
 def test_batches_of_all_kinds(through, batch):
     x, b = drawn(*batch, 3, 3), drawn(*batch, 3, 2, seed=1)
@@ -255,6 +258,7 @@ def test_batches_of_all_kinds(through, batch):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("view", [
     lambda x: (x[::-1, ::-1], x[..., ::-2]), lambda x: (x[::2, :2, 1:], x[3, 1:, :1]),
     lambda x: (x.swapaxes(-1, -2), x[:1, :, :2])])
@@ -296,6 +300,7 @@ def test_integers_and_shared_operands(through):
     numpy.testing.assert_allclose(found, program(numpy, x, shared), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("shape", [(1, 3), (11, 5)])
 def test_products_with_the_adjoint(through, shape, dtype):
@@ -400,6 +405,7 @@ SEEN = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("name", [*UNSEEN, *(f"not {name}" for name in SEEN)])
 def test_signs_of_eigenvectors_do_not_show(name, dtype):
@@ -680,6 +686,7 @@ def test_the_largest_hermitian_matrices_are_a_warp_s():
     compiled_for_a_device(kernel, "sm_90")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("each", ["team", "thread"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -694,6 +701,7 @@ def test_nothing_spills(program, dtype, each, monkeypatch):
     compiled_for_a_device(kernel, "sm_90", "sm_80")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize(("program", "n", "dtype"), [
     (by_solve, 12, "f4"), (by_solve, 8, "f8"), (by_solve, 6, "c16"), (inverted, 8, "f4"),

@@ -84,6 +84,7 @@ NOT_MAPPED = """
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_mapped_with_its_gradient_or_refused(name):
@@ -101,6 +102,7 @@ MAPPED_MOVES = [line for line in MOVES if not any(
     part in line for part in ("> {k}]", "< {k}]", "if {a}", "while", "place(", "str("))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):

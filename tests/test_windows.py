@@ -77,6 +77,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_windows(name, dtype, way):
@@ -133,6 +134,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("emulated")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", [
