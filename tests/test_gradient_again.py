@@ -85,19 +85,51 @@ def test_a_function_that_is_another_every_time_is_given_up(passes):
     assert len(again._plans) == again.MOST_MISSES and not known.hits // again.HITS_A_MISS
 
 
-def test_long_histories_go_on_as_without(passes, monkeypatch):
-    def long(x):
-        for _ in range(400):
-            x = x + 1e-3 * x
-        return x.sum()
+def grown(x, times):
+    for _ in range(times):
+        x = x + 1e-3 * x
+    return x.sum()
 
+
+def test_long_histories_go_on_as_without(passes, monkeypatch):
     monkeypatch.setattr(again, "PATIENCE", 1e-9)
+    monkeypatch.setattr(again, "MOST_NODES", 700)
     for k in range(1, 6):
         numpy.testing.assert_allclose(
-            np.grad(long)(np.array(X)), numpy.full(7, 1.001**400), rtol=1e-12)
+            np.grad(grown)(np.array(X), 400), numpy.full(7, 1.001**400), rtol=1e-12)
         assert len(passes) == k
     (known,) = again._functions.values()
     assert known.nodes > again.MOST_NODES and not known.misses and not again._plans
+
+
+def test_what_would_be_a_kernel_of_very_many_operations_goes_on_as_without(passes, monkeypatch):
+    monkeypatch.setattr(again, "PATIENCE", 1e-9)
+    for _ in range(4):
+        numpy.testing.assert_allclose(
+            np.grad(grown)(np.array(X), 400), numpy.full(7, 1.001**400), rtol=1e-12)
+    (known,) = again._functions.values()
+    assert known.misses and not known.hits and [*again._plans.values()] == [None]
+
+
+@pytest.mark.compiler
+def test_many_steps_in_place_have_one_plan(passes, monkeypatch):
+    def stepped(u, np=np):
+        u = u.copy()
+        for _ in range(90):
+            u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+        return (u * u).sum()
+
+    monkeypatch.setattr(again, "PATIENCE", 1e-9)
+    u = numpy.random.default_rng(0).random(300)
+    found = [np.grad(stepped)(np.array(u)).numpy() for _ in range(4)]
+    (known,) = again._functions.values()
+    assert known.hits == 3 and known.misses == 1 and len(passes) == 2
+    step = numpy.zeros(300)
+    step[137] = 1e-6
+    slope = (stepped(u + step, numpy) - stepped(u - step, numpy)) / 2e-6
+    for each in found:
+        numpy.testing.assert_allclose(each, found[0], rtol=1e-12)
+        numpy.testing.assert_allclose(each[137], slope, rtol=1e-6)
 
 
 def test_branches_and_what_is_closed_over_count():
