@@ -219,7 +219,8 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("linalg_errors", _one_of("raise", "deferred"), lambda: "raise",
                 "When a factorization that fails (a singular matrix) is told of: 'raise' (where it "
                 "is called, as NumPy does) or 'deferred' (it stays recorded, and the error comes "
-                "where the result is looked at)."),
+                "where the result is looked at; on a GPU nobody waits for a jitted function, "
+                "and the error of one comes where something there is looked at next)."),
         Setting("tune", _flag, lambda: True,
                 "Whether a few other plans of what runs long on a GPU take turns with the usual "
                 "one, and the fastest stays: sums may then be rounded otherwise."),

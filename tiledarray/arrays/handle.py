@@ -206,7 +206,7 @@ def shown(handle: Handle) -> np.ndarray[Any, Any]:
     device = buffer.device
     if device.on_host:
         return array
-    device.tell_verdicts()
+    device.tell_outcomes()
     return np.asarray(device.xp.asnumpy(array))
 
 

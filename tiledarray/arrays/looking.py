@@ -291,7 +291,7 @@ def to_dlpack(
     else:
         found = self.evaluated()
         array = (found if self._base is not None else found.array).copy()
-    self.origin().evaluated().device.tell_verdicts()
+    self.origin().evaluated().device.tell_outcomes()
     return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
 

@@ -42,7 +42,7 @@ from tiledarray.graph.dtypes import canonical
 T = TypeVar("T")
 
 STAGING_CHUNK = 8 << 20
-VERDICTS = 64  # kept at most
+OUTCOMES = 64  # kept at most
 SMALL = 4096  # bytes that go through pinned memory of the thread
 STAGED_FROM = 2 * STAGING_CHUNK
 HOST_TO_DEVICE = 1
@@ -129,7 +129,7 @@ class CudaBackend:
         self._dropped: list[Any] = []
         self._counters: dict[int, cupy.ndarray] = {}
         self._scratch: dict[int, cupy.ndarray] = {}
-        self._verdicts: deque[Any] = deque()
+        self._outcomes: deque[Any] = deque()
         self._lock = threading.Lock()
         with Translated(f"opening cuda:{index}"), self.active():
             pass
@@ -175,7 +175,7 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what went wrong in it."""
-        self.tell_verdicts()
+        self.tell_outcomes()
         with Translated(f"waiting for cuda:{self.index}"), self.active():
             runtime.deviceSynchronize()
 
@@ -231,8 +231,8 @@ class CudaBackend:
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to memory of the host, and wait for it."""
-        if self._verdicts:
-            self.tell_verdicts()
+        if self._outcomes:
+            self.tell_outcomes()
         array = buffer.array
         if array.nbytes <= SMALL:
             return self._small_to_host(array)
@@ -284,24 +284,24 @@ class CudaBackend:
         with Translated(f"waiting for cuda:{self.index}"), self.active():
             mark.synchronize()
 
-    def keep_verdict(self, verdict: Any) -> None:
+    def keep_outcome(self, outcome: Any) -> None:
         """Keep what says whether a batch failed until somebody looks at what is computed here.
 
         Of many the oldest is told when another comes.
         """
-        self._verdicts.append(verdict)
-        if len(self._verdicts) > VERDICTS:
-            self._verdicts.popleft().told()
+        self._outcomes.append(outcome)
+        if len(self._outcomes) > OUTCOMES:
+            self._outcomes.popleft().told()
 
-    def tell_verdicts(self) -> None:
-        """Wait for the verdicts that are kept; raise the first that is an error, and drop the rest.
+    def tell_outcomes(self) -> None:
+        """Wait for the outcomes that are kept; raise the first that is an error, and drop the rest.
 
         The error has a note, since the call that it is of has returned long since.
         """
-        kept, self._verdicts = self._verdicts, deque()
-        for verdict in kept:
+        kept, self._outcomes = self._outcomes, deque()
+        for outcome in kept:
             try:
-                verdict.told()
+                outcome.told()
             except np.linalg.LinAlgError as error:
                 error.add_note("in an earlier call of a function under jit: "
                                "config.linalg_errors is 'deferred'")

@@ -172,11 +172,11 @@ class HostBackend:
     def reach(self, mark: Any) -> None:
         """Nothing to wait for."""
 
-    def keep_verdict(self, verdict: Any) -> None:
+    def keep_outcome(self, outcome: Any) -> None:
         """Have it told at once, since it is known."""
-        verdict.told()
+        outcome.told()
 
-    def tell_verdicts(self) -> None:
+    def tell_outcomes(self) -> None:
         """Nothing is kept."""
 
     def to_host(self, buffer: Buffer) -> np.ndarray:

@@ -27,10 +27,10 @@ from tiledarray.execution.library_calls import (
 )
 from tiledarray.execution.loaded import Loaded
 from tiledarray.execution.looping import looping
+from tiledarray.execution.outcomes import Outcome
 from tiledarray.execution.repeating import ALL, Several, Tiled, by_plan, repeating
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.tiled_steps import TiledSteps, can_be_tiled
-from tiledarray.execution.verdicts import Verdict
 from tiledarray.fusion.group import storage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.order import written
@@ -155,7 +155,7 @@ class Executable:
         ]
         self.parts = _parts(plan)
         self.releases = _releases(plan)
-        self._verdicts: list[Verdict] | None = [] if self._are_told_late() else None
+        self._outcomes: list[Outcome] | None = [] if self._are_told_late() else None
         self._steps = [(self._action(step, free), free)
                        for step, free in zip(plan.steps, self.releases, strict=True)]
         self.places = _places(plan)
@@ -343,7 +343,7 @@ class Executable:
                 for value in releases:
                     buffers.pop(value, None)
             outputs = self.outputs(buffers)
-            if self._verdicts:
+            if self._outcomes:
                 sound = False
                 self._tell(later=jitted)
                 sound = True
@@ -352,8 +352,8 @@ class Executable:
             if sound:
                 self.failed = self.plan.steps[done] if done < len(self._steps) else None
                 persist(lambda: self._keep(done, overwritten, buffers, marks))
-            while self._verdicts:
-                self._verdicts.pop().drop()
+            while self._outcomes:
+                self._outcomes.pop().drop()
             raise
         counters["launches"] += len(self.launches)
         return outputs
@@ -370,16 +370,16 @@ class Executable:
 
     def _tell(self, *, later: bool) -> None:
         """Raise the error of problems that failed in this run, or perhaps later."""
-        while self._verdicts:
-            verdict = self._verdicts.pop(0)
+        while self._outcomes:
+            outcome = self._outcomes.pop(0)
             try:
                 if later:
-                    verdict.told_or_kept()
+                    outcome.told_or_kept()
                 else:
-                    verdict.told()
+                    outcome.told()
             except BaseException:
                 self.failed = next(step for step in self.plan.steps
-                                   if isinstance(step, Call) and step.value is verdict.value)
+                                   if isinstance(step, Call) and step.value is outcome.value)
                 raise
 
     def run_one_step(self, leaves: dict[Value, Buffer], params: Sequence[Any]) -> None:
@@ -478,7 +478,7 @@ class Executable:
     def computing(self, value: Value) -> Callable[..., Any]:
         """Return what computes the value of a library call, or of a loop, from its operands."""
         if isinstance(value.op, Loop):
-            return looping(value, self.bodies[value], self.device, self._verdicts)
+            return looping(value, self.bodies[value], self.device, self._outcomes)
         if isinstance(value.op, Repeat):
             return repeating(value.attrs, self.device,
                              lambda step: by_plan(step, self.bodies[value][step]),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.library_calls import operand_of, stored
+from tiledarray.execution.outcomes import Failures
 from tiledarray.execution.spans import counters
-from tiledarray.execution.verdicts import Failures
 from tiledarray.fusion.ir import Value, evaluated_terms
 from tiledarray.fusion.plan import Call, Kernel
 from tiledarray.ops.op import Leaf, Loop
@@ -62,7 +62,7 @@ def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any]
     def run(leaves: Sequence[Buffer]) -> list[Any]:
         made = [allocate(shape, dtype) for shape, dtype in results]
         buffers = [*made, *[leaves[number] for number in inputs]]
-        verdict = None if failures is None else failures.noting(bound, buffers)
+        outcome = None if failures is None else failures.noting(bound, buffers)
         if failures is None:
             bound(buffers)
         executable.runs += 1
@@ -71,8 +71,8 @@ def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any]
             **dict(zip(leaf_values, leaves, strict=True)),
             value: made[0] if len(made) == 1 else tuple(made),
             **{item: made[item.attrs] for item in executable.parts.get(value, ())}})
-        if verdict is not None:  # all else is done by then
-            verdict.told_or_kept()
+        if outcome is not None:  # all else is done by then
+            outcome.told_or_kept()
         return found
 
     leaf_values = [leaf for leaf, _ in executable.leaves]

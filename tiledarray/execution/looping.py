@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.execution.verdicts import Failures, Verdict
+from tiledarray.execution.outcomes import Failures, Outcome
 from tiledarray.fusion.along import Sizes
 from tiledarray.fusion.bodies import Body, Result
 from tiledarray.fusion.ir import Value
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def looping(
     value: Value, executables: Mapping[Sizes, Executable], device: Device,
-    verdicts: list[Verdict] | None = None,
+    outcomes: list[Outcome] | None = None,
 ) -> Callable[..., Any]:
     """Return what computes a loop's results from its operands, as a buffer or a tuple of them.
 
@@ -31,12 +31,12 @@ def looping(
     executables : mapping
         What is done with a block, by its sizes.
     device : Device
-    verdicts : list of Verdict, optional
+    outcomes : list of Outcome, optional
         Where it is left how problems of a batch went; without it that is waited for.
     """
     body: Body = value.attrs
     if body.program is not None:
-        return _problems(value, executables[body.block], device, verdicts)
+        return _problems(value, executables[body.block], device, outcomes)
     blocks = [*body.blocks()]
 
     def compute(*operands: Any) -> Any:
@@ -54,11 +54,11 @@ def looping(
 
 
 def _problems(value: Value, executable: Executable, device: Device,
-              verdicts: list[Verdict] | None) -> Callable[..., Any]:
+              outcomes: list[Outcome] | None) -> Callable[..., Any]:
     """Return what computes a loop's results by one kernel, of all problems of a batch.
 
     Raises `numpy.linalg.LinAlgError` where NumPy does, with the first problem's index, or leaves
-    it to ``verdicts``.
+    it to ``outcomes``.
     """
     body: Body = value.attrs
     failures = Failures(value, body, device) if body.program.failures else None
@@ -72,11 +72,11 @@ def _problems(value: Value, executable: Executable, device: Device,
         if failures is None:
             run(leaves, scalars)
         else:
-            verdict = failures.noting(lambda noting: run(noting, scalars), leaves)
-            if verdicts is None:
-                verdict.told()
+            outcome = failures.noting(lambda noting: run(noting, scalars), leaves)
+            if outcomes is None:
+                outcome.told()
             else:
-                verdicts.append(verdict)
+                outcomes.append(outcome)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(leaves: Sequence[Buffer], scalars: Sequence[Any]) -> None:

@@ -95,16 +95,16 @@ def test_deferred_waiting_for_the_device_raises():
             right.node.buffer.device.synchronize()
 
 
-def test_deferred_many_calls_keep_few_verdicts():
+def test_deferred_many_calls_keep_few_outcomes():
     function = ta.jit(lone(ta))
     a, right = on_device(matrices()), on_device(RIGHT)
     with config.override(linalg_errors="deferred"):
         for _ in range(300):
             found = function(a, right)
         backend = a.node.buffer.device.backend
-        assert 0 < len(backend._verdicts) <= 64
+        assert 0 < len(backend._outcomes) <= 64
         numpy.asarray(found)
-        assert not backend._verdicts
+        assert not backend._outcomes
 
 
 def test_recorded_every_look_raises_and_nothing_is_lost():

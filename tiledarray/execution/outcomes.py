@@ -3,7 +3,7 @@
 On the host all is noted when a launch returns.  A GPU has to be waited for, and does nothing
 meanwhile: so a plan is under way as a whole before that, where nothing is overwritten that a
 failure would leave lost.  Where the user allows it (``config.linalg_errors``), nobody waits behind
-a jitted call: then the device keeps the verdict until somebody looks at what it has computed.
+a jitted call: then the device keeps the outcome until somebody looks at what it has computed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Failures:
         self._spare: list[tuple[Buffer, Any]] = []  # where failures are noted, and what to wait for
         self._lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
 
-    def noting(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> Verdict:
+    def noting(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> Outcome:
         """Run a kernel on these buffers and what it notes in; say what tells how that went."""
         noted, mark = self._spare.pop() if self._spare else (
             self.device.notes(len(self._calls)), None)
         noted.array[...] = FINE
         try:
             run([*buffers, noted])
-            return Verdict(self, noted, self.device.mark(mark))
+            return Outcome(self, noted, self.device.mark(mark))
         except BaseException:
             self._lost.append(noted)
             raise
@@ -76,7 +76,7 @@ class Failures:
                 raise np.linalg.LinAlgError(of_matrix(call.failure, problem, self._lengths))
 
 
-class Verdict:
+class Outcome:
     """How the problems of one launch went: known when the device has come so far."""
 
     __slots__ = ("_failures", "_mark", "_noted")
@@ -100,6 +100,6 @@ class Verdict:
     def told_or_kept(self) -> None:
         """The same, or leave it to the device, if errors may come later."""
         if config.linalg_errors == "deferred":
-            self._failures.device.keep_verdict(self)
+            self._failures.device.keep_outcome(self)
         else:
             self.told()
