@@ -729,12 +729,17 @@ TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
                     (right.end > right.begin ? right.end - right.begin : 0);
   const bool narrow = width <= NARROW;
-  if (narrow && width > 0) {
+  if (narrow) {
+    bool other = false;  // of most blocks all rows are of one kind
     for (idx row = rows.begin + threadIdx.x; row < rows.end; row += THREADS) {
-      if (!inside(row)) continue;
+      if (!inside(row)) {
+        other = true;
+        continue;
+      }
       copy_lanes(to + row * length, from + row * length, left, 0, 1);
       copy_lanes(to + row * length, from + row * length, right, 0, 1);
     }
+    if (!__syncthreads_or(other)) return;
   }
   for (idx row = rows.begin; row < rows.end; ++row) {
     const bool within = inside(row);

@@ -12,6 +12,7 @@ from tiledarray.kernels.text.printer import Printer
 
 BORDER_TILE = 8192
 BORDER_ELEMENTS = 65536
+BORDER_ROWS = 16  # of a block on a GPU: those that are copied whole go one after the other
 
 
 def border_blocks(kernel: Kernel, *, device: bool) -> int:
@@ -31,7 +32,7 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
     """Lanes and rows of a block."""
     if device:
         tx, ty = kernel.schedule.threads
-        return tx * ty * 16, 8
+        return tx * ty * 16, BORDER_ROWS
     return BORDER_TILE, max(1, BORDER_ELEMENTS // max(border.sizes[-1], 1))
 
 
