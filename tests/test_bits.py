@@ -305,3 +305,50 @@ def test_an_operand_that_writes_into_the_other_one_comes_first(apply: Case) -> N
         return apply(np, a, Writing(a)), a
 
     assert_as_numpy(case)
+
+
+# ---- signs of zeros -----------------------------------------------------------------------------
+
+SIGNED_X = numpy.array([0.0, -0.0, 1.0, -1.0, -0.0, 2.0])
+SIGNED_Z = numpy.array([complex(0.0, 0.0), complex(-0.0, -0.0), complex(-1.0, -0.0),
+                        complex(1.0, 0.0), complex(-1.0, 0.0), complex(2.0, -0.0)])
+NEGATED = [
+    "np.conj(1j * x)", "np.conj(1j * x) - 1", "-(1j * x) - 1", "np.conj(2 * z)", "np.conj(z * x)",
+    "np.conj(z * z)", "-(z * z)", "-(2 * z)", "np.conj(z) * z", "z * -1", "-z", "1 - z", "z - x",
+    "-(x * x - x)", "-(x * x + x) - x", "np.negative(x * 2 - x - x)", "-np.exp(z)", "z - z",
+]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("contract", [False, True])
+@pytest.mark.parametrize("dtype", ["8", "4"])
+@pytest.mark.parametrize("text", NEGATED)
+def test_zeros_of_what_is_negated_have_numpys_signs(text, dtype, contract):
+    """g++ draws a negation into a sum that it rounds once, where what cancels has another sign."""
+    x, z = SIGNED_X.astype(f"f{dtype}"), SIGNED_Z.astype(f"c{2 * int(dtype)}")
+    with numpy.errstate(all="ignore"):
+        wanted = eval(text, {"np": numpy, "x": x, "z": z})
+    with config.override(at_once=1, compile="wait", first_seconds=0.0, contract=contract):
+        ours = {"np": tiledarray, "x": tiledarray.array(x), "z": tiledarray.array(z)}
+        found = numpy.asarray(eval(text, ours))
+    for mine, theirs in ((found.real, wanted.real), (found.imag, wanted.imag)):
+        zero = theirs == 0
+        assert (numpy.signbit(mine) == numpy.signbit(theirs))[zero].all(), (found, wanted)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("text", [
+    "(-x).sum()", "(-x).sum(axis=0)", "(-x).mean(axis=1)", "(-abs(x * 0)).sum(0)",
+    "(-(x > 0).astype(x.dtype)).sum(axis=1)", "(x + x).sum(axis=1)", "(-x - x).sum()",
+    "np.add.reduce(-x)", "(x + x).sum()", "(-(x + x)).sum(axis=0)", "(0 - x).sum()",
+])
+def test_sums_that_cancel_have_numpys_zero(text, dtype):
+    x = numpy.zeros((4, 6), dtype)
+    x[0, 1], x[0, 4], x[2, 1], x[3] = 1, -1, -1, -0.0
+    wanted = numpy.asarray(eval(text, {"np": numpy, "x": x, "abs": numpy.abs}))
+    with config.override(at_once=1, compile="wait", first_seconds=0.0):
+        ours = {"np": tiledarray, "x": tiledarray.array(x), "abs": tiledarray.abs}
+        found = numpy.asarray(eval(text, ours))
+    numpy.testing.assert_array_equal(found, wanted)
+    assert (numpy.signbit(found) == numpy.signbit(wanted)).all(), (found, wanted)

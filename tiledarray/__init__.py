@@ -4,7 +4,6 @@
 computed by a few fused kernels when a value is looked at.  What no kernel can do, NumPy does.
 """
 
-import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -33,6 +32,7 @@ from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.devices.device import device
+from tiledarray.fork import import_part as _import_part
 from tiledarray.recording.pace import begin as _begin_pace
 
 if _TYPE_CHECKING:
@@ -63,7 +63,7 @@ for _module in (fft, linalg, random):
 def __getattr__(name: str) -> _Any:
     # The module keeps what was found, so that this runs once for each name.
     if name in _ON_FIRST_USE:
-        value = getattr(_importlib.import_module(_ON_FIRST_USE[name]), name)
+        value = getattr(_import_part(_ON_FIRST_USE[name]), name)
     else:
         value = _UFUNCS[name] if name in _UFUNCS else _other(name)
     globals()[name] = value
@@ -72,12 +72,12 @@ def __getattr__(name: str) -> _Any:
 
 def load_ipython_extension(ipython: _Any) -> None:
     """Do what ``%load_ext tiledarray`` asks for: see `tiledarray.command.ipython`."""
-    _importlib.import_module("tiledarray.command.ipython").load(ipython)
+    _import_part("tiledarray.command.ipython").load(ipython)
 
 
 def unload_ipython_extension(ipython: _Any) -> None:
     """Do what ``%unload_ext tiledarray`` asks for."""
-    _importlib.import_module("tiledarray.command.ipython").unload(ipython)
+    _import_part("tiledarray.command.ipython").unload(ipython)
 
 
 def __dir__() -> list[str]:

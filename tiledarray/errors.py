@@ -100,6 +100,10 @@ _COMPUTING = frozenset((
 )) - {"__main__"}  # fmt: skip
 
 
+# What compiling may fail with, other than by a mistake of ours.
+NOT_COMPILED = (CompilerError, OSError, MemoryError)
+
+
 def raised_outside(error: BaseException) -> bool:
     """Whether an exception that came out of computing was raised by a handler of the program's.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
+from types import ModuleType
 from typing import Any
 
 _outer: list[Any] = []
@@ -28,6 +30,18 @@ def hold_at_fork(lock: Any, *, outer: bool = False) -> None:
     that was registered after this module's, and so is called before.
     """
     (_outer if outer else _inner).append(lock)
+
+
+# Of those who import a part of the library that is first needed now: a child would wait for ever
+# for what a thread was importing that it does not have.
+_importing = threading.RLock()
+hold_at_fork(_importing)
+
+
+def import_part(name: str) -> ModuleType:
+    """Import a module of the library, while no other thread forks."""
+    with _importing:
+        return importlib.import_module(name)
 
 
 def _take() -> None:

@@ -14,6 +14,7 @@ from tiledarray.arrays import index, views
 from tiledarray.arrays.handle import Handle
 from tiledarray.devices.device import home
 from tiledarray.devices.storage import HostValue, memory_of
+from tiledarray.errors import raised_outside
 from tiledarray.execution import placement
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.ops.movement import AN_ARRAY, empty, full
@@ -119,5 +120,5 @@ def alone(node: Node) -> bool:
 
 CALLBACKS = {
     "leaf": leaf, "value": value, "made": made, "look": look, "steps_of": steps_of,
-    "view_on": view_on, "hold_of": hold_of, "alone": alone,
+    "view_on": view_on, "hold_of": hold_of, "alone": alone, "is_outside": raised_outside,
 }

@@ -284,7 +284,7 @@ static const char *const other_names[OTHERS] = {
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static const char *const callback_names[CALLBACKS] = {
-    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone"};
+    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside"};
 
 int set_from(PyObject *found, const char *name, PyObject **slot)
 {

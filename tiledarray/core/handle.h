@@ -32,7 +32,7 @@ enum {
     NEG, POS, ABS, INVERT, FLOAT, INT, INDEX, BOOL, HASH, LEN, ITER, GETITEM, SETITEM, ASSIGN_SHAPE,
     SHAPE, NDIM, SIZE, DTYPE, T, ARRAY_UFUNC, OTHERS
 };
-enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, CALLBACKS };
+enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, CALLBACKS };
 extern PyObject *recorded[OTHERS], *callbacks[CALLBACKS];
 extern PyObject *no_steps;    /* () */
 extern int births;            /* whether new arrays are born on the host */
@@ -43,6 +43,7 @@ int set_from(PyObject *found, const char *name, PyObject **slot);
 /* ---- the two states (state.c) --------------------------------------------------------------- */
 
 PyObject *find_settled(Handle *handle);
+int after_failure(void);
 int settle_steps(Handle *root);
 void drop_arrays(Handle *root);
 void unlink_view(Handle *view);

@@ -20,7 +20,7 @@
 enum { WHOLE, VIEW, SCALAR, OBJECT };
 
 static PyObject *array_name;
-static PyObject *silence, *buffer_type, *is_outside, *device;
+static PyObject *silence, *buffer_type, *device;
 
 /* A small array of NumPy's own, which is quicker than the pool's: as `set_pointer`. */
 int make_array(Frame *frame, Py_ssize_t value)
@@ -127,32 +127,6 @@ static int keep_results(Frame *frame, PyObject *result, const int64_t *values, P
     return 1;
 }
 
-/* After a failure: 0 if it is one of the call's, which Python tells when it makes the call again;
-   -1 if a handler of the program's has raised the error, which is to be seen. */
-static int failed(void)
-{
-    PyObject *type, *value, *traceback;
-    if (!PyErr_Occurred())
-        return 0;
-    if (!PyErr_ExceptionMatches(PyExc_Exception))
-        return -1;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    PyObject *outside = PyObject_CallOneArg(is_outside, value);
-    if (outside != Py_True) { /* or another error has come meanwhile */
-        Py_DECREF(type);
-        Py_DECREF(value);
-        Py_XDECREF(traceback);
-        Py_XDECREF(outside);
-        return outside ? 0 : -1;
-    }
-    Py_DECREF(outside);
-    PyErr_Restore(type, value, traceback);
-    return -1;
-}
-
 /* Have NumPy warn of nothing from here on; -1 with an error set.  What says so is a variable of the
    context, set and reset by C alone: no handler can come in between. */
 static int begin_silence(Frame *frame)
@@ -185,7 +159,7 @@ int call_library(Frame *frame, const int64_t *at)
     Py_ssize_t count = (Py_ssize_t)*words++;
     int into = at[3] >= 0;
     if (count > MOST_OPERANDS || begin_silence(frame))
-        return failed();
+        return after_failure();
     while (taken < count && (operands[taken + 1] = operand_of(frame, &words)))
         taken++;
     if (taken == count && into && (operands[taken + 1] = array_of(frame, at[3])))
@@ -196,7 +170,7 @@ int call_library(Frame *frame, const int64_t *at)
     while (taken)
         Py_DECREF(operands[taken--]);
     if (!result)
-        return failed();
+        return after_failure();
     int done = into ? 1 : keep_results(frame, result, at + 5, results);
     Py_DECREF(result);
     return done;
@@ -206,7 +180,7 @@ int install_library(PyObject *found)
 {
     /* A variable of the context and its value; or None, and then no program has calls. */
     return set_from(found, "silence", &silence) || set_from(found, "buffer", &buffer_type) ||
-           set_from(found, "is_outside", &is_outside) || set_from(found, "device", &device)
+                   set_from(found, "device", &device)
                ? -1 : 0;
 }
 

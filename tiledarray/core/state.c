@@ -111,8 +111,35 @@ void drop_arrays(Handle *root)
     Py_CLEAR(root->array);
 }
 
+/* Where an error may be set: 0 if it is one of the call's, which Python tells when it makes the
+   call again, and none is set any more; -1 if a handler of the program's has raised it, which is to
+   be seen. */
+int after_failure(void)
+{
+    PyObject *type, *value, *traceback;
+    if (!PyErr_Occurred())
+        return 0;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    PyObject *outside = PyObject_CallOneArg(callbacks[OUTSIDE], value);
+    if (outside != Py_True) { /* or another error has come meanwhile */
+        Py_DECREF(type);
+        Py_DECREF(value);
+        Py_XDECREF(traceback);
+        Py_XDECREF(outside);
+        return outside ? 0 : -1;
+    }
+    Py_DECREF(outside);
+    PyErr_Restore(type, value, traceback);
+    return -1;
+}
+
 /* Whether a node is known to have no value that can settle its array: that is asked for every
-   operand of what is recorded. */
+   operand of what is recorded; -1 with an error set. */
 static int is_far(PyObject *x)
 {
     if (!is_node(x))
@@ -129,9 +156,7 @@ static int is_far(PyObject *x)
     int far = on_host == Py_False;
     Py_XDECREF(on_host);
     Py_XDECREF(device);
-    if (PyErr_Occurred())
-        PyErr_Clear();
-    return far;
+    return after_failure() < 0 ? -1 : far;
 }
 
 static PyObject *find_array(Handle *handle)
@@ -183,11 +208,8 @@ static PyObject *find_array(Handle *handle)
 PyObject *find_settled(Handle *handle)
 {
     PyObject *array = find_array(handle);
-    if (!array && PyErr_Occurred()) {
-        if (!PyErr_ExceptionMatches(PyExc_Exception))
-            return NULL; /* a signal handler's: the caller sees it */
-        PyErr_Clear();
-    }
+    if (!array)
+        after_failure(); /* a signal handler's error: the caller sees it */
     return array;
 }
 

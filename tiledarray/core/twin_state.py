@@ -187,7 +187,9 @@ def settled(handle: Any) -> Any:
         handle._array_ = handle._of_ = None  # its root has another value now
     try:
         return find_array(handle)
-    except Exception:  # the recorded way raises it again
+    except Exception as error:  # the recorded way raises it again
+        if callbacks["is_outside"](error):
+            raise
         return None
 
 

@@ -8,9 +8,10 @@ package for it, which imports it then.
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from tiledarray.fork import import_part
 
 if TYPE_CHECKING:
     from tiledarray.execution import direct as direct
@@ -27,8 +28,8 @@ _PLANNED = frozenset(("direct", "plans", "running"))
 
 def __getattr__(name: str) -> ModuleType:
     if name in _OP_BY_OP:  # all together: later there may be no file to be had
-        return [importlib.import_module(f"{__name__}.{each}") for each in _OP_BY_OP][
+        return [import_part(f"{__name__}.{each}") for each in _OP_BY_OP][
             _OP_BY_OP.index(name)]
     if name in _PLANNED:
-        return importlib.import_module(f"{__name__}.{name}")
+        return import_part(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

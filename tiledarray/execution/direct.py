@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tiledarray import config
 from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, TiledArrayError
+from tiledarray.errors import NOT_COMPILED, TiledArrayError
 from tiledarray.execution.doing_without import do_without
 from tiledarray.execution.evaluate import run_reference
 from tiledarray.execution.executable import Executable, observers
@@ -123,7 +123,7 @@ class Meanwhile:
         """Return the outputs' buffers, given those of `leaves_op_by_op` in their order."""
         if self._kernels is None:
             if not self._executable.ready and config.compile == "wait":  # it was not at first
-                with suppress(CompilerError, OSError):
+                with suppress(*NOT_COMPILED):
                     self._executable.compile()
             if not self._executable.ready:
                 return self._op_by_op(leaves)

@@ -11,7 +11,7 @@ from tiledarray import config
 from tiledarray.core import forget_program, install_running
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import of_a_handler, raised_outside
+from tiledarray.errors import of_a_handler
 from tiledarray.execution import known
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
@@ -58,7 +58,6 @@ _reported = [0.0]  # seconds that they have been told of
 install_running({
     "lock": known.lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
     "observers": observers, "counters": counters, "buffer": Buffer, "silence": SILENCE,
-    "is_outside": raised_outside,
 })
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from tiledarray.core import Program
-from tiledarray.errors import CompilerError, of_a_handler
+from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
 from tiledarray.execution.background import Trouble
 from tiledarray.execution.launches import HostLaunch
@@ -97,7 +97,7 @@ def _start_of_pool() -> int | None:
     started = perf_counter()
     try:
         function: Any = host.pool().start
-    except (CompilerError, OSError) as error:
+    except NOT_COMPILED as error:
         if of_a_handler(error):
             raise
         _without_pool.note(error, perf_counter() - started)

@@ -13,7 +13,7 @@ from tiledarray import config
 from tiledarray.core import remember, remembers
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
-from tiledarray.errors import CompilerError, of_a_handler
+from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution import known, placement, replay
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
@@ -91,7 +91,7 @@ def compile_now(executable: Executable) -> None:
     try:
         with device.active() if device.kind == "cuda" else _NOTHING:
             executable.compile()
-    except (CompilerError, OSError) as error:
+    except NOT_COMPILED as error:
         if of_a_handler(error):
             raise
         do_without(error)

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tiledarray import config
-from tiledarray.errors import CompilerError, TiledArrayError, TiledArrayWarning
+from tiledarray.errors import NOT_COMPILED, TiledArrayError, TiledArrayWarning
 from tiledarray.execution import known, replay
 from tiledarray.execution.background import background
 from tiledarray.fusion.choices import choice_text, choices, joined
@@ -172,7 +172,7 @@ class Tuning:
                 made = usual.planned(replace(self._target, choice=choice))
                 other = self._is_another(made)
             if other:
-                with suppress(CompilerError, OSError), active():
+                with suppress(*NOT_COMPILED), active():
                     made.compile()
                     made.sites, made.params, made.tuning = usual.sites, usual.params, self
                     self._plans[choice] = made

@@ -32,7 +32,6 @@ from tiledarray.ops import (
 from tiledarray.ops.library import BY_NAME
 from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
 
-_NEGATIVE = elementwise.BY_NAME["negative"]
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
 _PRODUCTS_WITH_VECTORS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", "vecmat")}
 
@@ -200,22 +199,21 @@ def deviation_in_two_passes(builder: Builder, op: Any, attrs: Any, args: Args, s
     return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
 
 
-def sum_of_twice_or_less(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
-                         dtype: DType) -> Value | None:
-    """Floats that are negated or doubled are summed before: nothing is rounded, and it is once."""
+def sum_of_doubled(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                   dtype: DType) -> Value | None:
+    """Floats that are doubled are summed before: nothing is rounded, and it is done once.
+
+    Negated ones are not: what cancels is 0, whatever the signs of the terms.
+    """
     terms = args[0]
-    if op is not reduction.sum or dtype.kind != "f" or terms.dtype != dtype or (
-            not isinstance(terms, Value)):
+    if op is not reduction.sum or dtype.kind != "f" or not isinstance(terms, Value) or (
+            terms.dtype != dtype or terms.op is not arithmetic.add):
         return None
-    negated = terms.op is _NEGATIVE
-    if not negated and not (terms.op is arithmetic.add and terms.args[0] is terms.args[1]):
-        return None
-    term = terms.args[0]
-    if not isinstance(term, Value) or term.shape != terms.shape or term.dtype != dtype:
+    term, other = terms.args
+    if term is not other or not isinstance(term, Value) or term.shape != terms.shape:
         return None
     total = builder.make(op, attrs, (term,), shape, dtype)
-    return builder.make(terms.op, terms.attrs, (total,) if negated else (total, total), shape,
-                        dtype)
+    return builder.make(terms.op, terms.attrs, (total, total), shape, dtype)
 
 
 def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
@@ -472,7 +470,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
         reshape_before_elementwise,
     ),
-    Reduction: (reduction_without_unit_axes, reduction_of_reshape, sum_of_twice_or_less,
+    Reduction: (reduction_without_unit_axes, reduction_of_reshape, sum_of_doubled,
                 deviation_in_two_passes,
                 unroll_small_reduction, maximum_carried_along, mean_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),

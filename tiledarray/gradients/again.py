@@ -24,7 +24,7 @@ from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
 from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, of_a_handler, raised_outside
+from tiledarray.errors import NOT_COMPILED, of_a_handler, raised_outside
 from tiledarray.execution import placement
 from tiledarray.execution.at_one_go import Block
 from tiledarray.fork import hold_at_fork
@@ -291,7 +291,7 @@ class Turn:
                 return None
             try:
                 plan.executable.compile()
-            except (CompilerError, OSError) as error:
+            except NOT_COMPILED as error:
                 if of_a_handler(error):
                     raise
                 execution.doing_without.do_without(error)

@@ -23,7 +23,7 @@ from tiledarray.arrays.tracing import (
 from tiledarray.arrays.views import Frozen, Step, handed_out, identity, is_frozen
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import CompilerError, of_a_handler
+from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution import placement
 from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.dtypes import UnsupportedDtypeError
@@ -590,7 +590,7 @@ def _attempt(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tr
         return apart if apart.sound else _Trace(function, shape, arrays, related=True)
     except (HasHistory, Disturbed):
         return None
-    except (CompilerError, OSError) as error:
+    except NOT_COMPILED as error:
         if of_a_handler(error):
             raise
         execution.doing_without.do_without(error)

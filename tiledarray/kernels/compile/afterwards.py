@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tiledarray import config
-from tiledarray.errors import CompilerError
+from tiledarray.errors import NOT_COMPILED
 from tiledarray.kernels.compile import cache, host
 
 SECONDS = 60.0
@@ -75,7 +75,7 @@ def main(text: str) -> None:
         for source, name, contract in json.loads(text) if alone else ():
             if time.monotonic() > until:
                 return
-            with suppress(CompilerError, OSError):
+            with suppress(*NOT_COMPILED):
                 host.compile_source(source, name, contract=contract)
 
 

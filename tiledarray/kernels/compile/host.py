@@ -283,10 +283,8 @@ def _compile_once(source: str, name: str, options: tuple[str, ...], compilers: C
                                 remedy=INSTALL) from error
         if result.status != 0:
             raise _failed(source, name, command, result.status, result.output)
-        try:
-            built = (place.path / _OUTPUT).read_bytes()
-        except FileNotFoundError:
-            built = b""
+        made = place.path / _OUTPUT
+        built = made.read_bytes() if made.is_file() else b""  # no pipe that nobody writes into
     problem = incomplete(built) if sys.platform == "linux" else None if built else "it is empty"
     if problem is not None:
         raise CompilerError(

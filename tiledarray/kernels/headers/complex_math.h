@@ -16,7 +16,9 @@ template <class R> TA_FN Complex<R> operator+(Complex<R> x, Complex<R> y) {
 template <class R> TA_FN Complex<R> operator-(Complex<R> x, Complex<R> y) {
     return {x.re - y.re, x.im - y.im};
 }
-template <class R> TA_FN Complex<R> operator-(Complex<R> x) { return {-x.re, -x.im}; }
+template <class R> TA_FN Complex<R> operator-(Complex<R> x) {
+    return {negated(x.re), negated(x.im)};
+}
 // Every product rounded by itself, as in C.
 template <class R> TA_FN Complex<R> product_by_steps(Complex<R> x, Complex<R> y) {
     return {m_product(x.re, y.re) - m_product(x.im, y.im), m_product(x.re, y.im) + m_product(x.im, y.re)};
@@ -55,7 +57,7 @@ template <class R> TA_FN bool operator==(Complex<R> x, Complex<R> y) {
 }
 template <class R> TA_FN bool operator!=(Complex<R> x, Complex<R> y) { return !(x == y); }
 
-template <class R> TA_FN Complex<R> m_conjugate(Complex<R> x) { return {x.re, -x.im}; }
+template <class R> TA_FN Complex<R> m_conjugate(Complex<R> x) { return {x.re, negated(x.im)}; }
 template <class R> TA_FN Complex<R> m_square(Complex<R> x) {
 #ifdef __CUDACC__
     return fused_product(x, x);
@@ -127,8 +129,8 @@ namespace own {
 template <class R> constexpr R huge_value = sizeof(R) == 4 ? (R)0x1p126f : (R)0x1p1022;
 template <class R> constexpr R tiny_value = sizeof(R) == 4 ? (R)0x1p-100f : (R)0x1p-960;
 
-template <class R> TA_FN Complex<R> rotate(Complex<R> z) { return {-z.im, z.re}; }      // i z
-template <class R> TA_FN Complex<R> rotate_back(Complex<R> z) { return {z.im, -z.re}; }  // -i z
+template <class R> TA_FN Complex<R> rotate(Complex<R> z) { return {negated(z.im), z.re}; }      // i z
+template <class R> TA_FN Complex<R> rotate_back(Complex<R> z) { return {z.im, negated(z.re)}; }  // -i z
 
 // (exp(x) a, exp(x) b) where exp(x) alone may overflow.
 template <class R> TA_FN Complex<R> scaled_exp(R x, R a, R b) {

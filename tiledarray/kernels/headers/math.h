@@ -330,6 +330,7 @@ template <class T> TA_FN T m_subtract(T x, T y) { return (T)((wide_of<T>)x - (wi
 template <class T> TA_FN T m_multiply(T x, T y) { return (T)((wide_of<T>)x * (wide_of<T>)y); }
 template <class T> TA_FN T m_negative(T x) {
     if constexpr (is_integer<T>) return (T)((wide_of<T>)0 - (wide_of<T>)x);
+    else if constexpr (is_same<T, f32> || is_same<T, f64>) return negated(x);
     else return -x;
 }
 template <class T> TA_FN T m_square(T x) { return m_multiply(x, x); }

@@ -94,6 +94,16 @@ TA_FN u64 bits_of(f64 x) { return __builtin_bit_cast(u64, x); }
 TA_FN f32 from_bits(u32 x) { return __builtin_bit_cast(f32, x); }
 TA_FN f64 from_bits(u64 x) { return __builtin_bit_cast(f64, x); }
 
+// g++ makes of -(x y + z), rounded once, -x y - z, whose zero has the other sign where the sum
+// cancels.  Bits it leaves alone.
+#if defined(__GNUC__) && !defined(__clang__) && !TA_DEVICE
+TA_FN f32 negated(f32 x) { return from_bits(bits_of(x) ^ 0x80000000u); }
+TA_FN f64 negated(f64 x) { return from_bits(bits_of(x) ^ 0x8000000000000000ull); }
+#else
+TA_FN f32 negated(f32 x) { return -x; }
+TA_FN f64 negated(f64 x) { return -x; }
+#endif
+
 TA_FN u8 bool_byte(bool x) { return __builtin_bit_cast(u8, x); }
 
 template <class T> TA_FN T infinity() {
