@@ -310,6 +310,42 @@ print("fine")
 """
 
 
+IMPORTING = """
+import faulthandler, os, signal, threading, time
+import numpy, tiledarray as np
+
+def work():
+    assert float((np.sqrt(np.array(numpy.arange(5000.0))) + 1).sum()) > 0
+    np.fori_loop(3, lambda k, u: u * 0.5 + 1, np.array(numpy.ones(500))).numpy()
+    np.grad(lambda u: (u * u).sum())(np.array(numpy.ones(500))).numpy()
+
+other = threading.Thread(target=work)
+other.start()
+time.sleep({delay})
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(20, exit=True)
+    work()
+    os._exit(0)
+other.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("delay", [0.004, 0.015, 0.04])
+def test_a_fork_while_another_thread_loads_parts_of_the_library(delay, tmp_path):
+    root = str(Path(__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IMPORTING.format(delay=delay)],
+        capture_output=True, text=True, timeout=60, cwd=root,
+        env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CACHE_DIR": str(tmp_path)},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.strip() == "fine"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("text", [BUILDING, LOADING, HELD, QUEUED])
 def test_a_fork_meets_what_other_threads_hold(text, tmp_path):

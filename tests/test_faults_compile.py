@@ -3,14 +3,17 @@
 import os
 import signal
 import time
+import warnings
 from pathlib import Path
+from unittest import mock
 
+import numpy
 import pytest
 
 import tiledarray as ta
 from tests.faults import EMPTY, VERSION, begin, begun, ended, gone, wait_until
 from tiledarray import config
-from tiledarray.errors import CompilerError
+from tiledarray.errors import CompilerError, TiledArrayWarning
 from tiledarray.execution import background, plans
 from tiledarray.graph.program import trace
 from tiledarray.kernels.compile import host
@@ -91,6 +94,7 @@ LIES = {
     "half": "REAL \"$@\" && size=$(stat -c %s \"$out\") && truncate -s $((size / 2)) \"$out\"",
     "zeros": "REAL \"$@\" && size=$(stat -c %s \"$out\") && truncate -s $((size / 2)) \"$out\""
              " && truncate -s $size \"$out\"",
+    "a pipe": "mkfifo \"$out\"",
     "another machine": "printf '\\177ELF\\001\\001' > $out; head -c 9000 /dev/zero >> $out",
 }
 
@@ -318,3 +322,17 @@ def test_plans_of_calls_alone_run_where_nothing_compiles(tmp_path):
         print("done")
     """, tmp_path / "cache", CXX=str(fake))
     assert ended(child) == (0, "done\n", "")
+
+
+def test_memory_that_lacks_for_a_moment_is_no_error_of_jitted_functions(folder, monkeypatch):
+    """The plan runs op by op; so does that of another function, as long as there is a rest."""
+    # Raised in a module of Python's: in one of ours it would be a signal handler's.
+    once = mock.Mock(wraps=host.compile_many, side_effect=[MemoryError("none"), *[mock.DEFAULT] * 9])
+    monkeypatch.setattr(host, "compile_many", once)
+    first, second = ta.jit(lambda x: (x * 3 + 1).sum()), ta.jit(lambda x: ta.sin(x).max())
+    x = numpy.arange(7000.0)
+    with config.override(compile="wait", at_once=0), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TiledArrayWarning)
+        for _ in range(3):
+            assert float(first(ta.array(x))) == (x * 3 + 1).sum()
+            numpy.testing.assert_allclose(float(second(ta.array(x))), numpy.sin(x).max())

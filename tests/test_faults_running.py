@@ -3,6 +3,7 @@
 import dis
 import functools
 import itertools
+import os
 import random
 import signal
 import subprocess
@@ -459,3 +460,59 @@ def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
         if passed < place:
             break
     assert place > 100
+
+
+# ---- what a handler raises is not lost -----------------------------------------------------------
+
+STORM = """
+import random, signal, sys, time
+import numpy, tiledarray as np
+
+class TimeOut(Exception):
+    pass
+
+fired = []
+
+def handler(*_):
+    fired.append(1)
+    raise TimeOut
+
+signal.signal(signal.SIGALRM, handler)
+x = np.array(numpy.arange(400.0))
+
+def work():
+    v = np.sqrt(x) * 0.5
+    y = v / (np.abs(x) + 1)
+    z = y.sum() * 1e-3
+    y[2] = 3.5
+    y *= np.tanh(z)
+    y -= 0.5
+    str(y[:2])
+
+for _ in range(100):
+    work()
+numbers, lost, seen, until = random.Random(1), 0, 0, time.time() + 2
+while time.time() < until:
+    before = len(fired)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, numbers.uniform(1e-6, 2e-4))
+            work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        lost += len(fired) > before
+    except TimeOut:
+        seen += 1
+print(seen > 100, lost)
+"""
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("core", ["c", "python"])
+def test_what_a_handler_raises_is_never_lost(core):
+    root = str(Path(__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-c", STORM], capture_output=True, text=True, timeout=100, cwd=root,
+        env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CORE": core, "TILEDARRAY_AT_ONCE": "1",
+             "TILEDARRAY_FIRST_SECONDS": "0.0", "TILEDARRAY_COMPILE": "wait"})
+    assert result.stdout.split() == ["True", "0"], result.stdout + result.stderr[-2000:]

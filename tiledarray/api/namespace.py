@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -16,6 +15,7 @@ from tiledarray.api.types import NDArrayOperatorsMixin
 from tiledarray.arrays import by_numpy, immediate
 from tiledarray.arrays.handle import Handle, shown
 from tiledarray.arrays.protocols import FUNCTIONS
+from tiledarray.fork import import_part
 
 # Functions about dtypes, settings and files: they take no arrays of ours, and return none.
 _PLAIN = frozenset((
@@ -184,7 +184,7 @@ class MethodOnFirstUse:
         self._name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        importlib.import_module(self._module)
+        import_part(self._module)
         return getattr(owner if instance is None else instance, self._name)
 
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from typing import Any
+
+from tiledarray.fork import import_part
 
 _NAMESPACE = "tiledarray"
 _registering = threading.Lock()
 _registered: set[type] = set()
 
 
+@functools.cache
+def _optree() -> Any:
+    return import_part("optree")
+
+
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Return the arrays and numbers in a nested structure, and how they are nested."""
-    import optree
-
-    leaves, structure = optree.tree_flatten(tree, namespace=_NAMESPACE)
+    leaves, structure = _optree().tree_flatten(tree, namespace=_NAMESPACE)
     new = {type(leaf) for leaf in leaves
            if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _registered
     if not new:
@@ -29,8 +35,6 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
 
 def _register(kind: type) -> None:
     """Have optree know a dataclass: its fields, but those with ``pytree_node=False`` are fixed."""
-    import optree
-
     fields = dataclasses.fields(kind)
     moving = [each.name for each in fields if each.metadata.get("pytree_node", True)]
     fixed = [each.name for each in fields if each.name not in moving]
@@ -45,14 +49,12 @@ def _register(kind: type) -> None:
             object.__setattr__(made, name, value)
         return made
 
-    optree.register_pytree_node(kind, taken_apart, put_together, namespace=_NAMESPACE)
+    _optree().register_pytree_node(kind, taken_apart, put_together, namespace=_NAMESPACE)
 
 
 def unflatten(structure: Any, leaves: Any) -> Any:
     """Return a nested structure of other leaves."""
-    import optree
-
-    return optree.tree_unflatten(structure, leaves)
+    return _optree().tree_unflatten(structure, leaves)
 
 
 def named_leaves(tree: Any, name: str) -> tuple[list[Any], list[str], Any]:
@@ -70,10 +72,8 @@ def prefixes(prefix: Any, tree: Any) -> list[Any]:
     ValueError
         If it is nested otherwise.
     """
-    import optree
-
     flatten(tree)  # so that its dataclasses are known
-    said, structure = optree.tree_flatten(
+    said, structure = _optree().tree_flatten(
         prefix, is_leaf=lambda part: part is None, namespace=_NAMESPACE)
     parts = structure.flatten_up_to(tree)
     return [each for each, part in zip(said, parts, strict=True) for _ in flatten(part)[0]]
