@@ -327,7 +327,8 @@ def test_plans_of_calls_alone_run_where_nothing_compiles(tmp_path):
 def test_memory_that_lacks_for_a_moment_is_no_error_of_jitted_functions(folder, monkeypatch):
     """The plan runs op by op; so does that of another function, as long as there is a rest."""
     # Raised in a module of Python's: in one of ours it would be a signal handler's.
-    once = mock.Mock(wraps=host.compile_many, side_effect=[MemoryError("none"), *[mock.DEFAULT] * 9])
+    effects = [MemoryError("none"), *[mock.DEFAULT] * 9]
+    once = mock.Mock(wraps=host.compile_many, side_effect=effects)
     monkeypatch.setattr(host, "compile_many", once)
     first, second = ta.jit(lambda x: (x * 3 + 1).sum()), ta.jit(lambda x: ta.sin(x).max())
     x = numpy.arange(7000.0)

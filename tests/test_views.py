@@ -411,3 +411,28 @@ def test_views_of_what_has_no_axes(expression, way):
     with tiledarray.config.override(**({"at_once": 0} if way == "recorded" else {})):
         found = (tiledarray.jit(function) if way == "jit" else function)(tiledarray.array(x) * 1.0)
         assert [float(y.sum()) for y in found] == wanted
+
+
+@pytest.mark.parametrize("make", [
+    lambda np: np.broadcast_to(np.arange(3.0), (2, 3)),
+    lambda np: np.broadcast_to(np.arange(12.0).reshape(4, 3)[::-1], (2, 4, 3)),
+    lambda np: np.broadcast_to(np.arange(3.0), (2, 3))[0:1],
+    lambda np: np.broadcast_to(np.arange(3.0), (2, 3)).T,
+])
+@pytest.mark.parametrize("text", [
+    "x[()] = x", "x[:-1] = x[1:]", "x[...] = x", "x[0] = x[0]", "x[:] = x[::1]", "x[0] = 1"])
+@pytest.mark.parametrize("at_once", [0, 65536])
+def test_what_is_read_only_is_not_written_with_itself_either(text, make, at_once):
+    with tiledarray.config.override(at_once=at_once):
+        for library in (numpy, tiledarray):
+            with pytest.raises(ValueError, match="read-only"):
+                exec(text, {"x": make(library)})
+
+
+@pytest.mark.parametrize("value", [[], numpy.zeros((0, 5)), numpy.zeros(0)], ids=str)
+@pytest.mark.parametrize("at_once", [0, 65536])
+def test_nothing_written_through_flat_is_nothing(value, at_once):
+    with tiledarray.config.override(at_once=at_once):
+        x = tiledarray.ones((2, 3))
+        x.flat = value
+        assert x.tolist() == numpy.ones((2, 3)).tolist()

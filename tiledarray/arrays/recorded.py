@@ -167,6 +167,8 @@ def setitem(self: Any, key: Any, value: Any) -> None:
     root = self.origin()
     steps = views.extend(self.steps, step)
     if isinstance(value, Handle) and value.origin() is root and value.steps == steps:
+        if views.is_frozen(steps):
+            raise ValueError(views.refusal("assignment destination is read-only", steps))
         return  # the second half of `a[key] += b`: written already
     try:
         new = fitting(value, step.shape, kind.dtype, kind.device)

@@ -294,7 +294,8 @@ class TiledArray(Handle):
         if isinstance(value, TiledArray) and value._base is not None and (
                 self.flags.f_contiguous and not value.flags.f_contiguous):
             value = wrap(value.node)  # NumPy copies it, so that it is read as it was
-        FlatIterator(self)[:] = value
+        if np.size(value) or not self.flags.writeable:  # nothing repeated is nothing
+            FlatIterator(self)[:] = value
 
     def __reversed__(self) -> Iterator[Any]:
         """Yield what iteration yields, from the end."""
