@@ -25,29 +25,30 @@ _held = _Held()
 def hold_at_fork(lock: Any, *, outer: bool = False) -> None:
     """Let no other thread be inside the lock when the process forks.
 
-    The ``outer`` ones, inside which others are taken, are taken first; of the rest the one that was
-    registered last.  Nothing done inside may wait for somebody else's hook of `os.register_at_fork`
-    that was registered after this module's, and so is called before.
+    The ``outer`` ones, inside which others are taken, are taken first, then `importing`; of the
+    rest the one that was registered last.  Nothing done inside may wait for somebody else's hook of
+    `os.register_at_fork` that was registered after this module's, and so is called before.
     """
     (_outer if outer else _inner).append(lock)
 
 
-# Of those who import a part of the library that is first needed now: a child would wait for ever
-# for what a thread was importing that it does not have.
-_importing = threading.RLock()
-hold_at_fork(_importing)
+# Held by whoever imports a part of the library that is first needed now: a child would wait for
+# ever for what a thread was importing that it does not have.
+importing = threading.RLock()
 
 
 def import_part(name: str) -> ModuleType:
-    """Import a module of the library, while no other thread forks."""
-    with _importing:
+    """Import a module that is needed now, while no other thread forks."""
+    with importing:
         return importlib.import_module(name)
 
 
 def _take() -> None:
-    for lock in (*_outer, *reversed(_inner)):
-        lock.acquire()
-        _held.locks.append(lock)
+    while _held.locks != (wanted := [*_outer, importing, *reversed(_inner)]):
+        _release()  # modules that were imported meanwhile have locks too
+        for lock in wanted:
+            lock.acquire()
+            _held.locks.append(lock)
 
 
 def _release() -> None:

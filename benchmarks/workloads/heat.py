@@ -32,6 +32,17 @@ def hundred_steps(np, u):
     return u
 
 
+def repeated(step, times=STEPS):
+    """Return what does a step so many times, each on what the one before has made."""
+
+    def run(u):
+        for _ in range(times):
+            u = step(u)
+        return u
+
+    return run
+
+
 def reference_one(inputs):
     (u,) = inputs
     count = min(BAND, len(u) // 2)
@@ -78,13 +89,7 @@ def build_compiled_hundred():
     """Compile one step; on CUDA, capture a hundred of them as one graph."""
     import torch
 
-    step = torch.compile(torch_step)
-
-    def loop(u):
-        for _ in range(STEPS):
-            u = step(u)
-        return u
-
+    loop = repeated(torch.compile(torch_step))
     graphs = {}
 
     def captured(u):
@@ -123,14 +128,7 @@ def build_numba_one():
 
 
 def build_numba_hundred():
-    step = build_numba_one()
-
-    def run(u):
-        for _ in range(STEPS):
-            u = step(u)
-        return u
-
-    return run
+    return repeated(build_numba_one())
 
 
 def build_numexpr_one():
@@ -152,14 +150,7 @@ def build_numexpr_one():
 
 
 def build_numexpr_hundred():
-    step = build_numexpr_one()
-
-    def run(u):
-        for _ in range(STEPS):
-            u = step(u)
-        return u
-
-    return run
+    return repeated(build_numexpr_one())
 
 
 ONE_STEP = Workload(

@@ -1,6 +1,7 @@
 """The heat equation in three dimensions: 7-point explicit steps in place, float32."""
 
 from benchmarks.workload import Sizes, Workload, double
+from benchmarks.workloads.heat import repeated
 
 RATE = 0.1
 STEPS = 20
@@ -67,12 +68,7 @@ def build_compiled():
         new[1:-1, 1:-1, 1:-1] += change(u)
         return new
 
-    def run(u):
-        for _ in range(STEPS):
-            u = step(u)
-        return u
-
-    return run
+    return repeated(step, STEPS)
 
 
 def build_numba():
@@ -92,12 +88,7 @@ def build_numba():
                     new[i, j, k] = u[i, j, k] + rate * (around - six * u[i, j, k])
         return new
 
-    def run(u):
-        for _ in range(STEPS):
-            u = step(u)
-        return u
-
-    return run
+    return repeated(step, STEPS)
 
 
 WORKLOAD = Workload(

@@ -180,7 +180,7 @@ int install_library(PyObject *found)
 {
     /* A variable of the context and its value; or None, and then no program has calls. */
     return set_from(found, "silence", &silence) || set_from(found, "buffer", &buffer_type) ||
-                   set_from(found, "device", &device)
+           set_from(found, "device", &device)
                ? -1 : 0;
 }
 

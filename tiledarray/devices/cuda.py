@@ -175,9 +175,9 @@ class CudaBackend:
 
     def synchronize(self) -> None:
         """Wait for all work on the device; raises what went wrong in it."""
-        self.tell_outcomes()
         with Translated(f"waiting for cuda:{self.index}"), self.active():
             runtime.deviceSynchronize()
+        self.tell_outcomes()
 
     # Memory
 
@@ -231,8 +231,7 @@ class CudaBackend:
 
     def to_host(self, buffer: Buffer) -> np.ndarray:
         """Copy a buffer to memory of the host, and wait for it."""
-        if self._outcomes:
-            self.tell_outcomes()
+        self.tell_outcomes()
         array = buffer.array
         if array.nbytes <= SMALL:
             return self._small_to_host(array)
@@ -290,22 +289,32 @@ class CudaBackend:
         Of many the oldest is told when another comes.
         """
         self._outcomes.append(outcome)
-        if len(self._outcomes) > OUTCOMES:
-            self._outcomes.popleft().told()
+        self._tell(OUTCOMES)
 
     def tell_outcomes(self) -> None:
-        """Wait for the outcomes that are kept; raise the first that is an error, and drop the rest.
+        """Wait for the outcomes that are kept; raise the first that is an error."""
+        if self._outcomes:
+            self._tell(0)
+
+    def _tell(self, most: int) -> None:
+        """Wait for the oldest outcomes until so many are left.  Whoever is interrupted loses none.
 
         The error has a note, since the call that it is of has returned long since.
         """
-        kept, self._outcomes = self._outcomes, deque()
-        for outcome in kept:
+        first: np.linalg.LinAlgError | None = None
+        while len(self._outcomes) > most:
+            outcome = self._outcomes.popleft()
             try:
                 outcome.told()
             except np.linalg.LinAlgError as error:
-                error.add_note("in an earlier call of a function under jit: "
-                               "config.linalg_errors is 'deferred'")
+                first = first or error
+            except BaseException:
+                self._outcomes.appendleft(outcome)
                 raise
+        if first is not None:
+            first.add_note("in an earlier call of a function under jit: "
+                           "config.linalg_errors is 'deferred'")
+            raise first
 
     def counters(self, count: int) -> int:
         """Pointer to at least ``count`` zeroed ``uint32`` counters of the current stream.

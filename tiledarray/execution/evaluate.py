@@ -28,7 +28,7 @@ from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.taken import Taken
-from tiledarray.fork import import_part
+from tiledarray.fork import importing
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, told_where
 from tiledarray.graph.program import Trace, below, trace
@@ -177,8 +177,9 @@ def _by_plan(
     if running.waits(executable, parts):
         return executable
     if executable.bodies and cost(parts, host_threads())[1] > known.AMPLE_BYTES:
-        run_loops = import_part("tiledarray.execution.op_by_op.blocks").run_loops
-        in_blocks = import_part("tiledarray.fusion.loops").in_blocks
+        with importing:
+            from tiledarray.execution.op_by_op.blocks import run_loops
+            from tiledarray.fusion.loops import in_blocks
         if targets[0].device.kind == "auto":
             placement.bring_leaves_home(traced)
         looped = in_blocks(traced.signature, plans.target_of(device))

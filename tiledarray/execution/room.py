@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from tiledarray.config import memory_bytes
 from tiledarray.devices.device import Device
+from tiledarray.fork import importing
 from tiledarray.graph.node import Node
 from tiledarray.graph.program import trace
 
@@ -30,8 +31,9 @@ def left_pending(targets: Sequence[Node], asked: Collection[Node] = ()) -> list[
     here = [node for node in traced.nodes if node in left]
     if not here:
         return []
-    from tiledarray.execution.plans import target_of  # the planner comes along
-    from tiledarray.fusion.loops import in_blocks
+    with importing:  # the planner comes along
+        from tiledarray.execution.plans import target_of
+        from tiledarray.fusion.loops import in_blocks
     looped = in_blocks(traced.signature, target_of(_place(here[0].device)))
     stored = {*looped.numbers}
     return [node for number, node in enumerate(traced.nodes)

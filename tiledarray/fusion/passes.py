@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import count, repeat
 from typing import Any
 
+from tiledarray.fork import importing
 from tiledarray.fusion.agree import computed_apart
 from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
@@ -128,8 +129,8 @@ def _on_chip(signature: tuple[Any, ...], target: Target) -> Found:
     tiled = in_tiles(signature, target)
     if target.kind != "cuda":
         return tiled
-    from tiledarray.fusion.streams.find import in_streams  # of no use on the host
-
+    with importing:  # of no use on the host
+        from tiledarray.fusion.streams.find import in_streams
     return in_streams(tiled, target)
 
 
@@ -154,8 +155,8 @@ def _planned_body(body: Body | Steps, target: Target, *, check: bool) -> dict[An
     if isinstance(body.program, Program):
         return {body.block: body_plan(body, target, check=check)}
     if body.program is not None:
-        from tiledarray.fusion.streams.kernel import body_plan as stream_plan
-
+        with importing:
+            from tiledarray.fusion.streams.kernel import body_plan as stream_plan
         return {body.block: stream_plan(body, target, check=check)}
     return {sizes: plan(signature, body.written, target, check=check, loops=False)
             for sizes, signature in body.signatures.items()}

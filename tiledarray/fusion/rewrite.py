@@ -199,23 +199,6 @@ def deviation_in_two_passes(builder: Builder, op: Any, attrs: Any, args: Args, s
     return builder.make(reduction.sum, (axes, loop), (square,), shape, loop)
 
 
-def sum_of_doubled(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
-                   dtype: DType) -> Value | None:
-    """Floats that are doubled are summed before: nothing is rounded, and it is done once.
-
-    Negated ones are not: what cancels is 0, whatever the signs of the terms.
-    """
-    terms = args[0]
-    if op is not reduction.sum or dtype.kind != "f" or not isinstance(terms, Value) or (
-            terms.dtype != dtype or terms.op is not arithmetic.add):
-        return None
-    term, other = terms.args
-    if term is not other or not isinstance(term, Value) or term.shape != terms.shape:
-        return None
-    total = builder.make(op, attrs, (term,), shape, dtype)
-    return builder.make(terms.op, terms.attrs, (total, total), shape, dtype)
-
-
 def unroll_small_reduction(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                            dtype: DType) -> Value | None:
     """A handful of elements is combined directly: it fuses like any elementwise work.
@@ -470,8 +453,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
         reshape_of_same_shape, reshape_of_reshape, reshape_by_unit_axes,
         reshape_before_elementwise,
     ),
-    Reduction: (reduction_without_unit_axes, reduction_of_reshape, sum_of_doubled,
-                deviation_in_two_passes,
+    Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
                 unroll_small_reduction, maximum_carried_along, mean_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),
     Scan: (scan_of_nothing, scan_of_one),

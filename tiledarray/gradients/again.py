@@ -45,22 +45,10 @@ if TYPE_CHECKING:
 # planning takes a tenth of it, compiling elsewhere as long again.
 PATIENCE = 0.01
 FEWEST, MOST_NODES = 16, 2000
-MOST_CELLS = 600  # of a kernel: a compiler takes minutes for thousands of operations
 MOST_MISSES = 4  # graphs of one function that had no plan, ...
 HITS_A_MISS = 16  # ... and one more for so many that had one
 MOST_FUNCTIONS = 256
 MOST_PLANS = 128
-
-
-class _TooLong(Exception):
-    """A kernel would take the compiler too long."""
-
-
-def _cells(executable: Executable) -> list[int]:
-    """Operations of each kernel, of those in loops too."""
-    inner = [each for found in executable.bodies.values() for each in found.values()]
-    return [*(len(kernel.cells) for kernel in executable.plan.kernels),
-            *(count for each in inner for count in _cells(each))]
 
 
 class _Plan:
@@ -74,8 +62,6 @@ class _Plan:
         again = trace(self._targets)
         device = execution.evaluate.place_of(again, self._targets, output.device, again=True)
         self.executable, self._params = execution.plans.bound_to(again, device)
-        if max(_cells(self.executable), default=0) > MOST_CELLS:
-            raise _TooLong
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
         numbers = {node: number for number, node in inputs.items()}

@@ -91,7 +91,6 @@ def plain(
     nanoseconds: tuple[float, float] = NANOSECONDS,
     wraps: bool = False,
     quick: str = "",
-    saves: int = 0,
     derivatives: Rules = (),
     vjp: Rules = (),
 ) -> Elementwise:
@@ -108,7 +107,7 @@ def plain(
 
     op = Elementwise(
         name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps,
-        quick=quick, saves=saves, derivatives=derivatives, vjp=vjp,
+        quick=quick, derivatives=derivatives, vjp=vjp,
     )
     _rule_of[op] = rule
     return op

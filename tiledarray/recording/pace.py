@@ -28,6 +28,7 @@ from tiledarray import config, core
 from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution.background import background
 from tiledarray.execution.spans import counters
+from tiledarray.fork import importing
 from tiledarray.recording.stretch import local
 
 WINDOW = 0.03  # seconds over which a speed is measured ...
@@ -195,7 +196,8 @@ def was_faster() -> bool:
     program = _program()
     if program is None or not config.cache_dir.is_dir():
         return False
-    from tiledarray.kernels.compile import cache
+    with importing:
+        from tiledarray.kernels.compile import cache
     try:
         return cache.get(cache.key("pace", program), ".pace") is not None
     except (OSError, TiledArrayWarning):
@@ -206,7 +208,8 @@ def note_faster() -> None:
     """Have later runs of this program know it."""
     program = _program()
     if program is not None and not was_faster():
-        from tiledarray.kernels.compile import cache
+        with importing:
+            from tiledarray.kernels.compile import cache
         with suppress(OSError, TiledArrayWarning):
             cache.put(cache.key("pace", program), ".pace", b"recorded", small=True)
 

@@ -23,6 +23,7 @@ from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
 from tiledarray.execution.op_by_op.parts import Part, parts_of
 from tiledarray.execution.shared_calls import shared_out
+from tiledarray.fork import importing
 from tiledarray.graph.node import Node, location
 from tiledarray.graph.program import instantiated
 from tiledarray.ops.elementwise import has_kernel
@@ -163,7 +164,8 @@ def run(parts: Sequence[Part], values: Values, threads: int,
 def _compute(node: Node, values: Values, threads: int) -> None:
     inputs = [value_of(x, values) if type(x) is Node else x for x in node.inputs]
     if isinstance(node.op, Repeat):
-        from tiledarray.execution.repeating import repeating
+        with importing:
+            from tiledarray.execution.repeating import repeating
         device = node.device if node.device.kind != "auto" else Device("cpu")
         loop = repeating(node.attrs, device, lambda step: by_reference(
             step, node.attrs.first, device, threads))

@@ -155,35 +155,36 @@ def programmed(body: Body, target: Target) -> Body:
     return replace(body, program=program)
 
 
-def _shared(program: StreamProgram, shape: Shape) -> int:
-    """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with."""
-    operands = program.right, *(product.right for product in program.products)
-    tiles = sum(operand_bytes(program, operand, shape) for operand in operands)
-    return tile_bytes(shape.rows, program.depth) + shape.stages * tiles
+def _operands(program: StreamProgram) -> list[Operand]:
+    """What has the product's columns."""
+    return [program.right, *(product.right for product in program.products)]
+
+
+def _tiles(program: StreamProgram, shape: Shape) -> int:
+    """Tiles of a row of the product."""
+    return -(-program.columns // shape.columns)
+
+
+def _shared(program: StreamProgram, shape: Shape, *, stays: bool = False) -> int:
+    """Bytes of shared memory: the rows of a block, and tiles of what they are multiplied with.
+
+    Where all of that stays, it is there once, and so are the rows that come next.
+    """
+    tile = sum(operand_bytes(program, operand, shape) for operand in _operands(program))
+    tiles = _tiles(program, shape) if stays else shape.stages
+    return (1 + stays) * tile_bytes(shape.rows, program.depth) + tiles * tile
 
 
 def _stays(program: StreamProgram, shape: Shape, target: Target) -> bool:
     """Whether operands fit on chip whole, are the same for all rows, and rows are many."""
-    last = len(program.lengths) - 1
-    operands = program.right, *(product.right for product in program.products)
-    same = not any(last in program.split_terms(at.terms)[0]
-                   for operand in operands for at in operand.index)
-    return (same and last == 0 and program.mask is None
+    row = len(program.lengths) - 1
+    same = not any(row in program.split_terms(at.terms)[0]
+                   for operand in _operands(program) for at in operand.index)
+    return (same and row == 0 and program.mask is None
             and 0 < _tiles(program, shape) <= shape.stages
-            and _shared_of_stays(program, shape) <= max(
+            and _shared(program, shape, stays=True) <= max(
                 _shared(program, shape), (target.shared_bytes - OWN_BYTES) // shape.resident)
             and blocks_of(program, shape) >= ROUNDS * shape.resident * target.workers)
-
-
-def _tiles(program: StreamProgram, shape: Shape) -> int:
-    return -(-program.columns // shape.columns)
-
-
-def _shared_of_stays(program: StreamProgram, shape: Shape) -> int:
-    """Bytes of shared memory: two blocks' rows, and all of what they are multiplied with."""
-    operands = program.right, *(product.right for product in program.products)
-    tiles = sum(operand_bytes(program, operand, shape) for operand in operands)
-    return 2 * tile_bytes(shape.rows, program.depth) + _tiles(program, shape) * tiles
 
 
 def copiers_of(program: StreamProgram, target: Target) -> int:
@@ -251,12 +252,10 @@ def _kernel(program: StreamProgram, outputs: list[Value], target: Target) -> Str
     copiers = copiers_of(program, target)
     barriers = 4 * shape.stages * BARRIER_BYTES if copiers else 0
     stays = not copiers and _stays(program, shape, target)
-    shared = _shared_of_stays(program, shape) if stays else _shared(program, shape)
-    schedule = Schedule((lane,), threads=(shape.threads + copiers, 1),
-                        blocks=shape.resident * target.workers if stays else blocks_of(
-                            program, shape),
-                        stages=shape.stages, shared_bytes=shared + barriers,
-                        resident=shape.resident)
+    blocks = shape.resident * target.workers if stays else blocks_of(program, shape)
+    schedule = Schedule(
+        (lane,), threads=(shape.threads + copiers, 1), blocks=blocks, stages=shape.stages,
+        shared_bytes=_shared(program, shape, stays=stays) + barriers, resident=shape.resident)
     return StreamKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program),
         flops=program.problems * program.flops, program=program, shape=shape, copiers=copiers,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tiledarray.fork import importing
 from tiledarray.fusion.chains.kernel import ChainKernel
 from tiledarray.fusion.ir import Size
 from tiledarray.fusion.plan import Kernel
@@ -40,12 +41,12 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     if isinstance(kernel, TileKernel):
         return print_tiles(kernel, device=device)
     if kernel.form == "stream":
-        from tiledarray.kernels.text.streams import print_stream  # of no use on the host
-
+        with importing:  # of no use on the host
+            from tiledarray.kernels.text.streams import print_stream
         return print_stream(kernel)  # type: ignore[arg-type]
     if isinstance(kernel, ChainKernel):
-        from tiledarray.kernels.text.chains import print_chain  # likewise
-
+        with importing:
+            from tiledarray.kernels.text.chains import print_chain
         return print_chain(kernel)
     parts = [_part(part, device=device) for part in kernel.parts]
     wide = sum(part.blocks for part in parts) >= NARROW or any(

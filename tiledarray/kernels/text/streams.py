@@ -92,14 +92,14 @@ class StreamPrinter(StreamReads):
         rows = self.size("rows", program.rows)
         columns = self.size("columns", program.columns)
         self.put(f"const idx row_blocks = ({rows} + (ROWS - 1)) / ROWS;")
+        group = "block"
         if self.kernel.stays:
-            blocks = self.size("blocks", self.kernel.schedule.blocks)
+            group, blocks = "group", self.size("blocks", self.kernel.schedule.blocks)
             self.put("int turn = 0;")
             self.put('_Pragma("unroll 1") for (idx group = block; group < row_blocks; '
                      f"group += {blocks}, turn = 1 - turn) {{")
-        self.put(f"idx t = {'group' if self.kernel.stays else 'block'} / row_blocks;")
-        self.put(f"const idx first = {'group' if self.kernel.stays else 'block'} % row_blocks "
-                 "* ROWS;")
+        self.put(f"idx t = {group} / row_blocks;")
+        self.put(f"const idx first = {group} % row_blocks * ROWS;")
         for k in reversed(range(1, axes)):
             n = self.size(f"n_{k}", program.lengths[k])
             self.put(f"const idx b_{k} = t % {n}; t /= {n};")
@@ -130,8 +130,7 @@ class StreamPrinter(StreamReads):
     def _each_row(self) -> Iterator[None]:
         self.written = {}
         with self.block('_Pragma("unroll") for (int r = 0; r < 2; ++r)'):
-            last = len(self.program.lengths) - 1
-            self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
+            self._row_at_hand()
             yield
 
     def _or(self, value: str, other: str) -> str:
@@ -527,6 +526,7 @@ class StreamPrinter(StreamReads):
                      "uint4{words[0], words[1], words[2], words[3]};")
 
     def _row_at_hand(self) -> None:
+        """Name the row's place."""
         last = len(self.program.lengths) - 1
         self.put(f"const idx b_{last} = rows_of[r]; (void)b_{last};")
 
