@@ -28,3 +28,47 @@ def test_values(program, dtype, folder):
         expected = program(numpy, *(x.astype("f8") for x in inputs))
         tolerance = 2e-3 if dtype == "f4" else 1e-9
         numpy.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
+
+
+def slopes(np, x, y, w):
+    """What is infinite has no weight: sums are NaN, and done again by the text that knows that."""
+    def total(x, y):
+        return (w[:, None] * np.exp((x[:, None] - y) ** 2)).sum()
+
+    return np.grad(total, argnums=(0, 1))(x, y)
+
+
+@pytest.mark.parametrize("n, m", [(37, 300), (300, 37)])
+def test_zero_times_infinity_is_no_slope(n, m, folder):
+    random = numpy.random.default_rng(n)
+    x, w = random.random((2, n))
+    y = random.random(m)
+    x[5] = 100.0
+    w[[5, 7]] = 0.0
+    _, found = emulated(slopes, *(a.astype("f4") for a in (x, y, w)), folder=folder)
+    d = x[:, None] - y
+    d[5] = 0.0
+    table = 2 * d * w[:, None] * numpy.exp(d * d)
+    numpy.testing.assert_allclose(found[0], table.sum(1), rtol=1e-4, atol=1e-5)
+    numpy.testing.assert_allclose(found[1], -table.sum(0), rtol=1e-4, atol=1e-4)
+
+
+def both_ends(np, x, w):
+    def energy(x):
+        d = x[:, None] - x
+        return (w[:, None] * w * np.exp(d * d)).sum()
+
+    return np.grad(energy)(x)
+
+
+@pytest.mark.parametrize("n", [37, 300])
+def test_zero_times_infinity_is_no_slope_at_either_end(n, folder):
+    x, w = numpy.random.default_rng(n).random((2, n))
+    x[5] = 100.0
+    w[[5, 7]] = 0.0
+    plan, found = emulated(both_ends, *(a.astype("f4") for a in (x, w)), folder=folder)
+    assert plan.fired["sums_over_either_axis"] == 1
+    d = x[:, None] - x
+    d[5] = d[:, 5] = 0.0
+    table = 4 * d * w[:, None] * w * numpy.exp(d * d)
+    numpy.testing.assert_allclose(found[0], table.sum(1), rtol=1e-4, atol=1e-4)

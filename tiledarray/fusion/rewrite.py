@@ -20,6 +20,7 @@ from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.turned import sums_over_either_axis
 from tiledarray.ops import (
     arithmetic,
     comparison,
@@ -458,7 +459,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     AxisView: (view_of_nothing_moved, view_turned_round),
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum, size_compared, real_part_of_inverse,
-                  inverse_scaled_later),
+                  inverse_scaled_later, sums_over_either_axis),
     Library: (product_of_vectors, product_with_vector, taken_from_each_row, added_to_each_row),
 }
 

@@ -86,8 +86,9 @@ def sooner_stored(values: list[Value], limits: Limits, components: Components) -
 def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -> bool:
     """Whether the value is read very many times for each time it would be computed."""
     readers = [*users[value]]
-    readers += [user for view in users[value] if isinstance(view.op, AxisView)
-                for user in users[view]]
+    for reader in readers:
+        if isinstance(reader.op, AxisView):
+            readers += users[reader]
     largest = max((user.size for user in readers if isinstance(user.op, Elementwise)), default=0)
     return largest >= limits.spread * max(value.size, limits.spread, 1)
 
@@ -95,8 +96,17 @@ def _spread_far(value: Value, users: dict[Value, list[Value]], limits: Limits) -
 def _one_a_row(value: Value, users: dict[Value, list[Value]]) -> bool:
     """Whether it is only read as one number for each row of something: once a row is enough."""
     return bool(users[value]) and all(
-        isinstance(user.op, AxisView) and len(user.shape) - 1 not in user.attrs[0]
+        isinstance(user.op, AxisView) and _same_along_rows(value, user, users)
         for user in users[value])
+
+
+def _same_along_rows(value: Value, view: Value, users: dict[Value, list[Value]]) -> bool:
+    """Whether a view, and views of it, repeat a value's elements along their last axes."""
+    last = len(view.shape) - 1
+    return not any(axis == last and n > 1 for axis, n in zip(
+        view.attrs[0], value.shape, strict=True)) and all(
+        _same_along_rows(view, user, users) for user in users[view]
+        if isinstance(user.op, AxisView))
 
 
 def _computed_often(value: Value, users: dict[Value, list[Value]], components: Components) -> bool:

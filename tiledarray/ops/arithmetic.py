@@ -119,7 +119,7 @@ scaled = plain(
         "f": "m_scaled(x, y)",
         "c": "m_where(m_or(m_equal(x, cast<T>(0)), m_equal(y, cast<T>(0))), cast<T>(0), x * y)",
     },
-    _common_rule, cost=2, quick="quick_scaled(x, y, rare)", derivatives=("y", "x"),
+    _common_rule, cost=2, shown="x * y", derivatives=("y", "x"),
 )
 
 

@@ -68,6 +68,8 @@ class Elementwise(Op):
     quick : str
         Text for float32 on the device that is right wherever it leaves the flag ``rare`` alone
         (``kernels/device_math.h``), ``""`` if none.
+    shown : str
+        Instead of that: one that is NaN wherever it is not right.
     saves : int
         Flops that it saves in a kernel that streams memory.
     usual : str
@@ -98,6 +100,7 @@ class Elementwise(Op):
     cost: int = 1
     ufunc: np.ufunc | None = None
     quick: str = ""
+    shown: str = ""
     saves: int = 0
     usual: str = ""
     rare: str = ""
@@ -111,7 +114,7 @@ class Elementwise(Op):
 
     def has_quick(self, loops: Iterable[np.dtype[Any]]) -> bool:
         """Whether there is such a text for operands of these loop dtypes."""
-        return bool(self.quick) and all(loop == np.float32 for loop in loops)
+        return bool(self.quick or self.shown) and all(loop == np.float32 for loop in loops)
 
 
 def _same(elements: np.dtype[Any]) -> np.dtype[Any]:

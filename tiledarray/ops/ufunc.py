@@ -72,9 +72,9 @@ def ufunc(
             return shaped(xp, result[output] if function.nout > 1 else result, shape, dtype)
 
     op = Elementwise(
-        name or numpy_name, reference, spread(expression), cost, function, quick, saves, usual,
-        rare, nanoseconds, exponent, beyond, ordered, constant=constant, derivatives=derivatives,
-        vjp=vjp,
+        name or numpy_name, reference, spread(expression), cost, function, quick,
+        saves=saves, usual=usual, rare=rare, nanoseconds=nanoseconds, exponent=exponent,
+        beyond=beyond, ordered=ordered, constant=constant, derivatives=derivatives, vjp=vjp,
     )
     if output:
         _output_of[op] = output
@@ -90,7 +90,7 @@ def plain(
     cost: int = 1,
     nanoseconds: tuple[float, float] = NANOSECONDS,
     wraps: bool = False,
-    quick: str = "",
+    shown: str = "",
     derivatives: Rules = (),
     vjp: Rules = (),
 ) -> Elementwise:
@@ -107,7 +107,7 @@ def plain(
 
     op = Elementwise(
         name, reference, spread(expression), cost, nanoseconds=nanoseconds, wraps=wraps,
-        quick=quick, derivatives=derivatives, vjp=vjp,
+        shown=shown, derivatives=derivatives, vjp=vjp,
     )
     _rule_of[op] = rule
     return op

@@ -7,7 +7,7 @@ load of one word by a warp in one cycle, whether its threads read one address or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ QUICK_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers: they hi
 PAIR_WORDS = 96  # registers of a thread for what its lanes keep: 128 leave room for 16 warps
 PAIR_COST = 320  # flops of a step by one thread: it waits for nothing then, and compiles soon
 _CONTRACTED = (np.dtype(np.float32), np.dtype(np.float64))
+_SPREAD_NAN = {
+    arithmetic.add, arithmetic.subtract, arithmetic.multiply, arithmetic.divide,
+    arithmetic.negative, arithmetic.square, arithmetic.scaled, arithmetic.multiply_add,
+    arithmetic.multiply_subtract, arithmetic.subtract_product}
 PAIR_LANES = 4  # from which loads are few beside the arithmetic
 WARP = 32
 ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
@@ -100,6 +104,32 @@ def quick_op(cell: Cell) -> Elementwise | None:
     if not isinstance(op, Elementwise) or not op.has_quick(cell.value.attrs):
         return None
     return op if not op.usual or cell.args[-1].kind == "param" else None
+
+
+def float_sums(sinks: Iterable[Cell]) -> list[Cell]:
+    """Those of some reductions that are NaN where a term is."""
+    return [cell for cell in sinks if cell.value.op is reduction.sum
+            and cell.args[0].kind != "param" and cell.args[0].dtype.kind == cell.dtype.kind == "f"]
+
+
+def scaled_addends(cells: Collection[Cell], sinks: Collection[Cell]) -> dict[Cell, Any]:
+    """The factors of products that only a sum uses, where they are products until it is NaN."""
+    uses = Counter(arg for cell in {*cells, *sinks} for arg in cell.args)
+    return {sink: sink.args[0].args for sink in float_sums(sinks)
+            if sink.args[0] in cells and sink.args[0].kind == "apply"
+            and sink.args[0].value.op is arithmetic.scaled and uses[sink.args[0]] == 1
+            and sink.value.attrs[1] in (None, sink.args[0].dtype)
+            and sink.args[0].dtype == np.float32}
+
+
+def shown_in_sums(cells: Collection[Cell], sinks: Collection[Cell]) -> bool:
+    """Whether what is NaN where it may be wrong leaves sums that are NaN, of a pass."""
+    shows = {cell.args[0] for cell in float_sums(sinks)}
+    for cell in reversed(list(cells)):
+        if cell in shows and cell.kind == "apply" and cell.value.op in _SPREAD_NAN:
+            shows.update(cell.args)
+    found = [cell for cell in cells if (op := quick_op(cell)) is not None and op.shown]
+    return bool(found) and shows.issuperset(found)
 
 
 def streams_nothing(kernel: Kernel) -> bool:

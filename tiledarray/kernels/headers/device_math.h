@@ -19,11 +19,10 @@ TA_FN f32 quick_divide(f32 x, f32 y, bool& rare) {
     rare |= !(m_abs(quotient) > 0.f);
     return quotient;
 }
-// The product is what it would be unless 0 meets what is infinite or NaN.
-TA_FN f32 quick_scaled(f32 x, f32 y, bool& rare) {
-    const f32 product = x * y;
-    rare |= is_nan(product);
-    return product;
+// What is NaN where it may be wrong.
+TA_FN f32 noted(f32 x, bool& rare) {
+    rare |= is_nan(x);
+    return x;
 }
 // As the correctly rounded one does it where nothing underflows.
 TA_FN f32 quick_sqrt(f32 x, bool& rare) {

@@ -369,6 +369,7 @@ template <class R, int V> struct RowAccumulator {
     _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total, lane.get(v));
     _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
   }
+  TA_MEMBER bool is_wrong() const { return is_nan(settled(total)); }
   template <int TX> TA_MEMBER typename R::Total finish() { return across<TX, R>(total); }
 };
 
@@ -392,6 +393,11 @@ template <class R, int V> struct ColumnAccumulator {
       _Pragma("unroll") for (int v = 0; v < V; ++v) R::absorb(total[v], lane.get(v));
       _Pragma("unroll") for (int v = 0; v < V; ++v) lane.reset(v);
     }
+  }
+  TA_MEMBER bool is_wrong() const {
+    bool wrong = false;
+    _Pragma("unroll") for (int v = 0; v < V; ++v) wrong |= is_nan(settled(total[v]));
+    return wrong;
   }
   // Merge over ty; every thread of a column gets the result.
   template <int TX, int TY> TA_MEMBER void finish() {

@@ -83,6 +83,23 @@ class ColumnPrinter(ReductionPrinter):
         if whole:  # steps without a branch; threads past the end have nothing to do in them
             self.put("if (w) {")
             self.put("const Count<V> w{};")
+        self._tried(number, sinks, lambda together: self._steps(
+            number, first, rest, together, sinks), together)
+        if whole:
+            self.put("}")
+        for cell in sinks:
+            self.put(f"r_{cell.number}.template finish<TX, TY>();")
+        if self.schedule.splits > 1 and sinks:
+            self._merge_columns(sinks)
+        with self._each():
+            for cell in sinks:
+                self.put(f"x_{cell.number}[v] = {self._reducer(cell)}::template "
+                         f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
+            self._column_cells(number)
+
+    def _steps(self, number: int, first: int, rest: list[int], together: int,
+               sinks: list[Cell]) -> None:
+        """The loops over steps."""
         with (self._usual_scalars(number),
               self._loads_ahead(number, 1, f"k_{first}",
                                 not (rest or self.schedule.scanned) and together == 1) as ahead,
@@ -95,17 +112,6 @@ class ColumnPrinter(ReductionPrinter):
             for _ in rest:
                 self.depth -= 1
                 self.put("}")
-        if whole:
-            self.put("}")
-        for cell in sinks:
-            self.put(f"r_{cell.number}.template finish<TX, TY>();")
-        if self.schedule.splits > 1 and sinks:
-            self._merge_columns(sinks)
-        with self._each():
-            for cell in sinks:
-                self.put(f"x_{cell.number}[v] = {self._reducer(cell)}::template "
-                         f"value<{ctype(cell.dtype)}>(r_{cell.number}.total[v]);")
-            self._column_cells(number)
 
     def _scan(self, cell: Cell, u: int) -> str:
         """Scans along the steps: the next element of each column."""

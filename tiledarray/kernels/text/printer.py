@@ -71,6 +71,7 @@ class Printer(Writer):
                         for cell in bundle.cells}
         self.products = kernel.products if device else {}
         self.quick = self.rare = False
+        self.shown = self.again = False  # sums show what is wrong; the loop is done again then
         self.pointed: set[Cell] = set()  # gathers that lanes find by a pointer of their chunk
         self.fetched: set[Cell] = set()  # loads that a turn of the loop finds in registers
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
@@ -302,7 +303,9 @@ class Printer(Writer):
         op = quick_op(cell) if self.quick or self.rare else None
         if op is None or (op.usual and cell.args[-1] not in self.known):
             return ""
-        text = op.quick if self.quick else op.rare
+        text = op.quick or op.shown if self.quick else op.rare
+        if self.quick and op.shown and not self.shown:
+            text = f"noted({text}, rare)"
         return text.replace("known", self.known[cell.args[-1]]) if op.usual else text
 
     def _lane_offset(self, name: str, access: Strided) -> str:
@@ -458,7 +461,13 @@ class Printer(Writer):
                     name = f"{k}{self._suffix(u)}"
                     self._begin_storing(store, name, f"q_{name} + {offset}")
         sinks = reductions(self.kernel.cells, number)
-        if self.schedule.quick and any(quick_op(cell) for cell in cells):
+        tried = [] if self.again or not self.schedule.quick else [
+            op for cell in cells if (op := quick_op(cell)) is not None]
+        if self.shown and all(op.shown for op in tried):
+            self.quick = True
+            self._each_lane(cells, stores, number, sinks=sinks)
+            self.quick = False
+        elif tried:
             reduced = self._collected(sinks)
             known = self._usual()
             self.put(f"bool rare = {f'!{known}' if known else 'false'};")

@@ -5,15 +5,24 @@ There memory does not wait on a GPU: loops know scalars, and load a turn ahead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.schedule.instructions import cost_of, quick_op, streams_nothing, words
+from tiledarray.fusion.schedule.instructions import (
+    cost_of,
+    float_sums,
+    quick_op,
+    scaled_addends,
+    shown_in_sums,
+    streams_nothing,
+    words,
+)
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
 from tiledarray.kernels.text.printer import Printer
@@ -49,7 +58,8 @@ class ReductionPrinter(Printer):
     def _usual_scalars(self, number: int) -> Iterator[None]:
         """Write a loop once for each usual value of a scalar, such as an exponent."""
         found = [(op.usual, cell) for cell in self._pass_cells(number)
-                 if self.schedule.quick and (op := quick_op(cell)) is not None and op.usual]
+                 if self.schedule.quick and not self.again
+                 and (op := quick_op(cell)) is not None and op.usual]
         if not found:
             yield
             return
@@ -61,6 +71,31 @@ class ReductionPrinter(Printer):
             self.known[scalar] = name
             yield
             del self.known[scalar]
+
+    def _tried(self, number: int, sinks: list[Cell], loop: Callable[[int], None],
+               together: int) -> None:
+        """Write a loop, and where its sums show that something is wrong the usual one as well."""
+        cells = [cell for cell in self._pass_cells(number) if cell not in self.arrays]
+        again = self.schedule.quick and not self.schedule.across and not any(
+            store.sink.level == "full" for store in self.kernel.stores)
+        self.shown = again and shown_in_sums(cells, sinks)
+        if not self.shown:
+            loop(together)
+            return
+        plain = self.products
+        self.products = {**plain, **scaled_addends(cells, sinks)}
+        loop(together)
+        self.products, self.shown = plain, False
+        names = {cell: [f"r_{cell.number}{self._suffix(u)}" for u in self._copies(cell)]
+                 for cell in sinks}
+        wrong = " | ".join(
+            f"{name}.is_wrong()" for cell in float_sums(sinks) for name in names[cell])
+        with self.block(f"if ({wrong})"):
+            for name in chain.from_iterable(names.values()):
+                self.put(f"{name} = decltype({name})();")
+            self.again = True
+            loop(1)
+            self.again = False
 
     @contextmanager
     def _loads_ahead(self, number: int, together: int, index: str, worth: bool) -> Iterator[str]:

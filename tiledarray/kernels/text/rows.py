@@ -172,7 +172,11 @@ class RowPrinter(ReductionPrinter):
     def _lanes(self, number: int, lane: int, *, held: bool) -> None:
         """The loop over the lanes."""
         sinks = reductions(self.kernel.cells, number)
-        together = self._together(number, self._most())
+        self._tried(number, sinks, lambda together: self._lane_loop(
+            number, lane, together, sinks, held=held), self._together(number, self._most()))
+
+    def _lane_loop(self, number: int, lane: int, together: int, sinks: list[Cell], *,
+                   held: bool) -> None:
         call = "held_lanes<TX, V, C>" if held else f"lanes<TX, V, {together}>"
         extra = ", const int c" if held else ""
         with (self._usual_scalars(number),
