@@ -82,6 +82,44 @@ def test_stencils_in_space(folder, shape):
     assert len(kernel.windows) == 3  # planes
 
 
+def spread_in_space(np, u):
+    new = u.copy()
+    i = slice(1, -1)
+    new[1:-1, 1:-1, 1:-1] += u[2:, i, i] + u[:-2, i, i] + u[i, 2:, i] + u[i, :-2, i] - 4 * u[i, i, i]
+    return new
+
+
+def far_in_space(np, u):
+    new = u + 0
+    new[1:-2, 20:-3, 18:-1] = u[:-3, 20:-3, 18:-1] * 2 - u[3:, 17:-6, 17:-2]
+    return new
+
+
+def in_four_dimensions(np, u):
+    return u[1:, :, 1:, 1:] - u[:-1, :, :-1, :-1] + u[1:, :, :-1, 1:]
+
+
+@pytest.mark.parametrize("program", [spread_in_space, far_in_space])
+@pytest.mark.parametrize("shape", [(5, 37, 70), (4, 71, 131), (7, 66, 132), (4, 24, 64)], ids=str)
+def test_planes_of_several_tiles_with_borders(folder, program, shape):
+    kernel = run(folder, program, array(*shape))
+    if program is spread_in_space:
+        assert kernel.border is not None and kernel.schedule.plane == (kernel.schedule.width > 1)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 70, 66), (3, 2, 9, 129)], ids=str)
+def test_stencils_in_four_dimensions(folder, shape):
+    run(folder, in_four_dimensions, array(*shape))
+
+
+@pytest.mark.parametrize("n, start, blocks", [(512, 1, 4), (512, 2, 4), (1024, 1, 8)])
+def test_blocks_along_lanes_are_no_more_than_needed(n, start, blocks):
+    u = ta.array(numpy.zeros((64, n), "f4"))
+    u[1:-1, start:-1] += u[2:, start:-1] - u[:-2, start:-1] + u[1:-1, start - 1:-2]
+    kernel = planned(u, target=DEVICE).kernels[0]
+    assert kernel.schedule.blocks == blocks * 4  # two rows of each of eight threads
+
+
 @pytest.mark.parametrize("n", [1024, 1023, 257, 5, 4])
 def test_differences(folder, n):
     kernel = run(folder, lambda np, x: x[1:] - x[:-1], array(n))

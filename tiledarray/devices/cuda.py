@@ -280,8 +280,10 @@ class CudaBackend:
 
     def reach(self, mark: Any) -> None:
         """Wait until the device has come to a mark; raises what went wrong before it."""
-        with Translated(f"waiting for cuda:{self.index}"), self.active():
+        try:
             mark.synchronize()
+        except runtime.CUDARuntimeError as error:
+            raise translate(error.status, f"waiting for cuda:{self.index}: {error}") from error
 
     def keep_outcome(self, outcome: Any) -> None:
         """Keep what says whether a batch failed until somebody looks at what is computed here.

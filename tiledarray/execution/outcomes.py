@@ -36,21 +36,26 @@ class Failures:
 
     def __init__(self, value: Value, body: Body, device: Device) -> None:
         self.value, self.device = value, device
+        self._mark, self._reach = device.mark, device.reach
         self._calls, self._lengths = body.program.failures, body.lengths
         self._spare: list[tuple[Buffer, Any]] = []  # where failures are noted, and what to wait for
         self._lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
 
     def noting(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> Outcome:
         """Run a kernel on these buffers and what it notes in; say what tells how that went."""
-        noted, mark = self._spare.pop() if self._spare else (
-            self.device.notes(len(self._calls)), None)
-        noted.array[...] = FINE
+        noted, mark = self._spare.pop() if self._spare else (self._fresh(), None)
         try:
             run([*buffers, noted])
-            return Outcome(self, noted, self.device.mark(mark))
+            return Outcome(self, noted, self._mark(mark))
         except BaseException:
             self._lost.append(noted)
             raise
+
+    def _fresh(self) -> Buffer:
+        """Where nothing is noted yet."""
+        noted = self.device.notes(len(self._calls))
+        noted.array[...] = FINE
+        return noted
 
     def lose(self, noted: Buffer) -> None:
         """Leave what a kernel may still note something in."""
@@ -65,11 +70,13 @@ class Failures:
             With the first problem's index.
         """
         try:
-            self.device.reach(mark)
+            self._reach(mark)
         except BaseException:
             self._lost.append(noted)
             raise
         found = noted.array.tolist()
+        if any(problem != FINE for problem in found):
+            noted.array[...] = FINE
         self._spare.append((noted, mark))
         for call, problem in zip(self._calls, found, strict=True):
             if problem != FINE:

@@ -113,6 +113,8 @@ class Schedule:
         Chunks of a held row per thread.
     row_tile, lane_tile : int
         Rows and lanes of a block.
+    plane : bool
+        Whether a block's rows lie along the last of their axes alone.
     splits : int
         Blocks that share a reduction.
     across : bool
@@ -143,6 +145,7 @@ class Schedule:
     chunks: int = 1
     row_tile: int = 1
     lane_tile: int = 1
+    plane: bool = False
     splits: int = 1
     across: bool = False
     streamed: bool = False

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.along import Looped
+from tiledarray.fusion.both_ends import sums_over_either_axis
 from tiledarray.fusion.deviations import mean_carried_along, only_shaped
 from tiledarray.fusion.ir import Param, Size, Value, unit_axes, viewed
 from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
 from tiledarray.fusion.target import Target
-from tiledarray.fusion.turned import sums_over_either_axis
 from tiledarray.ops import (
     arithmetic,
     comparison,

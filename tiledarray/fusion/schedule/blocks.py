@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tiledarray.fusion.ir import Cell
+from tiledarray.fusion.ir import ONE, Cell, evaluated_terms
 from tiledarray.fusion.plan import Axis, Kernel, Schedule
 from tiledarray.fusion.schedule.instructions import words
 from tiledarray.fusion.schedule.place import passes_needed
@@ -15,16 +15,20 @@ def lane_blocks(schedule: Schedule) -> int:
     """Tiles along the lane axis."""
     if schedule.lane.reduced:
         return 1
-    extra = schedule.phase[0] - 1 if schedule.phase else 0
+    extra = 0
+    if schedule.phase:
+        modulus, terms = schedule.phase
+        known = all(number == ONE for number, _ in terms)
+        extra = evaluated_terms(terms, ()) % modulus if known else modulus - 1
     return -(-(schedule.lane.size + extra) // schedule.lane_tile)
 
 
 def row_blocks(kernel: Kernel) -> int:
-    """Tiles along the rows; a turned one lies along the last axis."""
+    """Tiles along the rows."""
     schedule = kernel.schedule
-    if kernel.turned:
+    if schedule.plane:
         last = [axis.size for axis in schedule.axes if axis.role == "row"][-1]
-        return schedule.rows // last * -(-last // schedule.row_tile)
+        return schedule.row_groups // last * -(-last // schedule.row_tile)
     return -(-schedule.row_groups // (schedule.row_tile // schedule.unroll))
 
 

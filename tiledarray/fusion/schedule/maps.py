@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import count_blocks, power_of_two
 from tiledarray.fusion.schedule.bundles import find_bundles
+from tiledarray.fusion.schedule.instructions import words
 from tiledarray.fusion.schedule.turn import turn
 from tiledarray.fusion.schedule.windows import find_windows, has_halo, map_width, phase
 from tiledarray.fusion.target import Target
@@ -33,6 +34,11 @@ def _streamed(kernel: Kernel, target: Target) -> bool:
             and not any(isinstance(value.op, Update) for value in stored))
 
 
+PLANE_ROWS = 4  # of a stencil on planes, by one thread
+PLANE_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers ...
+PLANE_WORDS = 32  # ... if so many hold what is read of memory's lines
+
+
 def tile_on_device(kernel: Kernel, target: Target) -> None:
     """Vectors and windows; blocks enough for every multiprocessor."""
     schedule = kernel.schedule
@@ -54,6 +60,14 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
     schedule.threads = (tx, ty)
     if halo:
         schedule.lane_tile, schedule.row_tile = tx * width, ty * schedule.unroll
+        rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
+        schedule.plane = schedule.unroll > 1 and schedule.unrolled != rows[-1]
+        if schedule.plane:  # where a block begins is known once for several rows of a thread
+            schedule.row_tile = PLANE_ROWS * ty
+            lines = sum(len(window.lines(schedule.unroll)) * words(next(iter(window.shifts)).dtype)
+                        for window in kernel.windows)
+            schedule.resident = PLANE_BLOCKS if lines * width <= PLANE_WORDS else 0
+            _occupy(kernel, 8 * target.workers)
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))
         schedule.lane_tile = tx * width * schedule.chunks

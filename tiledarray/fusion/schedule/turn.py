@@ -45,5 +45,5 @@ def turn(kernel: Kernel, target: Target) -> int | None:
     if not found or side is None:
         return None
     if target.kind == "cuda" or any(cell.dtype.itemsize < WIDE for cell in found):
-        kernel.turned = found
+        kernel.turned, kernel.schedule.plane = found, True
     return side

@@ -727,7 +727,7 @@ TA_FN void copy_lanes(T* to, From from, Range range, int first, int by) {
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
 // it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
-// one thread does it, so that many rows go side by side.
+// one thread does it, so that many rows go side by side; whole rows in a row are one piece.
 template <int THREADS, class T, class From, class Inside>
 TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
@@ -735,17 +735,22 @@ TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
                     (right.end > right.begin ? right.end - right.begin : 0);
   const bool narrow = width <= NARROW;
-  if (narrow) {
-    bool other = false;  // of most blocks all rows are of one kind
-    for (idx row = rows.begin + threadIdx.x; row < rows.end; row += THREADS) {
-      if (!inside(row)) {
-        other = true;
-        continue;
-      }
-      copy_lanes(to + row * length, from + row * length, left, 0, 1);
-      copy_lanes(to + row * length, from + row * length, right, 0, 1);
+  bool whole = false, parts = false;  // of most blocks all rows are of one kind
+  for (idx row = rows.begin + threadIdx.x; row < rows.end; row += THREADS) {
+    if (!inside(row)) {
+      whole = true;
+      continue;
     }
-    if (!__syncthreads_or(other)) return;
+    parts = true;
+    if (!narrow) continue;
+    copy_lanes(to + row * length, from + row * length, left, 0, 1);
+    copy_lanes(to + row * length, from + row * length, right, 0, 1);
+  }
+  whole = __syncthreads_or(whole);
+  if (!whole && narrow) return;
+  if (!__syncthreads_or(parts) && js.end - js.begin == length) {
+    copy_lanes(to, from, Range{rows.begin * length, rows.end * length}, threadIdx.x, THREADS);
+    return;
   }
   for (idx row = rows.begin; row < rows.end; ++row) {
     const bool within = inside(row);

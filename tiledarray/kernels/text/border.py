@@ -12,7 +12,9 @@ from tiledarray.kernels.text.printer import Printer
 
 BORDER_TILE = 8192
 BORDER_ELEMENTS = 65536
-BORDER_ROWS = 16  # of a block on a GPU: those that are copied whole go one after the other
+NARROW = 16  # elements left of a row, so that one thread copies them (`copy_around`)
+BORDER_ROWS = 16  # of a block on a GPU: those that are copied whole go one after the other ...
+NARROW_ROWS = 64  # ... unless most have little left
 
 
 def border_blocks(kernel: Kernel, *, device: bool) -> int:
@@ -32,12 +34,13 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
     """Lanes and rows of a block."""
     if device:
         tx, ty = kernel.schedule.threads
-        return tx * ty * 16, BORDER_ROWS
+        narrow = border.sizes[-1] - border.extents[-1] <= NARROW
+        return tx * ty * 16, NARROW_ROWS if narrow else BORDER_ROWS
     return BORDER_TILE, max(1, BORDER_ELEMENTS // max(border.sizes[-1], 1))
 
 
 def print_border(printer: Printer, border: Border) -> None:
-    """Write what the blocks after the kernel's own do."""
+    """Write what the blocks before the kernel's own do; none of those waits for them."""
     kernel = printer.kernel
     tile, height = _tile(kernel, border, device=printer.device)
     lanes = border.sizes[-1]
@@ -50,12 +53,12 @@ def print_border(printer: Printer, border: Border) -> None:
         source = f"Filled<{kind}>{{cast<{kind}>({value})}}"
     target = printer.arg(Slot("pointer", "border_to", f"{kind}*",
                               value=kernel.stores[0].access.value))
-    main = printer.size("main_blocks", kernel.schedule.blocks)
-    with printer.block(f"if (block >= {main})"):
+    first = printer.size("border_blocks", border_blocks(kernel, device=printer.device))
+    with printer.block(f"if (block < {first})"):
         blocks = printer.size("border_lane_blocks", -(-lanes // tile))
-        printer.put(f"const idx t = (block - {main}) / {blocks};")
+        printer.put(f"const idx t = block / {blocks};")
         length = printer.size("border_lanes", lanes)
-        printer.put(f"const Range js = piece((block - {main}) % {blocks}, "
+        printer.put(f"const Range js = piece(block % {blocks}, "
                     f"{printer.size('border_tile', tile)}, {length});")
         printer.put(f"const Range rows = piece(t, {printer.size('border_height', height)}, "
                     f"{printer.size('border_rows', _rows(border))});")

@@ -9,7 +9,7 @@ from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel, Store, Window
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Slot
-from tiledarray.kernels.text.printer import Printer
+from tiledarray.kernels.text.printer import Printer, moved
 
 
 class MapPrinter(Printer):
@@ -44,11 +44,11 @@ class MapPrinter(Printer):
         self.put(f"alignas(64) {ctype(store.access.value.dtype)} b_{name}[V];")
         self.put(f"auto y_{name} = collecting({place}, b_{name});")
 
-    # ---- turned tiles ------------------------------------------------------------------------
+    # ---- rows of a plane ---------------------------------------------------------------------
 
     def rows(self) -> None:
-        """Write which rows a block has: of the last axis alone, where tiles are turned."""
-        if not self.kernel.turned:
+        """Write which rows a block has: of the last axis alone, where they lie in a plane."""
+        if not self.schedule.plane:
             super().rows()
             return
         *outer, last = self.row_axes
@@ -58,10 +58,10 @@ class MapPrinter(Printer):
             self.put(f"const Range rows = piece(t % {tiles}, {side}, {extent}); t /= {tiles};")
         else:
             self.put(f"const Range rows = piece(t, {side}, {extent});")
-        rest = "t"
-        for k in reversed(outer):
-            self.put(f"const idx i_{k} = {rest}{f' % {self.extent(k)}' if k != outer[0] else ''};")
-            rest = f"{rest} / {self.extent(k)}"
+        self._indices(outer, "t")
+        if not self.kernel.turned:
+            self.walk()
+            return
         for cell in self.kernel.turned:
             self._stage(cell)
         self.put("TA_TURNED")
@@ -85,27 +85,32 @@ class MapPrinter(Printer):
     # ---- rows computed together --------------------------------------------------------------
 
     def _row_indices(self) -> None:
-        if self.kernel.turned:
+        if self.schedule.plane:
             self.put(f"const idx i_{self.row_axes[-1]} = row;")
-            return
-        if self.unroll == 1:
+        elif self.unroll == 1:
             super()._row_indices()
-            return
-        rest, along = "row", self.schedule.unrolled
-        for k in reversed(self.row_axes):
+        else:
+            self._indices(self.row_axes, "row")
+        for u in range(self.unroll if self.unroll > 1 else 0):
+            for k in self.row_axes:
+                ahead = f" + {u}" if k == self.schedule.unrolled and u else ""
+                self.put(f"const idx i_{k}_{u} = i_{k}{ahead};")
+
+    def _indices(self, axes: list[int], number: str) -> None:
+        """Write the places along some axes of rows, given the number of such a place."""
+        rest = number
+        for k in reversed(axes):
+            unrolled = self.unroll > 1 and k == self.schedule.unrolled
             count = self.extent(k)
-            if k == along:
+            if unrolled:
                 count = self.size("unrolled_groups", -(-self.axes[k].size // self.unroll))
-            at = rest if k == self.row_axes[0] else f"{rest} % {count}"
+            at = rest if k == axes[0] else f"{rest} % {count}"
             rest = f"{rest} / {count}"
-            if k == along:
+            if unrolled:
                 # The last group ends with the last row, and stores what no other has stored.
                 self.put(f"const idx first = {at} * {self.unroll};")
                 at = f"min_idx(first, {self.extent(k)} - {self.unroll})"
             self.put(f"const idx i_{k} = {at};")
-        for u in range(self.unroll):
-            for k in self.row_axes:
-                self.put(f"const idx i_{k}_{u} = i_{k}{f' + {u}' if k == along and u else ''};")
 
     def _guard(self, u: int) -> str:
         return f"if (i_{self.schedule.unrolled}_{u} >= first) " if u + 1 < self.unroll else ""
@@ -128,13 +133,13 @@ class MapPrinter(Printer):
         kind = f"const {ctype(access.value.dtype)}*"
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
         for line in self._lines(window):
-            terms = [base]
+            terms = []
             for k in self.row_axes:
                 if access.strides[k]:
                     at = f"(i_{k} + {line})" if k == self._line_axis() and line else f"i_{k}"
                     stride = access.strides[k]
                     terms.append(at if stride == 1 else f"{at} * {self._stride(name, k, stride)}")
-            self.put(f"{pointer} const {self._line(window, line)} = {' + '.join(terms)};")
+            self.put(f"{pointer} const {self._line(window, line)} = {moved(base, terms)};")
 
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         super()._vector_loads([cell for cell in cells if cell not in self.windows], guarded)

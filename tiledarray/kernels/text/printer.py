@@ -42,6 +42,11 @@ def _place_in_line(cell: Cell) -> tuple[Any, int]:
     return (value, index[:-1], last.axis, last.step, moving), place
 
 
+def moved(pointer: str, terms: list[str]) -> str:
+    """A pointer so many elements on; they are added up as integers, which takes less."""
+    return f"{pointer} + ({' + '.join(terms)})" if len(terms) > 1 else " + ".join([pointer, *terms])
+
+
 class Printer(Writer):
     """Writes what one kernel does with a row; a form says how in `body`.
 
@@ -141,8 +146,8 @@ class Printer(Writer):
         return self.scalar(cell, loop)
 
     def block_number(self) -> str:
-        """The number of the block, as an expression."""
-        return "block"
+        """The number of the block, as an expression; those of the border come first."""
+        return "block" if self.kernel.border is None else "(block - a.border_blocks)"
 
     def rows(self) -> None:
         """Write which rows a block has, and what it does with them."""
@@ -217,12 +222,12 @@ class Printer(Writer):
         base = self.arg(Slot("pointer", name, kind, value=access.value, offset=access.offset))
         for u in self._copies(access=access):
             suffix = f"_{u}" if len(self._copies(access=access)) > 1 else ""
-            terms = [base]
+            terms = []
             for k, (stride, axis) in enumerate(zip(access.strides, self.axes, strict=True)):
                 if axis.role == "row" and stride:
                     row = f"i_{k}{suffix}"
                     terms.append(row if stride == 1 else f"{row} * {self._stride(name, k, stride)}")
-            self.put(f"{pointer} const {name}{suffix} = {' + '.join(terms)};")
+            self.put(f"{pointer} const {name}{suffix} = {moved(base, terms)};")
 
     def _near_pointer(self, kind: str, name: str, first: str, shift: int, access: Strided) -> None:
         """A pointer a few elements from another one: loads from both share an address."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.gradients import differences
 from tests.plans import TARGETS, fresh_recorder, planned
-from tiledarray.fusion import rewrite, turned
+from tiledarray.fusion import both_ends, rewrite
 
 clean = fresh_recorder(at_once=0)
 N = 9
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_separate_sums(function, monkeypatch):
     found = np.grad(function)([np.array(a) for a in x])
     monkeypatch.setitem(rewrite.RULES, rewrite.Elementwise, tuple(
         rule for rule in rewrite.RULES[rewrite.Elementwise]
-        if rule is not turned.sums_over_either_axis))
+        if rule is not both_ends.sums_over_either_axis))
     wanted = np.grad(function)([np.array(a) * 1.0 for a in x])
     for one, other in zip(found, wanted, strict=True):
         if one is not None:
@@ -197,7 +197,7 @@ def test_any_table_of_pairs(text, axis, n):
     found = np.grad(lambda x, y: function(np, x, y), argnums=(0, 1))(np.array(x), np.array(y))
     rules = rewrite.RULES[rewrite.Elementwise]
     rewrite.RULES[rewrite.Elementwise] = tuple(
-        rule for rule in rules if rule is not turned.sums_over_either_axis)
+        rule for rule in rules if rule is not both_ends.sums_over_either_axis)
     try:
         wanted = np.grad(lambda x, y: function(np, x * 1, y * 1), argnums=(0, 1))(
             np.array(x), np.array(y))
