@@ -85,7 +85,7 @@ def test_stencils_in_space(folder, shape):
 def spread_in_space(np, u):
     new = u.copy()
     i = slice(1, -1)
-    new[1:-1, 1:-1, 1:-1] += u[2:, i, i] + u[:-2, i, i] + u[i, 2:, i] + u[i, :-2, i] - 4 * u[i, i, i]
+    new[i, i, i] += u[2:, i, i] + u[:-2, i, i] + u[i, 2:, i] + u[i, :-2, i] - 4 * u[i, i, i]
     return new
 
 

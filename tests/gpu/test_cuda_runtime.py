@@ -316,7 +316,7 @@ def test_what_kernels_note_is_seen_by_the_host(backend):
     for _ in range(3):
         note((64,), (128,), (cupy.ndarray((3,), np.int64, cupy.cuda.MemoryPointer(
             cupy.cuda.UnownedMemory(noted.pointer, 24, noted), 0)),))
-        backend.finish()
+        backend.reach(backend.mark())
         assert noted.array.tolist() == [-1, 873, -1]
         noted.array[1] = -1
 
