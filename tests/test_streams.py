@@ -345,6 +345,12 @@ def test_explain_says_what_is_done_with_a_tile():
     assert step.source.startswith("using idx = int;")
 
 
+def test_explain_says_what_stays_on_chip():
+    (step,) = report_of(cases.layers, cases.inputs((), 262144, 128, 64, 64, "bf16")).steps
+    assert step.notes["blocks"].endswith(
+        " rows at a time; the other operands stay on chip, by tiles of 64 columns")
+
+
 def test_the_program_in_the_docs():
     """What docs/examples.md shows of attention of 4,096 letters in float16 on an H200."""
     def attention(np, queries, keys, values):

@@ -108,6 +108,9 @@ class Limits:
     # ---- tiles on a GPU -------------------------------------------------------------------------
     map_tile: int = 1 << 12  # elements of a block
     halo_lanes: int = 128  # of a block of a stencil, so that its rows share lines
+    plane_rows: int = 4  # of a stencil in space, by one thread
+    plane_blocks: int = 6  # of 256 threads on a multiprocessor then, at 40 registers ...
+    plane_words: int = 32  # ... if so many hold what is read of memory's lines
     held_elements: int = 32  # of a row, by one thread, in registers
     held_element_bytes: int = 128  # the same in bytes
     split_threads: int = 256  # of a block that has a part of a row

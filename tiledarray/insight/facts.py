@@ -510,7 +510,8 @@ class Reporter:
         program = self.executable.programs[kernel]
         lanes = "whole lanes" if schedule.lane.reduced else (
             f"{min(schedule.lane_tile, schedule.lane.size)} lanes")
-        rows = min(schedule.row_tile, schedule.rows)
+        rows = schedule.row_tile * (schedule.unroll if schedule.plane else 1)
+        rows = min(rows, schedule.rows)
         parts = [f"{rows} row{'s' * (rows > 1)} x {lanes}",
                  f"{program.blocks} block{'s' * (program.blocks > 1)}"]
         if self.executable.device.kind == "cuda":

@@ -47,8 +47,9 @@ def shared_out(kernel: TileKernel | StreamKernel, device: str) -> str:
     """Say how problems or rows are shared out."""
     if isinstance(kernel, StreamKernel):
         shape = kernel.shape
-        return (f"{kernel.schedule.blocks:,} of {shape.rows} rows each, by tiles of "
-                f"{shape.columns} columns")
+        rows = (f"{shape.rows} rows at a time; the other operands stay on chip" if kernel.stays
+                else f"{shape.rows} rows each")
+        return f"{kernel.schedule.blocks:,} of {rows}, by tiles of {shape.columns} columns"
     program = kernel.program
     together = f"{kernel.side} side by side" if device != "cuda" else (
         f"{kernel.teams} a block, each by "

@@ -34,11 +34,6 @@ def _streamed(kernel: Kernel, target: Target) -> bool:
             and not any(isinstance(value.op, Update) for value in stored))
 
 
-PLANE_ROWS = 4  # of a stencil on planes, by one thread
-PLANE_BLOCKS = 6  # of 256 threads on a multiprocessor, at 40 registers ...
-PLANE_WORDS = 32  # ... if so many hold what is read of memory's lines
-
-
 def tile_on_device(kernel: Kernel, target: Target) -> None:
     """Vectors and windows; blocks enough for every multiprocessor."""
     schedule = kernel.schedule
@@ -63,10 +58,11 @@ def tile_on_device(kernel: Kernel, target: Target) -> None:
         rows = [k for k, axis in enumerate(schedule.axes) if axis.role == "row"]
         schedule.plane = schedule.unroll > 1 and schedule.unrolled != rows[-1]
         if schedule.plane:  # where a block begins is known once for several rows of a thread
-            schedule.row_tile = PLANE_ROWS * ty
+            schedule.row_tile = target.limits.plane_rows * ty
             lines = sum(len(window.lines(schedule.unroll)) * words(next(iter(window.shifts)).dtype)
                         for window in kernel.windows)
-            schedule.resident = PLANE_BLOCKS if lines * width <= PLANE_WORDS else 0
+            few = lines * width <= target.limits.plane_words
+            schedule.resident = target.limits.plane_blocks if few else 0
             _occupy(kernel, 8 * target.workers)
     else:
         schedule.chunks = max(1, min(4 // width, schedule.lane.size // (tx * width)))

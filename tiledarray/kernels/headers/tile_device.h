@@ -726,12 +726,11 @@ TA_FN void copy_lanes(T* to, From from, Range range, int first, int by) {
   _Pragma("unroll 4") for (idx j = range.begin + first; j < range.end; j += by) to[j] = from[j];
 }
 // Copy what lies outside a region, for some rows of `length` elements: of a row that passes through
-// it the parts `left` and `right` of it, of another the lanes `js`.  Where little is left of a row,
-// one thread does it, so that many rows go side by side; whole rows in a row are one piece.
-template <int THREADS, class T, class From, class Inside>
+// it the parts `left` and `right` of it, of another the lanes `js`.  Where at most NARROW are left of
+// a row, one thread does it, so that many rows go side by side; whole rows in a row are one piece.
+template <int THREADS, int NARROW, class T, class From, class Inside>
 TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
-  enum { NARROW = 16 };
   const idx width = (left.end > left.begin ? left.end - left.begin : 0) +
                     (right.end > right.begin ? right.end - right.begin : 0);
   const bool narrow = width <= NARROW;

@@ -181,7 +181,7 @@ template <int TX, class R> TA_FN typename R::Total merged(const typename R::Tota
 template <class T, class From> TA_FN void copy_lanes(T* to, From from, Range range) {
   for (idx j = range.begin; j < range.end; ++j) to[j] = from[j];
 }
-template <int THREADS, class T, class From, class Inside>
+template <int THREADS, int NARROW, class T, class From, class Inside>
 TA_FN void copy_around(T* to, From from, idx length, Range rows, Range js, Range left,
                        Range right, Inside inside) {
   for (idx row = rows.begin; row < rows.end; ++row) {

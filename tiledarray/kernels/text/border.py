@@ -12,7 +12,7 @@ from tiledarray.kernels.text.printer import Printer
 
 BORDER_TILE = 8192
 BORDER_ELEMENTS = 65536
-NARROW = 16  # elements left of a row, so that one thread copies them (`copy_around`)
+NARROW = 16  # elements left of a row, so that one thread copies them
 BORDER_ROWS = 16  # of a block on a GPU: those that are copied whole go one after the other ...
 NARROW_ROWS = 64  # ... unless most have little left
 
@@ -40,7 +40,7 @@ def _tile(kernel: Kernel, border: Border, *, device: bool) -> tuple[int, int]:
 
 
 def print_border(printer: Printer, border: Border) -> None:
-    """Write what the blocks before the kernel's own do; none of those waits for them."""
+    """Write what the first blocks do, those before the kernel's own."""
     kernel = printer.kernel
     tile, height = _tile(kernel, border, device=printer.device)
     lanes = border.sizes[-1]
@@ -67,7 +67,7 @@ def print_border(printer: Printer, border: Border) -> None:
         printer.put(f"const Range left{{js.begin, min_idx(js.end, {begin})}};")
         printer.put(f"const Range right{{max_idx(js.begin, {end}), js.end}};")
         tests = " && ".join(_inside(printer, border)) or "true"
-        printer.put(f"copy_around<TX * TY>({target}, {source}, {length}, rows,")
+        printer.put(f"copy_around<TX * TY, {NARROW}>({target}, {source}, {length}, rows,")
         printer.put("            js, left, right,")
         printer.put(f"            [&](const idx row) TA_LAMBDA {{ return {tests}; }});")
         printer.put("return;")
