@@ -1,14 +1,18 @@
 """Where arrays are that nobody put anywhere, with another device beside the host (`sides.py`)."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
 import tiledarray as ta
 from tests.sides import FarBackend, two_sides
 from tiledarray import config
+from tiledarray.core import kind, run_known
 from tiledarray.devices import device as devices
 from tiledarray.devices.device import Device
-from tiledarray.execution import placement
+from tiledarray.errors import OutOfMemory
+from tiledarray.execution import instructions, placement
 from tiledarray.execution.executable import Executable
 from tiledarray.graph.program import trace
 
@@ -322,3 +326,112 @@ def test_views_and_writes_cost_what_they_touch(write):
         traced = trace([node])
         assert placement.host_seconds(traced.nodes, [node], 2) < 1e-4
     assert np.asarray(y).size
+
+
+# What the core runs -------------------------------------------------------------------------------
+
+written_in_c = pytest.mark.skipif(kind != "c", reason="the twin leaves it to Python")
+
+
+def heated(u):
+    u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] - 2 * u[1:-1, 1:-1])
+    u[0] = 1.0
+    return u
+
+
+def run_by_core(x):
+    """Evaluate an array; whether the core did so by itself."""
+    by_core = run_known([x.origin()._node])
+    ta.evaluate(x)
+    return by_core
+
+
+@written_in_c
+@pytest.mark.parametrize("size, there", [(1200, True), (24, False)])
+def test_what_stays_on_one_side_is_run_by_the_core(size, there):
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
+        wanted = np.random.default_rng(0).random((size, size))
+        u = ta.array(wanted)
+        by_core = []
+        for _ in range(30):
+            by_core.append(run_by_core(heated(u)))
+            heated(wanted)
+            assert not by_core[-1] or (lies(u) == to.kind) == there
+        assert not by_core[0] and all(by_core[-5:])
+        np.testing.assert_array_equal(u.numpy(), wanted)
+        assert there != run_by_core(heated(u))  # there is a copy on the host, if it lay there
+        heated(wanted)
+        np.testing.assert_array_equal(u.numpy(), wanted)
+
+
+@written_in_c
+def test_what_was_run_on_one_side_is_not_run_by_the_core_on_the_other():
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
+        x = ta.array(np.random.default_rng(0).random(50))
+        for step in range(4):
+            y = 2.0 * x + 1.0
+            assert run_by_core(y) == (step > 0)
+        moved = ta.array(x)
+        moved.origin()._node.buffer = x.origin()._node.buffer.on(to)
+        y = 2.0 * moved + 1.0
+        assert not run_by_core(y)
+        np.testing.assert_array_equal(y.numpy(), 2.0 * x.numpy() + 1.0)
+
+
+@written_in_c
+def test_what_the_host_asks_for_is_not_run_there_by_the_core():
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
+        x = ta.array(np.random.default_rng(0).random((1200, 1200)))
+        for _ in range(30):
+            u = np.sqrt(np.exp(x + 1.0))
+            by_core = run_by_core(u)
+            x = u * 1.0
+            ta.evaluate(x)
+        assert by_core and lies(x) == to.kind
+        u = np.sqrt(np.exp(x + 1.0))
+        np.testing.assert_allclose(u.numpy(), np.sqrt(np.exp(x.numpy() + 1.0)), rtol=1e-14)
+
+
+@written_in_c
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_launches_that_fail_before_or_after_a_leaf_is_overwritten(monkeypatch, fails_at):
+    """On a GPU any launch may: what is lost then is not computed with."""
+    started, bad = [], []
+    real = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(instructions._start_of_pool())
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    def start(arguments):
+        started.append(arguments)
+        return 1 if len(started) in bad else real(arguments)
+
+    monkeypatch.setattr(instructions, "_start_of_pool", lambda: ctypes.cast(
+        start, ctypes.c_void_p).value)
+    with config.override(at_once=0, device="cpu"):
+        u, v = ta.array(np.linspace(1, 2, 5000)), ta.array(np.linspace(1, 2, 70))
+
+        def change():
+            u[1:-1] *= 2.0
+            v[1:-1] += u.sum()
+
+        for _ in range(3):
+            change()
+            ta.evaluate(u, v)
+        assert len(started) > 1
+        before = u.numpy().copy(), v.numpy().copy()
+        change()
+        started.clear()
+        bad.append(fails_at)
+        targets = [u.origin()._node, v.origin()._node]
+        if fails_at == 1:
+            assert not run_known(targets)
+            before[0][1:-1] *= 2.0
+            before[1][1:-1] += before[0].sum()
+            np.testing.assert_array_equal(u.numpy(), before[0])
+            np.testing.assert_allclose(v.numpy(), before[1])
+        else:
+            with pytest.raises(OutOfMemory) as raised:
+                run_known(targets)
+            assert "lost" in raised.value.__notes__[0]
+            for x in (u, v):
+                with pytest.raises(RuntimeError, match="lost what it was made of"):
+                    x.numpy()

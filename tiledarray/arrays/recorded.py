@@ -218,8 +218,7 @@ def _computed_for_masks(self: Any, key: tuple[Any, ...], *values: Any) -> bool:
     pending = [node for node in wanted if node.buffer is None]
     if not pending or any(node.device.kind not in _AT_HOME or node.keeps for node in wanted):
         return False
-    with placement.wanted_here(pending):
-        stretch.look(pending)
+    stretch.look(pending, here=any(node.device.kind == "auto" for node in pending))
     return True
 
 

@@ -75,6 +75,7 @@ MOVES, UPDATES, CONSTANT, SMOOTH, KEEPS, BEGINS = (
     _graph.MOVES, _graph.UPDATES, _graph.CONSTANT, _graph.SMOOTH, _graph.KEEPS, _graph.BEGINS)
 
 Program: Any = _record.Program
+start_on_device: int = _record.start_on_device
 look, run_known, run_program = _record.look, _record.run_known, _record.run_program
 remember, remembers = _record.remember, _record.remembers
 install_running = _record.install_running

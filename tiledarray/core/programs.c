@@ -41,6 +41,9 @@ static void program_dealloc(Program *program)
     Py_XDECREF(program->shapes);
     Py_XDECREF(program->objects);
     Py_XDECREF(program->own);
+    Py_XDECREF(program->allocate);
+    Py_XDECREF(program->ready);
+    Py_XDECREF(program->gpu);
     PyMem_Free(program->own_values);
     PyMem_Free(program->code);
     PyMem_Free(program->conditions);
@@ -59,18 +62,19 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 {
     static char *names[] = {"plan", "keep", "shapes", "start", "code", "leaves", "outputs",
                             "launches", "calls", "turn", "updated", "overwritten", "conditions",
-                            "objects", "own", "own_values", NULL};
+                            "objects", "own", "own_values", "allocate", "ready", "gpu", "there", NULL};
     PyObject *plan, *keep, *shapes, *leaves, *outputs, *updated, *overwritten, *objects, *own,
-        *own_values;
+        *own_values, *allocate, *ready, *gpu;
+    int there;
     unsigned long long start;
     Py_ssize_t launches, calls, turn, length, conditions_length;
     const char *code, *conditions;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OOO!Ky#O!O!nnnO!O!y#O!O!O!", names, &plan, &keep, &PyTuple_Type, &shapes, &start,
+            args, kwargs, "OOO!Ky#O!O!nnnO!O!y#O!O!O!OOOp", names, &plan, &keep, &PyTuple_Type, &shapes, &start,
             &code, &length, &PyTuple_Type, &leaves, &PyTuple_Type, &outputs, &launches, &calls,
             &turn, &PyTuple_Type, &updated, &PyTuple_Type, &overwritten, &conditions,
             &conditions_length, &PyTuple_Type, &objects, &PyTuple_Type, &own, &PyTuple_Type,
-            &own_values))
+            &own_values, &allocate, &ready, &gpu, &there))
         return NULL;
     Program *program = PyObject_New(Program, &ProgramType);
     if (!program)
@@ -83,6 +87,10 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     program->values = PyTuple_GET_SIZE(shapes);
     program->objects = Py_NewRef(objects);
     program->own = Py_NewRef(own);
+    program->allocate = Py_NewRef(allocate);
+    program->ready = ready == Py_None ? NULL : Py_NewRef(ready);
+    program->gpu = gpu == Py_None ? NULL : Py_NewRef(gpu);
+    program->there = (char)there;
     program->launches = launches;
     program->calls = calls;
     program->turn = turn;
@@ -154,6 +162,45 @@ int conditions_hold(const Choice *choice, const Walk *walk)
     for (; at < end; at += 4 + 2 * at[3])
         if (!condition_holds(at, choice, walk))
             return 0;
+    return 1;
+}
+
+/* ---- where arrays are ------------------------------------------------------------------------ */
+
+static PyObject *device_name, *elsewhere_name;
+
+/* Whether a buffer is on the GPU, and has no copy on the other side; nothing of Python's is run. */
+static int is_there(PyObject *buffer, const PyObject *gpu, int *alone)
+{
+    PyObject *device = PyObject_GetAttr(buffer, device_name);
+    PyObject *elsewhere = device ? PyObject_GetAttr(buffer, elsewhere_name) : NULL;
+    int there = device == gpu;
+    *alone = elsewhere == Py_None;
+    Py_XDECREF(device);
+    Py_XDECREF(elsewhere);
+    return elsewhere ? there : -1;
+}
+
+/* Whether leaves that are nowhere in particular are where the program was planned for: 1, 0, or -1
+   with an error set.  What is overwritten, or is only on the GPU, has no copy on the other side. */
+int are_where_wanted(const Program *program, const Walk *walk)
+{
+    int alone;
+    for (Py_ssize_t k = 0; program->gpu && k + 1 < program->leaves_count; k += 2) {
+        PyObject *buffer = walk->nodes[program->leaves[k + 1]]->buffer;
+        if (!buffer || PyTuple_CheckExact(buffer))
+            return 0;
+        int there = is_there(buffer, program->gpu, &alone);
+        if (there != program->there || (there && !alone))
+            return there < 0 ? -1 : 0;
+    }
+    for (Py_ssize_t k = 0; program->gpu && k + 1 < program->overwritten_count; k += 2) {
+        PyObject *buffer = walk->nodes[program->overwritten[k + 1]]->buffer;
+        if (is_there(buffer, program->gpu, &alone) < 0)
+            return -1;
+        if (!alone)
+            return 0;
+    }
     return 1;
 }
 
@@ -287,7 +334,9 @@ static PyMethodDef functions[] = {
 
 int add_programs(PyObject *module)
 {
-    if (PyType_Ready(&ProgramType) < 0 || PyModule_AddFunctions(module, functions) < 0)
+    device_name = PyUnicode_InternFromString("device");
+    elsewhere_name = PyUnicode_InternFromString("elsewhere");
+    if (!device_name || !elsewhere_name || PyType_Ready(&ProgramType) < 0 || PyModule_AddFunctions(module, functions) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Program", (PyObject *)&ProgramType);
 }

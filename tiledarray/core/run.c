@@ -4,16 +4,19 @@
    makes a program, which is kept by the plan's key (`programs.c`).  A program has nothing of Python's
    in it but the allocation of memory, so no signal handler runs between what it does, and what fails
    has done nothing: Python then does it again, and tells.  For one that overwrites leaves (`taken.c`)
-   all that may fail is done before the first of them is. */
+   all that may fail is done before the first of them is.
+
+   On a GPU it starts kernels.  The driver may refuse one after others have overwritten a leaf, for
+   what is wrong with the device by then: the leaf is lost, and nobody gets to see it. */
 
 #include "running.h"
 
 #include <string.h>
 
 /* What Python gives `install_running`. */
-enum { LOCK, ALLOCATE, OBSERVERS, COUNTERS, BUFFER, GIVEN };
+enum { LOCK, OBSERVERS, COUNTERS, BUFFER, LOST, GIVEN };
 static const char *const given_names[GIVEN] = {
-    "lock", "allocate", "observers", "counters", "buffer"};
+    "lock", "observers", "counters", "buffer", "lost"};
 static PyObject *given[GIVEN];
 static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name,
     *calls_name, *another_name;
@@ -192,7 +195,7 @@ static int take_memory(Frame *frame, Py_ssize_t value)
     PyObject *shape = PyTuple_GET_ITEM(frame->program->shapes, value);
     PyObject *arguments[3] = {NULL, PyTuple_GET_ITEM(shape, 0), PyTuple_GET_ITEM(shape, 1)};
     frame->buffers[value] = PyObject_Vectorcall(
-        given[ALLOCATE], arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        frame->program->allocate, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     if (frame->buffers[value])
         return set_pointer(frame, value);
     if (!PyErr_ExceptionMatches(PyExc_MemoryError))
@@ -208,6 +211,19 @@ static int share(Frame *frame, Py_ssize_t value, Py_ssize_t of)
     frame->buffers[value] = PyObject_CallMethodOneArg(frame->buffers[of], another_name, shape);
     frame->pointers[value] = frame->pointers[of];
     return frame->buffers[value] ? 1 : -1;
+}
+
+/* What the driver starts a kernel of a GPU with; see `devices.cuda_launch.BoundLaunch`. */
+typedef struct {
+    int (*start)(const void *config, void *function, void **parameters, void **extra);
+    const void *config;
+    void *function, **parameters;
+} DeviceLaunch;
+
+static int start_on_device(const void *arguments)
+{
+    const DeviceLaunch *launch = arguments;
+    return launch->start(launch->config, launch->function, launch->parameters, NULL);
 }
 
 static int launch(const Frame *frame, const int64_t *at)
@@ -247,11 +263,13 @@ static int prepare(Frame *frame, const int64_t *at)
     case PARAMETER:
         return put_parameter((int64_t *)(uintptr_t)at[1], frame->params[at[2]], at[3]);
     default: /* SUM, PHASE */
-        total = at[0] == SUM ? at[2] : 0;
+        total = at[2];
         if (!add_terms(frame, at + 3, &total))
             return 0;
-        if (at[0] == PHASE)
-            total = (total % at[2] + at[2]) % at[2];
+        if (at[0] == PHASE) {
+            int64_t modulus = at[4 + 2 * at[3]];
+            total = (total % modulus + modulus) % modulus;
+        }
         *(int64_t *)(uintptr_t)at[1] = total;
         return 1;
     }
@@ -263,8 +281,9 @@ static Py_ssize_t length_of(const int64_t *at)
     case ADDRESS:
         return 5 + 2 * (Py_ssize_t)at[4];
     case SUM:
-    case PHASE:
         return 4 + 2 * (Py_ssize_t)at[3];
+    case PHASE:
+        return 5 + 2 * (Py_ssize_t)at[3];
     case PARAMETER:
     case COPY:
         return 4;
@@ -302,18 +321,34 @@ static int run(Frame *frame)
     return 1;
 }
 
-/* Do what was prepared, from the turn on.  Only the first launch may fail (the others need no
-   scratch), and then nothing has been overwritten; as `set_pointer`. */
+/* Tell that some of the leaves to be overwritten have been, but that it did not go on; -1. */
+static int lose(const Frame *frame, int status)
+{
+    Py_ssize_t count = frame->program->overwritten_count / 2;
+    PyObject *leaves = PyList_New(count);
+    for (Py_ssize_t k = 0; leaves && k < count; k++)
+        PyList_SET_ITEM(leaves, k, Py_NewRef((PyObject *)frame->overwritten[k]));
+    PyObject *told = leaves ? PyObject_CallFunction(
+        given[LOST], "OiO", frame->program->plan, status, leaves) : NULL;
+    Py_XDECREF(leaves);
+    Py_XDECREF(told); /* it raises */
+    return -1;
+}
+
+/* Do what was prepared, from the turn on.  If the first launch fails, nothing has been overwritten;
+   the others fail on a GPU alone, for on the host they need no scratch.  As `set_pointer`. */
 static int overwrite(const Frame *frame)
 {
     const Program *program = frame->program;
     if (program->turn < 0)
         return 1;
     const int64_t *at = program->code + program->turn, *end = program->code + program->length;
-    for (; at < end; at += length_of(at))
+    for (int begun = 0; at < end; at += length_of(at))
         if (at[0] == LAUNCH) {
-            if (launch(frame, at))
-                return 0;
+            int status = launch(frame, at);
+            if (status)
+                return begun ? lose(frame, status) : 0;
+            begun = 1;
         } else if (at[0] == COPY)
             copy(frame, at);
     return 1;
@@ -369,11 +404,22 @@ static int walk_known(PyObject *targets, Walk *walk)
     return 0;
 }
 
+/* Whether launches go to the device and stream that the program is for; -1 with an error set. */
+static int is_ready(const Program *program)
+{
+    if (!program->ready)
+        return 1;
+    PyObject *found = PyObject_CallNoArgs(program->ready);
+    Py_XDECREF(found); /* it is True or False */
+    return found ? found == Py_True : -1;
+}
+
 /* Run a program that is not running already: as `set_pointer`. */
 static int run_all(Frame *frame)
 {
-    if (frame->program->busy)
-        return 0;
+    int ready = is_ready(frame->program);
+    if (ready != 1 || frame->program->busy)
+        return ready < 0 ? -1 : 0;
     frame->program->busy = 1;
     int done = run(frame);
     end_silence(frame);
@@ -384,14 +430,21 @@ static int run_all(Frame *frame)
 }
 
 /* Choose a program for what the walk has met; NULL, perhaps with an error set, if there is none.
+   `here` is for values that the host will ask for: where they are computed depends on that.
    Nothing of Python's is run. */
-static const Choice *choose(PyObject *targets, const Walk *walk)
+static const Choice *choose(PyObject *targets, const Walk *walk, int here)
 {
     uint64_t own = 0;
     Py_ssize_t count = PyList_GET_SIZE(targets);
     for (const Choice *choice = find_entry(walk)->choices; choice; choice = choice->next) {
         const Program *program = choice->program;
-        if (program->outputs_count != count || program->busy || !conditions_hold(choice, walk))
+        if (program->outputs_count != count || program->busy || (here && program->there) ||
+            !conditions_hold(choice, walk))
+            continue;
+        int where = are_where_wanted(program, walk);
+        if (where < 0)
+            return NULL;
+        if (!where)
             continue;
         if (!program->updated_count)
             return choice;
@@ -414,9 +467,9 @@ static int asks_who_sees(const Entry *entry)
 }
 
 /* Run the program that is chosen, if there is one: as `set_pointer`.  The lock is held. */
-static int run_chosen(PyObject *targets, const Walk *walk)
+static int run_chosen(PyObject *targets, const Walk *walk, int here)
 {
-    const Choice *choice = choose(targets, walk);
+    const Choice *choice = choose(targets, walk, here);
     if (!choice)
         return PyErr_Occurred() ? -1 : 0;
     Frame frame = {0};
@@ -431,7 +484,7 @@ static int run_chosen(PyObject *targets, const Walk *walk)
 
 /* Compute the targets by a plan that is known: 1, 0 if Python has to do it, -1 with an error.  The
    recorder, if given, is that of this thread, which is to evaluate all that it has. */
-static int run_targets(PyObject *targets, PyObject *recorder)
+static int run_targets(PyObject *targets, PyObject *recorder, int here)
 {
     Walk walk;
     if (!programs_known || !given[LOCK] || PyList_GET_SIZE(given[OBSERVERS]))
@@ -451,7 +504,7 @@ static int run_targets(PyObject *targets, PyObject *recorder)
         return locked ? 0 : -1;
     }
     Py_DECREF(locked);
-    done = run_chosen(targets, &walk);
+    done = run_chosen(targets, &walk, here);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *released = PyObject_CallMethodNoArgs(given[LOCK], release_name);
@@ -511,24 +564,24 @@ static PyObject *run_known(PyObject *module, PyObject *targets)
         PyErr_SetString(PyExc_TypeError, "a list of nodes is wanted");
         return NULL;
     }
-    int done = run_targets(targets, NULL);
+    int done = run_targets(targets, NULL, 0);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 /* Compute the nodes and all that this thread has pending, if their plan is known; whether so. */
-static PyObject *look(PyObject *module, PyObject *nodes)
+static PyObject *look(PyObject *module, PyObject *args)
 {
+    PyObject *nodes;
+    int here;
+    if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &nodes, &here))
+        return NULL;
     if (held)
         Py_RETURN_FALSE;
-    if (!PyList_CheckExact(nodes)) {
-        PyErr_SetString(PyExc_TypeError, "a list of nodes is wanted");
-        return NULL;
-    }
     PyObject *recorder, *targets = pending_below(nodes, &recorder);
     if (!targets)
         return NULL;
     Py_ssize_t noted = noted_by(recorder);
-    int done = PyList_GET_SIZE(targets) ? run_targets(targets, recorder) : 1;
+    int done = PyList_GET_SIZE(targets) ? run_targets(targets, recorder, here) : 1;
     if (done == 1 && noted_by(recorder) == noted) /* else what ran meanwhile recorded more */
         reset_recorder(recorder);
     Py_DECREF(targets);
@@ -558,7 +611,7 @@ static PyMethodDef functions[] = {
     {"install_running", install_running, METH_O, "Say what Python does of running."},
     {"run_known", run_known, METH_O, "Compute targets by a program; whether there is one."},
     {"run_program", run_program, METH_VARARGS, "Run a program on buffers; None: Python has to."},
-    {"look", look, METH_O, "Compute nodes and all that is pending; whether it is known how."},
+    {"look", look, METH_VARARGS, "Compute nodes and all that is pending; whether it is known how."},
     {NULL}};
 
 int add_run(PyObject *module)
@@ -573,5 +626,8 @@ int add_run(PyObject *module)
     if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
         !calls_name || !another_name || add_taken() < 0 || add_library() < 0 || add_recipes() < 0 || add_programs(module) < 0)
         return -1;
-    return PyModule_AddFunctions(module, functions);
+    PyObject *start = PyLong_FromVoidPtr((void *)(uintptr_t)start_on_device);
+    int failed = PyModule_AddObjectRef(module, "start_on_device", start);
+    Py_XDECREF(start);
+    return failed ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -10,7 +10,7 @@ enum {
     TAKE,                     /* value: memory of a shape and dtype of its own */
     ADDRESS,                  /* slot, value, bytes from its start, terms */
     SUM,                      /* slot, number, terms */
-    PHASE,                    /* slot, modulus, terms */
+    PHASE,                    /* slot, number, terms, modulus */
     PARAMETER,                /* slot, number, kind of number */
     LAUNCH,                   /* address of the arguments, whether others may run meanwhile */
     DROP,                     /* value */
@@ -28,6 +28,9 @@ typedef struct {
     PyObject *shapes;         /* a tuple: shape and dtype of what is taken, by value */
     PyObject *objects;        /* a tuple: what library calls call and are given */
     PyObject *own;            /* a tuple: memory that stays the program's between runs */
+    PyObject *allocate;       /* what finds memory of a shape and dtype */
+    PyObject *ready;          /* whether launches go where they did; NULL: they are on the host */
+    PyObject *gpu;            /* of arrays that are nowhere in particular; NULL: all are somewhere */
     Py_ssize_t *own_values;   /* the values that lie in it */
     int (*start)(const void *);
     int64_t *code, *conditions;
@@ -38,6 +41,7 @@ typedef struct {
     Py_ssize_t *outputs;      /* values */
     Py_ssize_t *updated;      /* pairs: number of a leaf, whether nobody else may see it */
     Py_ssize_t *overwritten;  /* pairs: value, number of the leaf */
+    char there;               /* whether those arrays have to be on the GPU; else on the host */
     char busy;                /* its arguments are in use: a signal handler may evaluate, too */
 } Program;
 
@@ -56,6 +60,7 @@ typedef struct {
 extern int programs_known;
 
 int is_program(PyObject *x);
+int are_where_wanted(const Program *program, const Walk *walk);
 
 Entry *find_entry(const Walk *walk);
 int conditions_hold(const Choice *choice, const Walk *walk);

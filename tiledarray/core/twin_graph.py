@@ -173,7 +173,8 @@ def trace(targets: Sequence[Node]) -> tuple[Any, ...]:
         if len(node.inputs) != form.arity:
             # An evaluation takes the inputs of what it computes (`execution.taken`), and a signal
             # handler or a finaliser that runs in the middle of it may come by such a node.
-            raise RuntimeError("an array cannot be looked at in the middle of its own evaluation")
+            raise RuntimeError("an array cannot be looked at in the middle of its own evaluation, "
+                               "nor once that has lost what it was made of")
         if form.roles & UPDATES and node.inputs[0].buffer is not None:
             updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])

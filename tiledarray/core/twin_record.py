@@ -246,9 +246,10 @@ def install_slices(found: dict[str, Any]) -> None:
 # That is quicker in C (`run.c`); without it, plans are looked up and run by `execution/`.
 
 Program = None
+start_on_device = 0
 
 
-def look(nodes: list[Node]) -> bool:
+def look(nodes: list[Node], here: bool) -> bool:
     """Compute nodes and all that is pending; whether it is known how."""
     return False
 

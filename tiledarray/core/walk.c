@@ -411,7 +411,9 @@ static inline Py_ssize_t reference_to(PyObject *x, Py_ssize_t *count, uint64_t w
 
 /* An evaluation takes the inputs of what it computes (`execution.taken`), and a signal handler or a
    finaliser that runs in the middle of it may come by such a node. */
-#define MIDDLE "an array cannot be looked at in the middle of its own evaluation"
+#define MIDDLE                                                                        \
+    "an array cannot be looked at in the middle of its own evaluation, nor once that has lost "  \
+    "what it was made of"
 
 /* Add a pending node's form and references; the count of parameters, -1 with an error set. */
 static Py_ssize_t put_node(const Node *node, Py_ssize_t params, int *has_zero, uint64_t walk)

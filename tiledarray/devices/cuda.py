@@ -168,6 +168,15 @@ class CudaBackend:
             self._thread.has_context = True
         return _NOTHING
 
+    def is_current(self, stream: int) -> bool:
+        """Whether this thread's work goes to this device and stream, without more ado."""
+        try:
+            current = runtime.getDevice()
+        except runtime.CUDARuntimeError:  # whoever goes on will tell
+            return False
+        return bool(current == self.index and self._thread.has_context
+                    and self.stream() == stream)
+
     @staticmethod
     def stream() -> int:
         """Handle of the stream that work goes to: CuPy's current one."""

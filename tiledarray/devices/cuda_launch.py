@@ -272,6 +272,13 @@ class BoundLaunch:
         self._config.stream = cupy.cuda.get_current_stream().ptr if stream is None else stream
         return self._start
 
+    def record(self, stream: int) -> ctypes.Array[c_void_p]:
+        """Return what the core starts the kernel on a stream with (`core/run.c`)."""
+        self._config.stream = stream
+        entry = ctypes.cast(driver().cuLaunchKernelEx, c_void_p)
+        return (c_void_p * 4)(entry.value, ctypes.addressof(self._config), self.function.handle,
+                              ctypes.addressof(self._parameters))
+
     def check(self, status: int) -> None:
         """Raise if the kernel could not be started."""
         if status:

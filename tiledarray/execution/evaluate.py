@@ -94,7 +94,7 @@ def _evaluate_all(targets: Sequence[Node], small: bool) -> Executable | None:
 def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | None:
     traced = trace(targets)
     place = place_of(traced, targets, device, crowd=small)
-    taken = Taken(traced)
+    taken = Taken(traced, settled=place is device or placement.is_settled(traced, place))
     with place.active() if place.kind == "cuda" else _NOTHING:
         try:
             taken.take(targets)
@@ -169,8 +169,8 @@ def _by_plan(
     traced, device = taken.traced, executable.device
     if executable.ready:
         running.run(executable, params, taken, targets)
-        if executable.for_core and executable.tuning is None and device is targets[0].device:
-            running.tell_core(executable, traced, taken)
+        if executable.for_core and executable.tuning is None and taken.settled:
+            running.tell_core(executable, taken, anywhere=targets[0].device.kind == "auto")
         return None
     taken.restore()
     parts = parts_of(traced.nodes, targets)

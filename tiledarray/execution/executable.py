@@ -54,10 +54,26 @@ Action = Callable[[dict[Value, Any], Sequence[Any], list[Kernel]], Any]
 observers: list[Callable[[Executable, Step, float], None]] = []  # told the time of every step
 _reported = [0.0]  # seconds that they have been told of
 
+
+
+def _lost(executable: Executable, status: int, leaves: list[Any]) -> None:
+    """Raise what a launch of a program failed with, once others had overwritten some leaves.
+
+    They have no values any more; on a device that is lost nothing has.
+    """
+    for leaf in leaves:
+        leaf.buffer = None
+    try:
+        next(iter(executable.launches.values())).check(status)
+    except Exception as error:
+        error.add_note("what the plan writes in place had been overwritten in part, and is lost")
+        raise
+
+
 # What the core runs programs with: each is of an executable.
 install_running({
-    "lock": known.lock, "device": Device("cpu"), "allocate": Device("cpu").allocate,
-    "observers": observers, "counters": counters, "buffer": Buffer, "silence": SILENCE,
+    "lock": known.lock, "device": Device("cpu"), "observers": observers, "counters": counters,
+    "buffer": Buffer, "silence": SILENCE, "lost": _lost,
 })
 
 

@@ -6,16 +6,18 @@ import ctypes
 import math
 import struct
 from collections.abc import Collection, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from tiledarray.core import Program
+from tiledarray.core import Program, start_on_device
+from tiledarray.devices.device import Device
 from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution.arguments import SLOT_BYTES, WRITERS, Writer
 from tiledarray.execution.background import Trouble
-from tiledarray.execution.launches import HostLaunch
+from tiledarray.execution.launches import HostLaunch, Launch
 from tiledarray.execution.library_calls import (
     SILENCE,
     is_shared,
@@ -44,6 +46,8 @@ _BYTE = np.dtype(np.uint8)
 SMALL_BYTES = 1 << 14  # of arrays for which NumPy finds memory sooner than the pool
 KEPT_BYTES = 1 << 20  # of temporary memory that stays a program's between its runs
 DROPPED_LATER = 1 << 20  # bytes that are kept a while longer where a program overwrites leaves
+DROPPED_LATER_THERE = 1 << 28  # the same on a GPU
+STARTED_SINGLY = 8  # launches on a GPU, at most: more start sooner together (`execution/graphs.py`)
 
 
 class _Kept(NamedTuple):
@@ -59,7 +63,7 @@ class _Unsuited(Exception):
 
 def program_of(
     executable: Executable, updates: Sequence[int] = (), given: Collection[int] = frozenset(),
-    *, keeps: bool = False,
+    *, keeps: bool = False, gpu: Device | None = None,
 ) -> Any:
     """Return the program of a plan that is ready; ``None`` if Python has to run it.
 
@@ -72,11 +76,13 @@ def program_of(
         Those of them in whose memory the plan may write.
     keeps : bool
         Whether temporary memory stays the program's between its runs.
+    gpu : Device, optional
+        What is beside the host, of arrays that nobody put anywhere.
     """
-    if Program is None or executable.device.kind != "cpu":
+    if Program is None:
         return None
     try:
-        return _Maker(executable, keeps).program(updates, given)
+        return _Maker(executable, keeps).program(updates, given, gpu)
     except _Unsuited:
         return None
 
@@ -134,12 +140,19 @@ class _Maker:
         self._dropped_later = 0
         self._blocks: dict[Value, int] = {}
         self._memory: list[Any] = []  # by block; a number of bytes while it is not there
+        self._device = executable.device
+        if self._device.kind == "cuda" and (
+                keeps or len(executable.launches) > STARTED_SINGLY):
+            raise _Unsuited
+        self._stream: int = self._device.backend.stream() if self._device.kind == "cuda" else 0
         if keeps:
             self._blocks, self._memory = own_memory(executable.plan)
         self._own: dict[Value, _Kept] = {}
         self._calls = 0
 
-    def program(self, updates: Sequence[int], given: Collection[int]) -> Any:
+    def program(
+        self, updates: Sequence[int], given: Collection[int], gpu: Device | None
+    ) -> Any:
         """Return the program; see `program_of`.
 
         Raises
@@ -167,7 +180,12 @@ class _Maker:
                     if value not in self._own:
                         self._drop(self._number(value))
         outputs = [self._output(place) for place in executable.places]
-        start = _start_of_pool()
+        ready = None
+        start: int | None = start_on_device
+        if self._device.kind != "cuda":
+            start = _start_of_pool()
+        else:
+            ready = partial(self._device.backend.is_current, self._stream)
         overwritten = [number for value in self._overwritten
                        for number in (self._number(value), dict(executable.leaves)[value])]
         # A plan that overwrites nothing, though it might have, is the one for others that may not.
@@ -178,7 +196,8 @@ class _Maker:
             tuple(leaves), tuple(outputs), len(executable.launches), self._calls, self.turn,
             tuple(updated) if asks else (), tuple(overwritten),
             _words(_conditions(executable.plan.assumed)), tuple(self.objects),
-            tuple(self._own.values()), tuple(map(self._number, self._own)))
+            tuple(self._own.values()), tuple(map(self._number, self._own)),
+            self._device.allocate, ready, gpu, not self._device.on_host)
 
     def _number(self, value: Value) -> int:
         number = self._numbers.get(value)
@@ -194,13 +213,14 @@ class _Maker:
         if base in self._blocks:
             self._own[base] = self._kept(base)
         else:
-            self.code += _MAKE if base.nbytes <= SMALL_BYTES else _TAKE, self._number(base)
+            small = self._device.on_host and base.nbytes <= SMALL_BYTES
+            self.code += _MAKE if small else _TAKE, self._number(base)
 
     def _kept(self, base: Value) -> _Kept:
         """Return memory of the program's own; what is dead by then may have had the same."""
-        block, device = self._blocks[base], self.executable.device
+        block = self._blocks[base]
         if isinstance(self._memory[block], int):
-            self._memory[block] = device.allocate((self._memory[block],), _BYTE)
+            self._memory[block] = self._device.allocate((self._memory[block],), _BYTE)
         memory = self._memory[block]
         return _Kept(np.ndarray(base.shape, base.dtype, memory.array), memory.pointer)
 
@@ -209,7 +229,8 @@ class _Maker:
         if self.turn >= 0:
             shape, dtype = self.shapes[number]
             self._dropped_later += math.prod(shape) * dtype.itemsize
-            if self._dropped_later > DROPPED_LATER:
+            if self._dropped_later > (
+                    DROPPED_LATER if self._device.on_host else DROPPED_LATER_THERE):
                 raise _Unsuited
 
     def _output(self, place: Place) -> int:
@@ -229,7 +250,7 @@ class _Maker:
     def _copy(self, step: Copy) -> None:
         memory = self.executable.plan.memory
         target, source = memory[step.target], memory[step.source]
-        if isinstance(target.op, Leaf) or source not in self._there:
+        if isinstance(target.op, Leaf) or source not in self._there or not self._device.on_host:
             raise _Unsuited
         self._take(target)
         nbytes = math.prod(target.shape) * target.dtype.itemsize
@@ -242,7 +263,8 @@ class _Maker:
 
         Nobody needs what is in the memory of ``free`` after it.
         """
-        if self.turn >= 0 or len(value.args) > _MOST_OPERANDS or SILENCE is None:
+        if self.turn >= 0 or len(value.args) > _MOST_OPERANDS or SILENCE is None or (
+                not self._device.on_host):
             raise _Unsuited
         base = overwritten(value, self.executable.plan.memory, free)
         if base is not None and base not in self._own and not isinstance(base.op, Leaf):
@@ -320,13 +342,13 @@ class _Maker:
                 self._take(base)
         if not self.executable.programs[kernel].blocks:
             return
-        if not isinstance(launch, HostLaunch):
+        if launch is None:
             raise _Unsuited
         if self.turn >= 0 and launch.program.scratch_bytes:
             raise _Unsuited  # it may fail, and then something has been overwritten
         self._launch(launch, overwrites)
 
-    def _launch(self, launch: HostLaunch, overwrites: bool) -> None:
+    def _launch(self, launch: Launch, overwrites: bool) -> None:
         arguments, binding = launch.arguments(), launch.binding
         self.keep += arguments, launch
         first = ctypes.addressof(arguments.memory) + SLOT_BYTES * launch.header_length
@@ -340,9 +362,8 @@ class _Maker:
             fixed, rest = _split(terms)
             self.code += _SUM, slot(place), number + fixed, len(rest), *_flat(rest)
         for place, number, terms in binding.phases:
-            if any(number == ONE for number, _ in terms):
-                raise _Unsuited
-            self.code += _PHASE, slot(place), number, len(terms), *_flat(terms)
+            fixed, rest = _split(terms)
+            self.code += _PHASE, slot(place), fixed, len(rest), *_flat(rest), number
         for place, number, write in binding.params:
             self.code += _PARAMETER, slot(place), number, _NUMBERS[write]
         scratch = []
@@ -352,12 +373,26 @@ class _Maker:
             self.code += _TAKE, scratch[-1]
             self._address(slot(place), scratch[-1], 0, ())
         for place, size in binding.counters:
-            arguments.slots[place] = launch.counters(size)
+            arguments.slots[place] = self._counters(launch, size)
         if overwrites and self.turn < 0:
             self.turn = len(self.code)
-        self.code += _LAUNCH, arguments.address, int(launch.is_shared)
+        self.code += _LAUNCH, self._started_by(launch, arguments), int(launch.is_shared)
         for number in scratch:
             self._drop(number)
+
+    def _counters(self, launch: Launch, count: int) -> int:
+        """Address of zeroed counters; those of a GPU that all launches use might move."""
+        if isinstance(launch, HostLaunch):
+            return launch.counters(count)
+        self.keep.append(self._device.wrap(np.zeros(count, np.uint32), copy=True))
+        return int(self.keep[-1].pointer)
+
+    def _started_by(self, launch: Launch, arguments: Any) -> int:
+        """Address of what the launch is started with."""
+        if isinstance(launch, HostLaunch):
+            return int(arguments.address)
+        self.keep.append(arguments.start.record(self._stream))
+        return ctypes.addressof(self.keep[-1])
 
     def _address(self, slot: int, number: int, fixed: int, terms: Terms) -> None:
         more, rest = _split(terms)

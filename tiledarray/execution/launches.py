@@ -101,6 +101,9 @@ class CudaArguments(Arguments):
 class CudaLaunch:
     """A kernel compiled for a CUDA device."""
 
+    header_length = 0  # of its arguments
+    is_shared = True  # other threads may go on while it is started
+
     def __init__(self, program: Program, binding: Binding, device: Device,
                  kernel: CudaKernel) -> None:
         self.program = program

@@ -103,9 +103,7 @@ def chosen(
         Whether it is many small operations, and more will come.
     """
     nodes = traced.nodes
-    far = tuple([k for k in traced.leaves if not _has_copy_at_home(nodes[k].buffer)])
-    wanted = frozenset([k for k in traced.outputs if nodes[k] in _wanted.nodes])
-    key = traced.key, far, wanted
+    key = _, far, wanted = _key(traced)
     choice = _choices.get(key)
     if choice is None:
         # Where the inputs lie on the GPU, bringing them home is the host's way to do it.
@@ -131,6 +129,33 @@ def chosen(
             [nodes[k].buffer for k in far], MANY if crowd else 1):
         return Device("cpu")
     return accelerator()
+
+
+def is_settled(traced: Trace, place: Device) -> bool:
+    """Whether the same is computed at this place whenever it comes again.
+
+    That is so while all leaves are on the same side, and on the GPU nobody asks on the host for
+    what is computed.
+    """
+    key = _, far, wanted = _key(traced)
+    choice = _choices.get(key)
+    if choice is None:
+        return False
+    if not place.on_host:
+        return 0 < len(far) == len(traced.leaves) and not wanted and not choice.few
+    asked = sum(nbytes(traced.nodes[k]) for k in wanted) / LINK_BYTES_PER_SECOND
+    return not far and (choice.few or choice.saves + asked <= 0)
+
+
+def _key(traced: Trace) -> tuple[Any, tuple[int, ...], frozenset[int]]:
+    """What it depends on where a trace is computed.
+
+    That is its leaves that are on the GPU alone, and what the host asks for.
+    """
+    nodes = traced.nodes
+    return (traced.key,
+            tuple([k for k in traced.leaves if not _has_copy_at_home(nodes[k].buffer)]),
+            frozenset([k for k in traced.outputs if nodes[k] in _wanted.nodes]))
 
 
 def _lost_so_far(key: Any, saves: float) -> tuple[bool, float]:

@@ -182,13 +182,15 @@ def _explain_failure(error: BaseException, traced: Trace, executable: Executable
         told_where(error, nodes[0])
 
 
-def tell_core(executable: Executable, traced: Trace, taken: Taken) -> None:
-    """Have the core run the plan when it is met again."""
+def tell_core(executable: Executable, taken: Taken, *, anywhere: bool) -> None:
+    """Have the core run the plan when it is met again: of arrays that may lie ``anywhere``, too."""
+    traced = taken.traced
     found = known.executables.get((traced.key, taken.given, config.contract, executable.device))
     if found is None or remembers(traced.key, executable) or (
             type(found) is Bound and found.executable is not executable):
         return
-    program = program_of(executable, traced.updates, taken.given)
+    program = program_of(executable, traced.updates, taken.given,
+                         gpu=placement.accelerator() if anywhere else None)
     executable.for_core = program is not None
     if program is not None:
         remember(traced.key, program, found.picks if type(found) is Bound else None)

@@ -35,10 +35,13 @@ class Taken:
         Whether nodes have been let go.
     given : frozenset of int
         Numbers of the leaves in whose memory updates may write.
+    settled : bool
+        Whether it is clear where the same is computed another time (`placement.is_settled`).
     """
 
-    def __init__(self, traced: Trace) -> None:
+    def __init__(self, traced: Trace, *, settled: bool = False) -> None:
         self.traced = traced
+        self.settled = settled
         self.apart = False
         self.given = _NONE
 

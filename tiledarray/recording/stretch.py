@@ -96,8 +96,14 @@ def live_pending() -> list[Node]:
     return local.recorder.pending()
 
 
-def look(nodes: list[Node]) -> None:
+def look(nodes: list[Node], *, here: bool = False) -> None:
     """Evaluate the nodes, and with them all that this thread has pending.
+
+    Parameters
+    ----------
+    nodes : list of Node
+    here : bool
+        Whether the host asks for these values, which may be computed on a GPU.
 
     Raises
     ------
@@ -105,7 +111,7 @@ def look(nodes: list[Node]) -> None:
         What went wrong.  A write with an index outside is dropped then (`failed_writes`).
     """
     try:
-        known = config.grad_memory is None and core.look(nodes)
+        known = config.grad_memory is None and core.look(nodes, here)
     except IndexError as error:
         _tell_of_write(error, [node for node in nodes if node.buffer is None])
         raise
@@ -113,6 +119,15 @@ def look(nodes: list[Node]) -> None:
         if config.verify:
             execution.evaluate.verify()
         return
+    if here:
+        with execution.placement.wanted_here(nodes):
+            _look(nodes)
+    else:
+        _look(nodes)
+
+
+def _look(nodes: list[Node]) -> None:
+    """Do so where the core cannot."""
     recorder = local.recorder
     wanted = [node for node in nodes if node.buffer is None]
     if isinstance(recorder, _Tracing) and wanted:
@@ -167,11 +182,7 @@ def _tell_of_write(error: IndexError, wanted: list[Node]) -> None:
 
 def look_here(node: Node) -> None:
     """Evaluate a node that has no value yet, for all of which the host asks."""
-    if node.device.kind == "auto":
-        with execution.placement.wanted_here((node,)):
-            look([node])
-    else:
-        look([node])
+    look([node], here=node.device.kind == "auto")
 
 
 def check(nodes: list[Node]) -> None:
