@@ -116,6 +116,20 @@ def test_from_arrays(array: numpy.ndarray, dtype: str | None) -> None:
     agree("triu", array, 1)
 
 
+@pytest.mark.parametrize("at_once", [0, 1000])
+@pytest.mark.parametrize("dtype", [object, "O", [("a", "O"), ("b", "i4")]], ids=str)
+def test_what_has_any_content_has_no_objects(at_once, dtype) -> None:
+    """NumPy fills arrays of objects with ``None``; all others are of zeros here."""
+    with tiledarray.config.override(at_once=at_once):
+        for _ in range(3):  # a place is done at once from the second time on
+            made = tiledarray.empty(3, dtype)
+            like = tiledarray.empty_like(made, shape=2)
+            for found in (made, like, tiledarray.empty_like(made), tiledarray.ndarray(3, dtype)):
+                wanted = numpy.empty(found.shape, dtype)
+                assert numpy.asarray(found).tolist() == wanted.tolist()
+            assert tiledarray.empty((2, 2)).tolist() == [[0, 0], [0, 0]]
+
+
 def test_array_copies_and_asarray_does_not() -> None:
     source = tiledarray.arange(3.0)
     copied, taken = tiledarray.array(source), tiledarray.asarray(source)

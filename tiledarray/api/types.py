@@ -59,7 +59,9 @@ class _ArrayType(type):
             return super().__call__(*args, **kwargs)
         if len(args) + len(kwargs) <= 2 and set(kwargs) <= {"shape", "dtype"}:
             shape, dtype = (*args, *kwargs.values(), float)[:2]
-            return filled(kwargs.get("shape", shape), 0, kwargs.get("dtype", dtype), resolve())
+            shape, dtype = kwargs.get("shape", shape), kwargs.get("dtype", dtype)
+            if is_numeric(as_dtype(dtype)):
+                return filled(shape, 0, dtype, resolve())
         if isinstance(kwargs.get("buffer", args[2] if len(args) > 2 else None), TiledArray):
             found = _over(*args, **kwargs)
             if found is not None:

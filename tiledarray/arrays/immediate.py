@@ -68,7 +68,7 @@ def _naming(original: Function) -> Function:
 
 # There is no uninitialized array, on any way.
 _STAND_INS: dict[Any, Any] = {
-    np.empty: np.zeros, np.empty_like: core.zeros_like, np.zeros_like: core.zeros_like}
+    np.empty: core.empty, np.empty_like: core.empty_like, np.zeros_like: core.zeros_like}
 _STAND_INS.update({original: _naming(original) for original in (
     np.linalg.inv, np.linalg.solve, np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh,
     np.linalg.svd, np.linalg.svdvals, np.linalg.pinv, np.linalg.eig, np.linalg.eigvals)})

@@ -57,7 +57,7 @@ hold = _core.hold
 set_births = _core.set_births
 set_beside_gpu = _core.set_beside_gpu
 AT_ONCE = _core.AT_ONCE
-zeros_like = _core.zeros_like
+empty, empty_like, zeros_like = _core.empty, _core.empty_like, _core.zeros_like
 watch = _core if kind == "c" else importlib.import_module("tiledarray.core.twin_watch")
 watch_begin, watch_end = watch.watch_begin, watch.watch_end
 watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, watch.watch_note

@@ -199,7 +199,7 @@ PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
     return PyObject_Vectorcall(recorded[ARRAY_UFUNC], given, (size_t)count + 1, names);
 }
 
-static PyObject *numpys_zeros_like;
+static PyObject *numpys_zeros_like, *numpys_zeros, *numpys_empty, *numpys_empty_like;
 
 /* What `numpy.zeros_like` does, which finds out the shape and the dtype in Python. */
 static PyObject *zeros_like(PyObject *module, PyObject *const *args, Py_ssize_t count,
@@ -214,7 +214,34 @@ static PyObject *zeros_like(PyObject *module, PyObject *const *args, Py_ssize_t 
     return PyArray_Zeros(PyArray_NDIM(array), PyArray_DIMS(array), dtype, 0);
 }
 
+/* What is there instead of an array with any content: zeros, but of objects None. */
+static PyObject *without_objects(PyObject *zeros, PyObject *numpys, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names)
+{
+    if (!zeros || !PyArray_Check(zeros) || !PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)zeros)))
+        return zeros;
+    Py_DECREF(zeros);
+    return PyObject_Vectorcall(numpys, args, (size_t)count, names);
+}
+
+static PyObject *empty(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *zeros = PyObject_Vectorcall(numpys_zeros, args, (size_t)count, names);
+    return without_objects(zeros, numpys_empty, args, count, names);
+}
+
+static PyObject *empty_like(PyObject *module, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names)
+{
+    PyObject *zeros = zeros_like(module, args, count, names);
+    return without_objects(zeros, numpys_empty_like, args, count, names);
+}
+
 static PyMethodDef functions[] = {
+    {"empty", (PyCFunction)(void *)empty, METH_FASTCALL | METH_KEYWORDS,
+     "Do what `numpy.empty` does, with zeros."},
+    {"empty_like", (PyCFunction)(void *)empty_like, METH_FASTCALL | METH_KEYWORDS,
+     "Do what `numpy.empty_like` does, with zeros."},
     {"zeros_like", (PyCFunction)(void *)zeros_like, METH_FASTCALL | METH_KEYWORDS,
      "Do what `numpy.zeros_like` does."},
     {NULL}};
@@ -236,8 +263,12 @@ int add_at_once(PyObject *module)
             return -1;
     PyObject *numpy = PyImport_ImportModule("numpy");
     numpys_zeros_like = numpy ? PyObject_GetAttrString(numpy, "zeros_like") : NULL;
+    numpys_zeros = numpy ? PyObject_GetAttrString(numpy, "zeros") : NULL;
+    numpys_empty = numpy ? PyObject_GetAttrString(numpy, "empty") : NULL;
+    numpys_empty_like = numpy ? PyObject_GetAttrString(numpy, "empty_like") : NULL;
     Py_XDECREF(numpy);
-    if (!numpys_zeros_like || PyModule_AddFunctions(module, functions) < 0)
+    if (!numpys_zeros_like || !numpys_zeros || !numpys_empty || !numpys_empty_like ||
+        PyModule_AddFunctions(module, functions) < 0)
         return -1;
     if (PyType_Ready(&AtOnceType) < 0)
         return -1;

@@ -36,7 +36,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tiledarray.core import twin_state as state
-from tiledarray.core.twin_at_once import AtOnce, handle_array_ufunc, zeros_like
+from tiledarray.core.twin_at_once import (
+    AtOnce,
+    empty,
+    empty_like,
+    handle_array_ufunc,
+    zeros_like,
+)
 from tiledarray.core.twin_calls import (
     ALIKE,
     ANY_SIZE,
@@ -109,7 +115,7 @@ __all__ = [
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
-    "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "zeros_like",
+    "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "empty", "empty_like", "zeros_like",
 ]
 
 # What Python gives `install`.

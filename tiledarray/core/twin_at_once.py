@@ -516,3 +516,15 @@ def zeros_like(*args: Any, **kwargs: Any) -> Any:
             args[0].flags.c_contiguous):
         return np.zeros(args[0].shape, args[0].dtype)
     return np.zeros_like(*args, **kwargs)
+
+
+def empty(*args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.empty` does, with zeros, but of objects with ``None``."""
+    zeros = np.zeros(*args, **kwargs)
+    return np.empty(*args, **kwargs) if zeros.dtype.hasobject else zeros
+
+
+def empty_like(*args: Any, **kwargs: Any) -> Any:
+    """Do what `numpy.empty_like` does, with zeros, but of objects with ``None``."""
+    zeros = zeros_like(*args, **kwargs)
+    return np.empty_like(*args, **kwargs) if zeros.dtype.hasobject else zeros
