@@ -52,7 +52,7 @@ def test_counts() -> None:
 
 def test_constants_are_numpys_own() -> None:
     for name in ("float32", "int8", "pi", "newaxis", "nan", "errstate", "dtype", "bool", "generic",
-                 "exceptions", "ma", "iinfo", "s_", "vectorize", "nditer", "ScalarType"):
+                 "exceptions", "ma", "iinfo", "s_", "vectorize", "flatiter", "ScalarType"):
         assert getattr(tiledarray, name) is getattr(numpy, name), name
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.api.iterating import nditer
 from tiledarray.api.registry import KINDS, public_name, stand_for
 from tiledarray.api.types import NDArrayOperatorsMixin
 from tiledarray.arrays import by_numpy, immediate
@@ -41,7 +42,8 @@ _WRAPPED_MODULES = frozenset((
     "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins",
 ))
 # Classes of which there is one of ours, but for those at the top.
-_CLASSES: dict[Any, type] = {np.lib.mixins.NDArrayOperatorsMixin: NDArrayOperatorsMixin}
+_CLASSES: dict[Any, type] = {
+    np.lib.mixins.NDArrayOperatorsMixin: NDArrayOperatorsMixin, np.nditer: nditer}
 
 
 def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

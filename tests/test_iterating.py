@@ -1,0 +1,115 @@
+"""`nditer`: the order of NumPy's, and what it writes."""
+
+import numpy
+import pytest
+
+import tiledarray
+from tiledarray import config
+
+MAKE = [
+    lambda np: np.arange(6.0).reshape(2, 3), lambda np: np.array(3.0),
+    lambda np: np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1), lambda np: np.arange(20)[::-2],
+    lambda np: np.arange(24, dtype="i2").reshape(4, 6)[::-1, 1::2].T,
+    lambda np: np.arange(5) * (1 + 2j), lambda np: np.array([1, "x", None], dtype=object)[::-1],
+    lambda np: np.arange(8.0).reshape(2, 2, 2)[:, None, ::-1, 1],
+]
+FLAGS = [
+    ([], {}), (["external_loop"], {}), (["buffered"], {}), (["multi_index"], {}), (["c_index"], {}),
+    (["buffered", "external_loop"], {"buffersize": 2}), (["external_loop"], {"order": "F"}),
+    ([], {"order": "C"}), (["f_index", "reduce_ok"], {}),
+]
+
+
+@pytest.fixture(autouse=True, params=[0, 1000])
+def at_once(request):
+    with config.override(at_once=request.param, compile="wait"):
+        yield
+
+
+def both(program):
+    """Run a program with both libraries; what it says has to be the same."""
+    ours, theirs = program(tiledarray), program(numpy)
+    assert len(ours) == len(theirs)
+    for found, wanted in zip(ours, theirs, strict=True):
+        numpy.testing.assert_array_equal(numpy.asarray(found), numpy.asarray(wanted))
+
+
+@pytest.mark.parametrize(("flags", "options"), FLAGS, ids=str)
+@pytest.mark.parametrize("make", MAKE)
+def test_what_is_written_is_in_the_array(make, flags, options):
+    def program(np):
+        x = make(np)
+        if x.dtype == object:
+            if "buffered" in flags:
+                return []
+            step, flags_ = (lambda v: "new"), [*flags, "refs_ok"]
+        else:
+            step, flags_ = (lambda v: v * 2 + 1), flags
+        found = []
+        with np.nditer(x, flags_, ["readwrite"], **options) as it:
+            for v in it:
+                found.append(v.copy())
+                v[...] = step(v)
+        found.append(numpy.asarray(x).copy())
+        for number, v in enumerate(np.nditer(x, flags_, op_flags=[["readwrite"]], **options)):
+            if "buffered" not in flags:
+                found.append(numpy.asarray(x).copy())
+            if number % 2:
+                v[...] = step(v)
+            if number == 3:
+                break
+        found.append(numpy.asarray(x).copy())
+        it = np.nditer(x, flags_, ["readwrite"], **options)
+        while not it.finished:
+            it[0] = step(it[0])
+            if "multi_index" in flags:
+                found.append(it.multi_index)
+            it.iternext()
+        it.close()
+        return [*found, numpy.asarray(x).copy()]
+
+    both(program)
+
+
+@pytest.mark.parametrize("make", MAKE[:-2])
+def test_what_is_read_comes_in_numpys_order(make):
+    both(lambda np: [numpy.array([v.item() for v in np.nditer(make(np))])])
+
+
+def test_several_operands():
+    def square(np, x, out=None):
+        it = np.nditer([x, out], flags=["external_loop", "buffered"],
+                       op_flags=[["readonly"], ["writeonly", "allocate", "no_broadcast"]])
+        with it:
+            for a, b in it:
+                b[...] = a * a
+            return it.operands[1]
+
+    def program(np):
+        a, b = np.arange(6).reshape(2, 3), np.zeros((2, 3))
+        with np.nditer([a, b, None], op_flags=[["readonly"], ["writeonly"],
+                                               ["writeonly", "allocate"]]) as it:
+            for p, q, r in it:
+                q[...], r[...] = p * 2, p * 3
+            made, same = it.operands[2], it.operands[1] is b
+        sums = np.zeros(2)
+        with np.nditer([a, sums], ["reduce_ok", "external_loop"], [["readonly"], ["readwrite"]],
+                       op_axes=[None, [0, -1]]) as it:
+            for p, q in it:
+                q[...] += p
+        out = np.zeros(3, int)
+        return [made, same, b, sums, square(np, np.arange(3)),
+                square(np, np.arange(3), out) is out, out]
+
+    both(program)
+
+
+def test_what_may_not_be_written_is_not():
+    for np in (numpy, tiledarray):
+        with pytest.raises(ValueError, match="read-only"):
+            np.nditer(np.broadcast_to(np.arange(3), (2, 3)), op_flags=["readwrite"])
+        x = np.arange(3)
+        for v in np.nditer(x):
+            with pytest.raises(ValueError, match="read-only"):
+                v[...] = 1
+        assert isinstance(np.nditer(x, op_flags=["readwrite"]), np.nditer)
