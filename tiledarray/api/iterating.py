@@ -62,7 +62,7 @@ class _Either(type):
         return isinstance(instance, np.nditer) or type.__instancecheck__(cls, instance)
 
 
-class nditer(metaclass=_Either):  # noqa: N801  NumPy's name
+class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     __doc__ = np.nditer.__doc__
 
     _numpys: np.nditer
