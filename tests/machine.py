@@ -37,9 +37,11 @@ from tiledarray.core import paced
 from tiledarray.devices.device import accelerator
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import TiledArrayWarning
-from tiledarray.execution import doing_without, known, tuning
+from tiledarray.execution import doing_without, known, plans, tuning
+from tiledarray.execution.executable import Executable
 from tiledarray.execution.op_by_op import chain
 from tiledarray.execution.op_by_op import run as op_by_op
+from tiledarray.execution.packing import packed, unpacked
 from tiledarray.fusion import choices
 from tiledarray.recording import pace
 from tiledarray.recording.stretch import local
@@ -73,6 +75,8 @@ class Tier:
         What is of middle size is computed at once or recorded by chance, which changes.
     tuned : bool
         Plans take turns with others, and any of them may stay.
+    read : bool
+        Plans are as they come from disk.
     """
 
     share: float
@@ -83,6 +87,7 @@ class Tier:
     sides: bool = False
     paced: bool = False
     tuned: bool = False
+    read: bool = False
 
 
 TIERS = {
@@ -99,6 +104,7 @@ TIERS = {
                        repeats=3),
     "tuned": Tier(0.04, {"compile": "wait", "at_once": 1, "threads": 2, "tune": True}, few=True,
                   repeats=8, tuned=True),
+    "read": Tier(0.05, {"compile": "wait", "at_once": 0, "threads": 2}, few=True, read=True),
     "two_sides": Tier(0.05, {"compile": "wait", "at_once": 30, "threads": 1}, few=True, sides=True),
 }
 
@@ -205,6 +211,23 @@ def tuned_by_chance(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def plans_from_disk() -> Iterator[None]:
+    """Have plans run as they do once they have been written and read again."""
+
+    def read(*args: Any, made: Any = plans._made, **kwargs: Any) -> Executable:
+        found = made(*args, **kwargs)
+        try:
+            data = packed(found.plan, found.programs, found.names)
+        except LookupError:
+            return found
+        plan, programs, names = unpacked(data)
+        return Executable(plan, found.device, found.contract, programs, names)
+
+    with mock.patch.object(plans, "_made", read):
+        yield
+
+
+@contextlib.contextmanager
 def setting(tier: Tier, device: str) -> Iterator[None]:
     """Run programs as the tier says."""
     with contextlib.ExitStack() as stack:
@@ -216,6 +239,8 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
             stack.enter_context(chosen_by(by_chance(1), accelerator()))
         if tier.tuned:
             stack.enter_context(tuned_by_chance(1))
+        if tier.read:
+            stack.enter_context(plans_from_disk())
         if tier.paced:
             stack.enter_context(paced_by_chance(1))
         stack.enter_context(mock.patch.object(known, "SMALL_SECONDS", 0.0))

@@ -94,6 +94,7 @@ VIEWING = (9, """
 {n} = np.atleast_2d({x})
 {n} = np.rot90({x})
 {n} = np.transpose({x})
+{n} = np.lib.stride_tricks.sliding_window_view({x}, 2, -1)
 """)
 COPYING = (7, """
 {n} = {a}.copy()
@@ -182,6 +183,8 @@ DECIDING = (4, """
 {n} = {a}.argmax({axis})
 {n} = {a}.argmin({axis})
 {n} = np.sort({a})
+{n} = np.sort(np.lib.stride_tricks.sliding_window_view({a}, 2, -1), axis=0)
+{n} = np.lib.stride_tricks.sliding_window_view({a}, 2, 0).sum(-1)
 {n} = np.nonzero({a})[0]
 {n} = np.unique({a})
 {n} = {a}[{a} > {k}]
@@ -192,6 +195,8 @@ DECIDING = (4, """
 {n} = ({a} > 0).sum({axis})
 """)
 WRITING = (20, """
+for e in np.nditer({w}, op_flags=["readwrite"]): e[...] = e + {k}
+with np.nditer({w}, ["external_loop"], ["readwrite"]) as i: i[0][...] = {k}
 {w} += {k}
 {w} += {b}
 {w} -= {b}

@@ -192,7 +192,15 @@ def joined(np, a):
     return np.concatenate([b, b[::-1] * 2, b + 1]), np.roll(b, 3, axis=0) + np.roll(b, -1, axis=1)
 
 
-PROGRAMS = [in_place, borders, filled, library, complex_scalars, reductions, reshaped, joined]
+def windows(np, a):
+    w = np.lib.stride_tricks.sliding_window_view(np.array(a), (3, 4))
+    weights = np.array([[1.0, 2, 0, 1], [0, -4, 1, 1], [1, 0, 2, 3]])
+    return (np.einsum("ijkl,kl->ij", w, weights), np.sort(w[::7, 3:5], axis=-1), w.max((-1, -2)),
+            np.matmul(w[5], weights.T))
+
+
+PROGRAMS = [in_place, borders, filled, library, complex_scalars, reductions, reshaped, joined,
+            windows]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

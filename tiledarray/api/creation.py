@@ -534,7 +534,11 @@ def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
         refuse(any_keeps([*by_numpy.handles_in((args, kwargs))]), "an argument has a history")
         refuse(not may_look(by_numpy.handles_in((args, kwargs))), "an argument has no value here")
         target = _device(device, args)
-        return _wrapped(original(*host(args), **host(kwargs)), target)
+        found = original(*host(args), **host(kwargs))
+        result = _wrapped(found, target)
+        if not found.flags.writeable:  # it is of bytes that nobody may write
+            result.flags.writeable = False
+        return result
 
     return implements(original, "host")(ours)
 

@@ -76,6 +76,7 @@ MOVES, UPDATES, CONSTANT, SMOOTH, KEEPS, BEGINS = (
 
 Program: Any = _record.Program
 start_on_device: int = _record.start_on_device
+start_kernel: Any = _record.start_kernel  # None in the twin
 look, run_known, run_program = _record.look, _record.run_known, _record.run_program
 remember, remembers = _record.remember, _record.remembers
 install_running = _record.install_running

@@ -226,6 +226,19 @@ static int start_on_device(const void *arguments)
     return launch->start(launch->config, launch->function, launch->parameters, NULL);
 }
 
+/* Start a kernel by the address of a `DeviceLaunch`; the driver's status. */
+static PyObject *start_kernel(PyObject *module, PyObject *address)
+{
+    void *launch = PyLong_AsVoidPtr(address);
+    int status;
+    if (!launch)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = start_on_device(launch);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(status);
+}
+
 static int launch(const Frame *frame, const int64_t *at)
 {
     int status;
@@ -608,6 +621,7 @@ static PyObject *install_running(PyObject *module, PyObject *found)
 }
 
 static PyMethodDef functions[] = {
+    {"start_kernel", start_kernel, METH_O, "Start a kernel of a GPU by an address; a status."},
     {"install_running", install_running, METH_O, "Say what Python does of running."},
     {"run_known", run_known, METH_O, "Compute targets by a program; whether there is one."},
     {"run_program", run_program, METH_VARARGS, "Run a program on buffers; None: Python has to."},

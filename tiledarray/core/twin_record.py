@@ -247,6 +247,7 @@ def install_slices(found: dict[str, Any]) -> None:
 
 Program = None
 start_on_device = 0
+start_kernel = None
 
 
 def look(nodes: list[Node], here: bool) -> bool:

@@ -96,6 +96,40 @@ class _ThreadState(threading.local):
     pinned: tuple[int, np.ndarray] | None = None
 
 
+class _Taken(Buffer):
+    """A buffer in memory from the pool.
+
+    Kernels need its address alone, so its array is made when somebody asks for it.
+    """
+
+    __slots__ = ("_memory", "_shape", "_dtype", "_array")
+    _array: Any
+
+    def __init__(self, memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any],
+                 device: Any) -> None:
+        self._memory, self._shape, self._dtype = memory, shape, dtype
+        super().__init__(None, memory.ptr, device)
+
+    @property
+    def array(self) -> Any:
+        """Of the value's shape and dtype, dense."""
+        if self._array is None:
+            self._array = cupy.ndarray(self._shape, self._dtype, self._memory)
+        return self._array
+
+    @array.setter
+    def array(self, value: Any) -> None:
+        self._array = value
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self._shape) * self._dtype.itemsize
+
+    def _again(self, shape: tuple[int, ...] | None) -> Buffer:
+        return _Taken(self._memory, self._shape if shape is None else shape, self._dtype,
+                      self.device)
+
+
 class CudaBackend:
     """Everything a ``Device`` does where it is a CUDA device.
 
@@ -192,12 +226,16 @@ class CudaBackend:
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """Take uninitialised memory from the pool."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        memory = None
         try:
             with self.active():
-                array = cupy.ndarray(shape, dtype)
+                memory = cupy.cuda.alloc(nbytes)
         except cupy.cuda.memory.OutOfMemoryError:
-            array = None  # out of the handler, so that its frames keep nothing alive
-        return self._buffer(self._empty(shape, dtype) if array is None else array)
+            pass  # out of the handler, so that its frames keep nothing alive
+        if memory is None:
+            return self._buffer(self._empty(shape, dtype))
+        return _Taken(memory, shape, dtype, self.device)
 
     def wrap(self, array: Any, copy: bool = True, given: bool = False) -> Buffer:
         """Return a dense buffer of this device with the array's values.

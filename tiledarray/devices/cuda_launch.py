@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import cupy
 
 from tiledarray import errors
+from tiledarray.core import start_kernel
 
 Extent = tuple[int, int, int]
 
@@ -252,7 +253,7 @@ class BoundLaunch:
     Not for several threads at a time.
     """
 
-    __slots__ = ("function", "_config", "_args", "_parameters", "_start")
+    __slots__ = ("function", "_config", "_args", "_parameters", "_record", "_start")
 
     def __init__(self, function: CudaFunction, grid: Extent, block: Extent, shared_bytes: int,
                  args: ctypes.Array[Any]) -> None:
@@ -260,8 +261,14 @@ class BoundLaunch:
         self._config = _LaunchConfig(grid=grid, block=block, shared_bytes=shared_bytes)
         self._args = args
         self._parameters = (c_void_p * 1)(ctypes.addressof(args))
+        call = driver().cuLaunchKernelEx
+        self._record = (c_void_p * 4)(  # of the core: see `core/run.c`
+            ctypes.cast(call, c_void_p).value, ctypes.addressof(self._config), function.handle,
+            ctypes.addressof(self._parameters))
         self._start: Callable[[], int] = partial(
-            driver().cuLaunchKernelEx, byref(self._config), function.handle, self._parameters, None)
+            call, byref(self._config), function.handle, self._parameters, None)
+        if start_kernel is not None:  # several times as fast as by ctypes
+            self._start = partial(start_kernel, ctypes.addressof(self._record))
 
     def __call__(self, stream: int | None = None) -> None:
         """Start the kernel on a stream (CuPy's current one) and return without waiting."""
@@ -272,12 +279,10 @@ class BoundLaunch:
         self._config.stream = cupy.cuda.get_current_stream().ptr if stream is None else stream
         return self._start
 
-    def record(self, stream: int) -> ctypes.Array[c_void_p]:
-        """Return what the core starts the kernel on a stream with (`core/run.c`)."""
+    def address(self, stream: int) -> int:
+        """Return where there is what the core starts the kernel on a stream with."""
         self._config.stream = stream
-        entry = ctypes.cast(driver().cuLaunchKernelEx, c_void_p)
-        return (c_void_p * 4)(entry.value, ctypes.addressof(self._config), self.function.handle,
-                              ctypes.addressof(self._parameters))
+        return ctypes.addressof(self._record)
 
     def check(self, status: int) -> None:
         """Raise if the kernel could not be started."""

@@ -119,14 +119,17 @@ class Buffer:
 
     def another(self, shape: tuple[int, ...] | None = None) -> Buffer:
         """Return a hold of one more value on the memory, of another shape if one is given."""
-        array = self.array if shape is None else self.array.reshape(shape)
-        other = Buffer(array, self.pointer, self.device)
+        other = self._again(shape)
         self.storage.acquire(other)
         other._storage = self.storage
         other.plan = self.plan
         if shape is None:
             other.elsewhere = self.elsewhere
         return other
+
+    def _again(self, shape: tuple[int, ...] | None) -> Buffer:
+        array = self.array if shape is None else self.array.reshape(shape)
+        return Buffer(array, self.pointer, self.device)
 
     def on(self, device: Any) -> Buffer:
         """Return the value on one side, to be read: this buffer, or a copy that it remembers."""

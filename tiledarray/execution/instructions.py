@@ -47,13 +47,13 @@ SMALL_BYTES = 1 << 14  # of arrays for which NumPy finds memory sooner than the 
 KEPT_BYTES = 1 << 20  # of temporary memory that stays a program's between its runs
 DROPPED_LATER = 1 << 20  # bytes that are kept a while longer where a program overwrites leaves
 DROPPED_LATER_THERE = 1 << 28  # the same on a GPU
-STARTED_SINGLY = 8  # launches on a GPU, at most: more start sooner together (`execution/graphs.py`)
+STARTED_SINGLY = 8  # launches of a recording on a GPU; under `jit` a graph is quicker for two
 
 
 class _Kept(NamedTuple):
     """What the core asks of a buffer, for a value in a program's own memory."""
 
-    array: np.ndarray
+    array: Any  # of NumPy's, for library calls; else what holds the memory
     pointer: int
 
 
@@ -141,9 +141,10 @@ class _Maker:
         self._blocks: dict[Value, int] = {}
         self._memory: list[Any] = []  # by block; a number of bytes while it is not there
         self._device = executable.device
-        if self._device.kind == "cuda" and (
-                keeps or len(executable.launches) > STARTED_SINGLY):
-            raise _Unsuited
+        if self._device.kind == "cuda":
+            if len(executable.launches) > (1 if keeps else STARTED_SINGLY):
+                raise _Unsuited
+            keeps = keeps or sum(own_memory(executable.plan)[1]) <= KEPT_BYTES
         self._stream: int = self._device.backend.stream() if self._device.kind == "cuda" else 0
         if keeps:
             self._blocks, self._memory = own_memory(executable.plan)
@@ -222,6 +223,8 @@ class _Maker:
         if isinstance(self._memory[block], int):
             self._memory[block] = self._device.allocate((self._memory[block],), _BYTE)
         memory = self._memory[block]
+        if not self._device.on_host:
+            return _Kept(memory, memory.pointer)
         return _Kept(np.ndarray(base.shape, base.dtype, memory.array), memory.pointer)
 
     def _drop(self, number: int) -> None:
@@ -344,7 +347,7 @@ class _Maker:
             return
         if launch is None:
             raise _Unsuited
-        if self.turn >= 0 and launch.program.scratch_bytes:
+        if self.turn >= 0 and launch.program.scratch_bytes and self._device.on_host:
             raise _Unsuited  # it may fail, and then something has been overwritten
         self._launch(launch, overwrites)
 
@@ -368,6 +371,10 @@ class _Maker:
             self.code += _PARAMETER, slot(place), number, _NUMBERS[write]
         scratch = []
         for place, size in binding.scratch:
+            if not self._device.on_host:  # on one stream launches use it one after another
+                self.keep.append(self._device.allocate((size,), _BYTE))
+                arguments.slots[place] = self.keep[-1].pointer
+                continue
             scratch.append(len(self.shapes))
             self.shapes.append(((size,), _BYTE))
             self.code += _TAKE, scratch[-1]
@@ -391,8 +398,7 @@ class _Maker:
         """Address of what the launch is started with."""
         if isinstance(launch, HostLaunch):
             return int(arguments.address)
-        self.keep.append(arguments.start.record(self._stream))
-        return ctypes.addressof(self.keep[-1])
+        return int(arguments.start.address(self._stream))
 
     def _address(self, slot: int, number: int, fixed: int, terms: Terms) -> None:
         more, rest = _split(terms)

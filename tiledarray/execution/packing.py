@@ -26,9 +26,11 @@ from tiledarray.fusion.plan import (
 )
 from tiledarray.fusion.regions import Assumption
 from tiledarray.kernels.text.program import Program, Slot
+from tiledarray.ops import op
 from tiledarray.ops.names import name_of, op_named
 from tiledarray.ops.op import AxisView, Item, Leaf, Library, Reshape
 
+_READ_THROUGH = (Reshape, Item, AxisView, op.Strided, Library)  # running goes on to the operands
 _NO_SCHEDULE = Schedule(())
 _Number = Callable[[Value], int]
 
@@ -103,11 +105,11 @@ def _kept(plan: Plan) -> list[Value]:
 
 def _looked_through(value: Value) -> list[Value]:
     """The operands that running goes on to from a value."""
-    return value_args(value) if isinstance(value.op, (Reshape, Item, AxisView, Library)) else []
+    return value_args(value) if isinstance(value.op, _READ_THROUGH) else []
 
 
 def _packed_value(value: Value, number: _Number) -> Any:
-    if not isinstance(value.op, (Reshape, Item, AxisView, Library)):
+    if not isinstance(value.op, _READ_THROUGH):
         attrs = value.attrs if isinstance(value.op, Leaf) else None
         return name_of(value.op), attrs, (), value.shape, value.dtype
     args = [(0, number(arg)) if isinstance(arg, Value)

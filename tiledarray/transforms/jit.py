@@ -672,7 +672,7 @@ def _buffer(array: TiledArray) -> Buffer:
     """The array's value, dense."""
     if array._base is None:
         buffer = array._node.buffer
-        if type(buffer) is Buffer:
+        if isinstance(buffer, Buffer):
             return buffer
     found = array.evaluated()
     return found if isinstance(found, Buffer) else array.copy().evaluated()
