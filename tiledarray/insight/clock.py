@@ -290,7 +290,7 @@ class Clock:
             return
         watch_enter(0)
         try:
-            asked = sys._getframe(1).f_code is stretch.look.__code__
+            asked = sys._getframe(1).f_code is stretch._look.__code__
             outer, started = self._look, perf_counter()
             look = self._look = self._look_at(sites.user_site(), asked, targets)
             try:
