@@ -23,7 +23,8 @@ def replayed(monkeypatch):
     """Every plan of more than one launch is replayed from its first run on; whether, in a list."""
     runs = []
     monkeypatch.setattr(replay, "_most_bytes", lambda device: 1 << 28)
-    monkeypatch.setattr(running, "tell_core", lambda *plan, **known: None)  # the core runs it otherwise
+    # The core would run it.
+    monkeypatch.setattr(running, "tell_core", lambda *plan, **known: None)
     run = Executable.run
 
     def prepared(self, leaves, params, *rest):
