@@ -279,6 +279,24 @@ def test_what_comes_again_goes_there_once_the_host_has_lost_enough():
         assert sorted(found, key=lambda kind: kind == to.kind) == found  # and stays there
 
 
+def test_what_is_copied_and_written_is_brought_there_once(copies):
+    with two_sides() as to, config.override(at_once=0, first_seconds=0.0):
+        wanted = np.random.default_rng(0).random((1000, 1000))
+        start = ta.array(wanted)
+        for step in range(4):
+            if step == 2:
+                copies.clear()  # nobody knows it yet when it is planned
+            u, v = start.copy(), wanted.copy()
+            for _ in range(3):
+                heated(u)
+                heated(v)
+            ta.evaluate(u)
+        assert lies(u) == to.kind
+        np.testing.assert_array_equal(u.numpy(), v)
+        np.testing.assert_array_equal(start.numpy(), wanted)
+        assert not [size for way, size in copies if way == "there" and size > 1000]
+
+
 def test_shapes_that_change_stay_on_the_host():
     with two_sides() as to, config.override(at_once=0, first_seconds=0.02):
         x = ta.asarray(np.random.default_rng(0).random((1000, 1000)))

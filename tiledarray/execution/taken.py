@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import setitem
 from typing import Any
+from weakref import ref
 
 from tiledarray.devices.storage import Buffer
 from tiledarray.graph.node import Form, Node, Site
@@ -60,6 +61,7 @@ class Taken:
         self._sites = [node.site for node in nodes]
         self._leaves: dict[int, Any] = {k: nodes[k] for k in self.traced.leaves}
         self._forms = {k: self._leaves[k].form for k in candidates}
+        first = {k: ref(self._leaves[k].buffer) for k in candidates}
         self._buffers = {k: self._leaves.pop(k).buffer.another() for k in candidates}
         self.apart = True
         for target in self._targets.values():
@@ -69,6 +71,9 @@ class Taken:
         for number, node in (*self._leaves.items(), *self._targets.items()):
             nodes[number] = node
         self.given = frozenset(k for k, buffer in self._buffers.items() if buffer.alone())
+        for number in self._buffers.keys() - self.given:
+            # Whoever has it may evaluate again: let it remember a copy on another side.
+            self._buffers[number] = first[number]() or self._buffers[number]
 
     def sites(self) -> list[Site | None]:
         """Return where each node was recorded."""
@@ -94,7 +99,9 @@ class Taken:
         for number, (form, inputs) in enumerate(entries(self.traced)):
             node = self._leaves.get(number) or self._targets.get(number)
             if number in self._buffers:
-                node = Node(self._forms[number], (), None, self._buffers[number])
+                hold = self._buffers[number]
+                node = Node(self._forms[number], (), None,
+                            hold if number in self.given else hold.another())
             elif number in self._computed:
                 assert form is not None
                 node = Node(form, (), self._sites[number], self._computed[number])
