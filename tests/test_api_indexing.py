@@ -206,3 +206,51 @@ def test_take_by_places_of_a_narrow_dtype_from_a_long_axis(mode: str, dtype: str
     with tiledarray.config.override(at_once=0):
         found = tiledarray.take(tiledarray.array(table), tiledarray.array(places), mode=mode)
     numpy.testing.assert_array_equal(numpy.asarray(found), table.take(places, mode=mode))
+
+
+# Lists that are deeper than what they are written into -----------------------------------------
+
+
+WRITES = [
+    ("x[:3]", "[[7, 8, 9]]"), ("x[:2]", "[[1], [2]]"), ("x[0]", "[1]"), ("x[0]", "[[1]]"),
+    ("x[[0, 1]]", "[[1, 2]]"), ("x[x == 0]", "[[1, 2, 3, 4, 5]]"), ("x[:3]", "([7, 8, 9],)"),
+    ("y[0]", "[[1, 2, 3, 4]]"), ("y[:1]", "[[[1, 2, 3, 4]]]"), ("x[:3]", "[np.array([7, 8, 9])]"),
+    ("x[:3]", "np.array([[7, 8, 9]])"), ("x[...]", "[[1]]"), ("x[:3]", "[[]]"), ("x[:0]", "[[]]"),
+    ("x[:3]", "[[1, 2], [3]]"), ("y[:2]", "[[1, 2], [3]]"), ("y[0, 0]", "[5]"),
+    ("y[[0, 1]]", "[[[1]]]"), ("x[:1]", "[[5]]"), ("y[0]", "[np.array(1), 2, 3, 4]"),
+    ("x[:2]", "[np.array([1]), np.array([2])]"), ("y[y == 0]", "np.ones((1, 12))"),
+    ("x[x == 0]", "np.ones((5, 1))"), ("y[:2]", "[1, 2, 3, 4]"), ("y[1:]", "[[1], [2]]"),
+]
+
+
+@pytest.mark.parametrize("at_once", [0, 1000])
+@pytest.mark.parametrize(("place", "value"), WRITES)
+def test_lists_are_as_deep_as_what_they_are_written_into(place, value, at_once) -> None:
+    def written(np):
+        x, y = np.zeros(5) + 0, np.zeros((3, 4)) + 0
+        try:
+            exec(f"{place} = {value}", {"np": np, "x": x, "y": y})
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+        return numpy.asarray(x).tolist(), numpy.asarray(y).tolist()
+
+    with tiledarray.config.override(at_once=at_once):
+        assert written(tiledarray) == written(numpy)
+
+
+@pytest.mark.parametrize("compiled", ["wait", "never"])
+@pytest.mark.parametrize("dtype", "efdD")
+def test_powers_by_one_half(dtype, compiled) -> None:
+    """NumPy takes the root if the exponent is one number, which may come after another one."""
+    values = numpy.array([-numpy.inf, -0.0, 0.0, -4.0, 2.0, numpy.nan, 1e-310] * 3).astype(dtype)
+    with tiledarray.config.override(at_once=0, compile=compiled), numpy.errstate(all="ignore"):
+        x = tiledarray.array(values)
+        for exponent in (0.3, 0.5, -0.5, numpy.float64(0.5), numpy.array(0.5),
+                         numpy.full(values.size, 0.5)):
+            ours = tiledarray.power(x, tiledarray.array(exponent)
+                                    if isinstance(exponent, numpy.ndarray) else exponent).numpy()
+            theirs = numpy.power(values, exponent)
+            assert ours.dtype == theirs.dtype
+            numpy.testing.assert_allclose(ours, theirs, rtol=2e-3 if dtype == "e" else 1e-6)
+            there = ~numpy.isnan(theirs)
+            assert (numpy.signbit(ours.real) == numpy.signbit(theirs.real))[there].all()

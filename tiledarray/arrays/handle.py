@@ -387,9 +387,12 @@ def fitting(
     if type(value) in SCALARS:
         # NumPy checks the scalar; a run-time parameter is left as it is.
         return record.full((), np.array(value, dtype).item(), dtype, device)
-    if type(value) in (list, tuple) and not is_recorded(value):
-        value = np.array(value, dtype)  # NumPy checks every number of a list
+    nested = type(value) in (list, tuple)
+    if nested and not is_recorded(value):
+        value = _of_list(value, shape, dtype, checked=checked)
     node = as_operand(value, device)
+    if nested and checked and len(node.shape) > len(shape) > 0:
+        raise ValueError(_TOO_DEEP.format(len(shape)))
     if node.device is not device:
         if "auto" not in (node.device.kind, device.kind):
             raise ValueError(
@@ -405,6 +408,23 @@ def fitting(
                 f"into shape {shape_text(shape)}"
             )
     return converted(node, dtype)
+
+
+_TOO_DEEP = ("setting an array element with a sequence. "
+             "The requested array would exceed the maximum number of dimension of {}.")
+
+
+def _of_list(
+    value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *, checked: bool
+) -> np.ndarray[Any, Any]:
+    """Return a list of numbers as an array; NumPy checks every one of them."""
+    try:
+        return np.array(value, dtype)
+    except ValueError:  # what it says depends on how deep the list may be
+        if checked and shape:
+            np.lib.stride_tricks.as_strided(
+                np.empty((), dtype), shape, (0,) * len(shape))[...] = value
+        raise
 
 
 def converted(node: Node, dtype: np.dtype[Any]) -> Node:

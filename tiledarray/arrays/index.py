@@ -92,11 +92,16 @@ def check_values(key: tuple[Any, ...], places: Shape, shape: Shape, values: Shap
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         In that case.
     """
     if values and not places:
         raise ValueError("setting an array element with a sequence.")
+    if len(key) == 1 and is_mask(key[0]) and len(key[0].shape) == len(shape) and len(values) > 1:
+        raise TypeError(
+            "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, input "
+            f"has {len(values)} dimensions"
+        )
     excess = max(len(values) - len(places), 0)
     leading, values_there = values[:excess], values[excess:]
     by_arrays = any(isinstance(part, list) or getattr(part, "shape", ()) for part in key)

@@ -29,7 +29,8 @@ from tiledarray.ops.selection import cast
 _OF_LIBRARY = re.compile(
     r"\bm_(exp|log|cbrt|sin|cos|tan|arc|erf|hypot|power|abs|sqrt|gamma|lgamma)\w*\(")
 _EXACT_IF_REAL = re.compile(r"\bm_(abs|sqrt)\(")
-_NEAR = (arithmetic.power, transcendental.log)  # quick texts that are not right to the bit
+# Quick texts that are not right to the bit.
+_NEAR = (arithmetic.power, arithmetic.power_constant, transcendental.log)
 _SUDDEN = frozenset((arithmetic.sign, arithmetic.remainder, arithmetic.fmod))
 _EXTREMA = frozenset(("min", "max", "argmin", "argmax", "running_min", "running_max"))
 

@@ -34,10 +34,19 @@ remainder = ufunc(
 fmod = ufunc(
     np.fmod, "m_fmod(x, y)", cost=20, nanoseconds=(12, 12), derivatives=("1", "-trunc(x / y)")
 )
+_POWER: dict[str, Any] = {
+    "cost": 30, "quick": "quick_power(x, y, rare)", "usual": "with_exponent",
+    "rare": "rare_power(x, known)", "exponent": True, "nanoseconds": (2.2, 0.7),
+    "derivatives": ("scaled(y, x ** (y - 1))", "scaled(out, log(x))"),
+}
+# From some version on NumPy takes the root where the exponent is one number, 1/2: -0.0 of -0.0.
+_TAKES_ROOTS = bool(np.signbit(np.power(np.array([-0.0, 1.0]), 0.5))[0])
+power_constant = ufunc(
+    np.power, {"e": "m_power(x, y)", "f": "m_power_constant(x, y)", "*": "m_power(x, y)"},
+    name="power_constant", **_POWER
+)
 power = ufunc(
-    np.power, "m_power(x, y)", cost=30, quick="quick_power(x, y, rare)", usual="with_exponent",
-    rare="rare_power(x, known)", exponent=True, nanoseconds=(2.2, 0.7),
-    derivatives=("scaled(y, x ** (y - 1))", "scaled(out, log(x))"),
+    np.power, "m_power(x, y)", constant=power_constant if _TAKES_ROOTS else None, **_POWER
 )
 float_power = ufunc(
     np.float_power, "m_power(x, y)", cost=30, nanoseconds=(9.9, 10.2),

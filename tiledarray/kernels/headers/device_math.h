@@ -46,7 +46,7 @@ template <int N> struct Halves {
 };
 template <class T> constexpr bool is_usual = false;
 template <int N> constexpr bool is_usual<const Halves<N>> = true;
-TA_FN f32 rare_power(f32 x, f32 y) { return m_power(x, y); }
+TA_FN f32 rare_power(f32 x, f32 y) { return m_power_constant(x, y); }
 __device__ __noinline__ f32 half_power(f32 x, f32 y) { return any_power(x, y); }
 template <int N> TA_FN f32 rare_power(f32 x, Halves<N> y) { return half_power(x, y); }
 template <class Body> TA_FN void with_exponent(f32 y, Body body) {

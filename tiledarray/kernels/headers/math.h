@@ -46,6 +46,7 @@ TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot)
 TA_FORWARD_2(any_power, pow)
 #else
 TA_FORWARD_2(m_power, pow)
+template <class R> TA_FN R m_power_constant(R x, R y) { return y == (R)0.5 ? m_sqrt(x) : m_power(x, y); }
 #endif
 TA_FN f32 m_copysign(f32 x, f32 y) { return ::copysignf(x, y); }
 TA_FN f64 m_copysign(f64 x, f64 y) { return ::copysign(x, y); }
@@ -108,6 +109,8 @@ template <class R> TA_FN R m_power_of(R x, R y) {
 }
 TA_FN f32 m_power(f32 x, f32 y) { return m_power_of(x, y); }
 TA_FN f64 m_power(f64 x, f64 y) { return m_power_of(x, y); }
+// By an exponent that is one number: that is no branch for a loop.
+template <class R> TA_FN R m_power_constant(R x, R y) { return y == (R)0.5 ? m_sqrt(x) : m_power(x, y); }
 #include "device_math.h"
 #else
 // g++ (from 12 on) fuses products into sums and differences that alternate, also under -ffp-contract=off.
