@@ -50,10 +50,10 @@ class BuildCore(build_ext):
 CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
-        "_core", "assign", "at_once", "calls", "elements", "graph", "handle", "index", "library",
-        "memory", "operators", "pace", "programs", "recipes", "record", "recorder", "run",
-        "scalars", "sequences", "sites", "slices", "state", "taken", "values", "walk", "watch",
-        "watched")],
+        "_core", "assign", "at_once", "block", "calls", "elements", "graph", "handle", "index",
+        "library", "memory", "operators", "pace", "programs", "recipes", "record", "recorder",
+        "run", "scalars", "sequences", "sites", "slices", "state", "taken", "values", "walk",
+        "watch", "watched")],
     depends=[f"tiledarray/core/{name}.h" for name in (
         "calls", "core", "handle", "pace", "recorder", "running", "watch", "watching")],
     include_dirs=[numpy.get_include()],

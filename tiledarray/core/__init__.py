@@ -38,11 +38,11 @@ _graph, _record = (_core, _core) if kind == "c" else (
     importlib.import_module("tiledarray.core.twin_record"))
 
 if TYPE_CHECKING:
-    from tiledarray.core.twin import AtOnce, Base
+    from tiledarray.core.twin import AtOnce, Base, Block
     from tiledarray.core.twin_graph import Form, Key, Kind, Node
     from tiledarray.core.twin_record import Local, Recorder
 else:
-    Base, AtOnce = _core.Base, _core.AtOnce
+    Base, AtOnce, Block = _core.Base, _core.AtOnce, _core.Block
     Kind, Form, Node, Key = _graph.Kind, _graph.Form, _graph.Node, _graph.Key
     Recorder, Local = _record.Recorder, _record.Local
 

@@ -232,6 +232,10 @@ PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
                              PyObject *names);
 int add_at_once(PyObject *module);
 
+/* ---- blocks (block.c) ----------------------------------------------------------------------- */
+
+int add_block(PyObject *module);
+
 HIDDEN_END
 
 #endif

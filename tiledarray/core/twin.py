@@ -3,7 +3,7 @@
 This is the extension written again: the two do the same, what is changed here is changed there.  It
 takes the place of the extension where that was not built.  Its parts are `twin_state.py` (the two
 states of a handle: `state.c`), `twin_operators.py`, `twin_sequences.py`, `twin_calls.py` and
-`twin_at_once.py` (files of the same names in C), and `twin_index.py` (`index.c`, `assign.c`,
+`twin_at_once.py`, `twin_block.py` (files of the same names in C), and `twin_index.py` (`index.c`, `assign.c`,
 `elements.c`); here is the class of handles (`handle.c`), and what Python tells the core.
 
 A handle is *settled* while its value is a NumPy array on the host (``_array_``): its views hold
@@ -12,12 +12,13 @@ NumPy's own views of it, and what is small and settled NumPy computes at once.  
 into the graph as a copy (``_node_``, with ``_copied_`` set), which the next write drops; a large
 one by reference: then both have the same memory, and `writable` decides whether it may be written.
 
-Five things differ from the extension.  NumPy's floating-point warnings of what is computed at once
+Six things differ from the extension.  NumPy's floating-point warnings of what is computed at once
 name the line here that called NumPy, not the user's: NumPy asks for the Python frame that called
 it, and nothing says cheaply that it has warned.  Tracebacks have one frame more.  A root does not
 tell its views that its value is another: they look, and hold the memory that it had until they are
-used again or die.  Methods of arrays are functions of Python's own, which it binds soonest.  And
-the class is called for each handle, so that `TiledArray()` is refused only with arguments.
+used again or die.  Methods of arrays are functions of Python's own, which it binds soonest.  The
+class is called for each handle, so that `TiledArray()` is refused only with arguments.  And a
+handler that raises where a `Block` begins to end leaves that as it is inside.
 
 Signal handlers and other threads run where CPython lets them: where a function is entered, has been
 called, or jumps back.  So fields that are assigned in one statement change together, a check and a
@@ -43,6 +44,7 @@ from tiledarray.core.twin_at_once import (
     handle_array_ufunc,
     zeros_like,
 )
+from tiledarray.core.twin_block import Block
 from tiledarray.core.twin_calls import (
     ALIKE,
     ANY_SIZE,
@@ -111,7 +113,7 @@ from tiledarray.core.twin_state import (
 )
 
 __all__ = [
-    "AtOnce", "Base", "AT_ONCE", "hold", "install", "set_births", "set_beside_gpu",
+    "AtOnce", "Base", "Block", "AT_ONCE", "hold", "install", "set_births", "set_beside_gpu",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "ANY_SIZE", "OF_SHAPE",
@@ -259,7 +261,12 @@ def set_most_with_history(value: int) -> None:
 def hold(change: int) -> None:
     """Change the count of reasons to do nothing at once."""
     state.held += change
-    say_most()
+    try:
+        say_most()
+    except BaseException:  # a signal handler's: undone, as if it had come before
+        state.held -= change
+        say_most()
+        raise
 
 
 def set_births(value: bool) -> None:

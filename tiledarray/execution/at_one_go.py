@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from operator import call
 from typing import Any
 
+from tiledarray.core import Block as CoreBlock
+
 ATTEMPTS = 100
 
 
@@ -41,10 +43,11 @@ def persist(work: Callable[[], None]) -> None:
     return None
 
 
-class Block:
+class Block(CoreBlock):
     """What a ``with`` block begins and ends, of which the end comes whatever handlers raise.
 
-    (A generator's comes when the exception is forgotten, if a handler has raised in its making.)
+    (A generator's comes when the exception is forgotten, if a handler has raised in its making.
+    ``__exit__`` is the core's.)
     """
 
     def begin(self) -> Any:
@@ -56,16 +59,10 @@ class Block:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
+        # Not in C: some CPythons run handlers after a call of that, before the block protects it.
         try:
             given: Any = self.begin()
         except BaseException:
-            persist(self.end)
+            self.__exit__()
             raise
         return given
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.end()
-        except BaseException:
-            persist(self.end)
-            raise

@@ -1,0 +1,30 @@
+"""The end of `with` blocks, which comes whatever signal handlers raise: `block.c` in Python.
+
+One thing differs: a handler that raises just where ``__exit__`` is entered leaves the block's state
+as it is inside.
+"""
+
+from __future__ import annotations
+
+ATTEMPTS = 100
+
+
+class Block:
+    """What a ``with`` block begins and ends: ``end()`` is done whatever handlers raise."""
+
+    def end(self) -> None:
+        """Leave everything as it was; it may be done again."""
+        raise NotImplementedError
+
+    def __exit__(self, *_: object) -> None:
+        """End it, also if a signal handler raises meanwhile."""
+        try:
+            self.end()
+        except BaseException:
+            for _attempt in range(ATTEMPTS):
+                try:
+                    self.end()
+                except BaseException:  # a handler's: the first matters more
+                    continue
+                break
+            raise
