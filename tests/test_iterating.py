@@ -104,6 +104,42 @@ def test_several_operands():
     both(program)
 
 
+def test_the_loop_goes_outside_in_the_middle():
+    def program(np):
+        x = np.arange(12).reshape(3, 4)
+        it = np.nditer(x, ["multi_index"], ["readwrite"])
+        it[0] = 5
+        it.remove_multi_index()
+        it.enable_external_loop()
+        found = [numpy.asarray(x).copy()]
+        while not it.finished:
+            it[0][::2] += 7
+            it.iternext()
+            found.append(numpy.asarray(x).copy())
+        it.reset()
+        it[0][...] = 1
+        it.close()
+        return [*found, x]
+
+    both(program)
+
+
+def test_one_array_twice_and_values_that_are_kept():
+    def program(np):
+        x, y = np.arange(6.0), np.zeros(6)
+        kept = []
+        it = np.nditer([x, x, y], [], [["readonly"], ["readwrite"], ["writeonly"]])
+        for a, b, c in it:
+            b[...] = a + 1
+            c[...] = a * b
+            kept.append(c)
+        kept[1][...] = -1
+        it.close()
+        return [x, y]
+
+    both(program)
+
+
 def test_what_may_not_be_written_is_not():
     for np in (numpy, tiledarray):
         with pytest.raises(ValueError, match="read-only"):

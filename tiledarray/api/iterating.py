@@ -7,6 +7,7 @@ meanwhile is written into the arrays.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from tiledarray.api.arguments import host, is_ours
 
 _WRITES = frozenset(("readwrite", "writeonly"))
+_CHANGES = frozenset(("enable_external_loop", "remove_axis", "remove_multi_index"))
 
 
 class _Copy:
@@ -33,24 +35,26 @@ class _Copy:
         turned += (...,)  # of an array without axes, too, that is a view
         self._in_order = ours.transpose(order)[turned]
         self._block: np.ndarray[Any, Any] = np.array(host(self._in_order), order="C")
-        self._before = self._block.copy()
         self.array = self._block[turned].transpose(np.argsort(order))
         self.array.flags.writeable = ours.flags.writeable
 
+    def watch(self) -> None:
+        """Notice from now on what is written into the copy."""
+        self._before = self._block.copy()
+        self._start = self._block.__array_interface__["data"][0]
+
     def bring_element(self, element: np.ndarray[Any, Any]) -> None:
         """Write one element, a view of the copy, into the array."""
-        at = (element.__array_interface__["data"][0]
-              - self._block.__array_interface__["data"][0]) // self._block.itemsize
-        index = np.unravel_index(at, self._block.shape)
-        if self._block[index].tobytes() != self._before[index].tobytes():
-            self._in_order[index] = self._before[index] = self._block[index]
+        at = (element.__array_interface__["data"][0] - self._start) // self._block.itemsize
+        index = (at,) if self._block.ndim == 1 else np.unravel_index(at, self._block.shape)
+        self._in_order[index] = self._before[index] = element
 
     def bring_all(self) -> None:
         """Write all that has changed into the array."""
         size = self._block.itemsize
         new, old = (np.ascontiguousarray(each).reshape(-1).view(f"V{size}")
                     for each in (self._block, self._before))
-        if self._block.dtype.hasobject or new.tobytes() != old.tobytes():
+        if new.tobytes() != old.tobytes():
             changed = (new != old).reshape(self._block.shape)
             self._in_order[changed] = self._before[changed] = self._block[changed]
 
@@ -69,7 +73,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     _given: list[Any]
     _written: dict[int, _Copy]
     _views: tuple[Any, ...] | None  # of the operands, where the loop is
-    _by_element: bool
+    _were: list[bytes]  # what the written ones of them were there
+    _buffered: bool
 
     def __new__(cls, op: Any, flags: Any = None, op_flags: Any = None, *args: Any,
                 **kwargs: Any) -> Any:
@@ -85,68 +90,75 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
                    if is_ours(given[k]) and not _WRITES.isdisjoint(found)}
         if not written:
             return made
+        for copy in written.values():
+            copy.watch()
         self = object.__new__(cls)
-        vars(self).update(
-            _numpys=made, _given=given, _written=written, _views=None,
-            _by_element={"buffered", "external_loop"}.isdisjoint(flags or ()))
+        vars(self).update(_numpys=made, _given=given, _written=written, _views=None, _were=[],
+                          _buffered="buffered" in (flags or ()))
+        self._gone_on()
         return self
 
     def _bring(self) -> None:
         """Write into our arrays what was written since it went on."""
-        for k, copy in self._written.items():
-            element = self._element(k)
-            if element is None:
+        if self._views is None or self._buffered:
+            for copy in self._written.values():
                 copy.bring_all()
-            else:
-                copy.bring_element(element)
+            return
+        for number, (k, copy) in enumerate(self._written.items()):
+            view = self._views[k]
+            now = view.tobytes()
+            if now != self._were[number]:
+                self._were[number] = now
+                if view.ndim:  # many elements, where the loop is outside
+                    copy.bring_all()
+                else:
+                    copy.bring_element(view)
 
-    def _element(self, k: int) -> Any:
-        """Return the element of an operand where it is; ``None`` if it is not at one element."""
-        if not self._by_element:
-            return None
-        try:
-            return self._numpys[k] if self._views is None else self._views[k]
-        except ValueError:  # it is past the end
-            return None
+    def _note(self, values: Any) -> None:
+        """Note what the operands are where it is now: nothing is written there yet."""
+        views = vars(self)["_views"] = values if type(values) is tuple else (values,)
+        vars(self)["_were"] = [views[k].tobytes() for k in self._written]
+
+    def _gone_on(self) -> None:
+        """Note that it is somewhere else, or at the end."""
+        if self._buffered or self._numpys.finished:
+            self._bring()
+            vars(self)["_views"] = None
+        else:
+            self._note(self._numpys.value)
 
     def __iter__(self) -> nditer:
         return self
 
     def __next__(self) -> Any:
-        if self._views is not None:
-            self._bring()
-            self._views = None
+        self._bring()
         try:
             found = next(self._numpys)
         finally:
-            if not self._by_element:  # a buffer is written where it goes on
+            if self._buffered:  # what a buffer held is written where it goes on
                 self._bring()
-        self._views = found if type(found) is tuple else (found,)
+        if not self._buffered:
+            self._note(found)
         return found
 
     def iternext(self) -> bool:
         """Go on; whether there is more."""
         self._bring()
-        self._views = None
         found: bool = self._numpys.iternext()
-        if not self._by_element:
-            self._bring()
+        self._gone_on()
         return found
 
     def close(self) -> None:
         """Have all that was written in the arrays."""
-        self._bring()
         self._numpys.close()
-        for copy in self._written.values():
-            copy.bring_all()
+        self._views = None
+        self._bring()
 
     def reset(self) -> None:
         """Begin again."""
         self._bring()
-        self._views = None
         self._numpys.reset()
-        for copy in self._written.values():
-            copy.bring_all()
+        self._gone_on()
 
     def __enter__(self) -> nditer:
         self._numpys.__enter__()
@@ -179,7 +191,12 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._numpys, name)
+        return partial(self._change, name) if name in _CHANGES else getattr(self._numpys, name)
+
+    def _change(self, name: str, *args: Any) -> None:
+        self._bring()
+        getattr(self._numpys, name)(*args)
+        self._gone_on()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self):
@@ -187,3 +204,4 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
             return
         self._bring()
         setattr(self._numpys, name, value)
+        self._gone_on()
