@@ -2,9 +2,10 @@
 
 This is the extension written again: the two do the same, what is changed here is changed there.  It
 takes the place of the extension where that was not built.  Its parts are `twin_state.py` (the two
-states of a handle: `state.c`), `twin_operators.py`, `twin_sequences.py`, `twin_calls.py` and
-`twin_at_once.py`, `twin_block.py` (files of the same names in C), and `twin_index.py` (`index.c`, `assign.c`,
-`elements.c`); here is the class of handles (`handle.c`), and what Python tells the core.
+states of a handle: `state.c`), `twin_operators.py`, `twin_sequences.py`, `twin_calls.py`,
+`twin_at_once.py` and `twin_block.py` (files of the same names in C), and `twin_index.py`
+(`index.c`, `assign.c`, `elements.c`); here is the class of handles (`handle.c`), and what Python
+tells the core.
 
 A handle is *settled* while its value is a NumPy array on the host (``_array_``): its views hold
 NumPy's own views of it, and what is small and settled NumPy computes at once.  Otherwise it is
