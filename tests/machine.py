@@ -247,7 +247,7 @@ def setting(tier: Tier, device: str) -> Iterator[None]:
         stack.enter_context(poisoned())
         if tier.block:
             stack.enter_context(mock.patch.multiple(
-                chain, BLOCK=tier.block, WORTH_CHAINING=2, WORTH_THREADS=0))
+                chain, BLOCK=tier.block, WORTH_CHAINING=2, WORTH_THREAD=0))
             stack.enter_context(mock.patch.multiple(op_by_op, WORTH_CHAINING=2, WORTH_SHARING=2))
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(numpy.errstate(all="ignore"))
@@ -480,7 +480,7 @@ def runnable(failure: Failure) -> str:
     if tier.block:
         head += [
             "from tiledarray.execution.op_by_op import chain, run",
-            f"chain.BLOCK, chain.WORTH_CHAINING, chain.WORTH_THREADS = {tier.block}, 2, 0",
+            f"chain.BLOCK, chain.WORTH_CHAINING, chain.WORTH_THREAD = {tier.block}, 2, 0",
             "run.WORTH_CHAINING = run.WORTH_SHARING = 2",
         ]
     if tier.paced:

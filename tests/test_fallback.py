@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 
 import numpy
 import pytest
@@ -149,3 +150,37 @@ def test_error_state_and_printing_are_numpys() -> None:
     assert tiledarray.errstate is numpy.errstate
     with tiledarray.printoptions(precision=2):
         assert str(tiledarray.array([1.23456])) == "[1.23]"
+
+
+READING = [
+    lambda np, x: np.bitwise_xor.reduce(x), lambda np, x: np.gcd.reduce(x[::3]),
+    lambda np, x: np.bitwise_or.reduce(x[None], axis=()), lambda np, x: np.frexp(x * 1.0)[0],
+    lambda np, x: np.add.reduceat(x, [0, 5, 100]), lambda np, x: np.lcm.accumulate(x[:9] + 1),
+    lambda np, x: np.bitwise_xor.reduce(x.reshape(4, -1)[::-1, ::2], axis=1),
+]
+
+
+@pytest.mark.parametrize("call", READING)
+def test_what_ufuncs_only_read_is_not_copied(call) -> None:
+    """And is not what they return."""
+    values = numpy.arange(200_000)
+    with tiledarray.config.override(at_once=0):
+        x = tiledarray.array(values)
+        tracemalloc.start()
+        found = call(tiledarray, x)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (numpy.asarray(found) == call(numpy, values)).all()
+        assert most < values.nbytes or numpy.size(found) > 100_000
+        if isinstance(found, tiledarray.ndarray):
+            found[...] = 3
+        assert (x.numpy() == values).all()
+
+
+def test_outputs_of_ufunc_methods_are_written() -> None:
+    x = tiledarray.array([3, 1, 2])
+    out = tiledarray.zeros(3, int)
+    assert tiledarray.bitwise_xor.accumulate(x, out=out) is out
+    assert out.tolist() == [3, 2, 0]
+    tiledarray.bitwise_xor.accumulate(x, 0, None, x)
+    assert x.tolist() == [3, 2, 0]

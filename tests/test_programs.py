@@ -62,7 +62,7 @@ def test_op_by_op(first):
 def test_op_by_op_in_blocks(first, monkeypatch):
     monkeypatch.setattr(chain, "BLOCK", 24)  # so that small arrays have several
     monkeypatch.setattr(chain, "WORTH_CHAINING", 2)
-    monkeypatch.setattr(chain, "WORTH_THREADS", 0)
+    monkeypatch.setattr(chain, "WORTH_THREAD", 0)
     monkeypatch.setattr(reference, "WORTH_CHAINING", 2)
     monkeypatch.setattr(reference, "WORTH_SHARING", 2)
     check_chunk(3000 + first, compile="never", threads=2)

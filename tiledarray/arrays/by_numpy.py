@@ -76,7 +76,7 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
         recorded = _in_a_trace(name, function, args, kwargs, device)
         if recorded is not None:
             return recorded[0]
-    copies = _Copies((args, kwargs))
+    copies = _Copies((args, kwargs), only_read=_only_reads(function, args, kwargs))
     kept = copies.kept()
     if kept and function in KEEPING:
         try:
@@ -91,6 +91,17 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     if type(result) is tuple:
         return tuple(_ours(part, device, given) for part in result)
     return _ours(result, device, given)
+
+
+_READING = {"reduce": 1, "accumulate": 1, "reduceat": 2, "outer": 2}  # and of how many operands
+
+
+def _only_reads(function: Function, args: Any, kwargs: Any) -> bool:
+    """Whether it is a ufunc's call, or a method, that writes into none of its arguments."""
+    of: Any = getattr(function, "__self__", None)
+    operands = (function.nin if isinstance(function, np.ufunc) else
+                _READING.get(function.__name__, 0) if isinstance(of, np.ufunc) else 0)
+    return 0 < len(args) <= operands and "out" not in kwargs
 
 
 def _in_a_trace(name: str, function: Function, args: Any, kwargs: Any, device: Any) -> Any:
@@ -331,6 +342,8 @@ def to_host(values: Any) -> Any:
 class _Copies:
     """Host copies of the arrays of ours among arguments; what overlaps in ours does in the copies.
 
+    Where all are only read, they are views that cannot be written.
+
     Attributes
     ----------
     pairs : dict
@@ -340,10 +353,11 @@ class _Copies:
         one of the arguments may write into the arrays meanwhile.
     """
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Any, *, only_read: bool = False) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
         self.owners: list[tuple[Handle, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]] = []
         self._may_write = runs_code(values)
+        self._only_read = only_read and not self._may_write
         families: dict[int, dict[int, Handle]] = {}
         for handle in handles_in(values):
             families.setdefault(id(handle.origin()), {})[id(handle)] = handle
@@ -353,13 +367,15 @@ class _Copies:
     def _add(self, family: list[Handle]) -> None:
         """Copy an array, or all views of one array together."""
         root = family[0] if len(family) == 1 else family[0].origin()
-        base = shown(root).copy()
+        base = shown(root).view() if self._only_read else shown(root).copy()
+        if self._only_read:
+            base.flags.writeable = False
         self._own(root, base)
         for handle in family:
             copy = base if handle is root else on_array(base, handle.steps)
             if not np.may_share_memory(copy, base):  # a reshape that had to copy
                 self._own(handle, copy)
-            if is_frozen(handle.steps):
+            if self._only_read or is_frozen(handle.steps):
                 copy.flags.writeable = False
             self.pairs[id(handle)] = handle, copy
 

@@ -94,7 +94,7 @@ class _Helpers:
 
     def give(self, tasks: Sequence[Callable[[], None]]) -> bool:
         """Have the tasks done; false where there is no thread and none can be started."""
-        missing = min(len(tasks), available_cpus()) - self._count
+        missing = min(len(tasks), _available_once()) - self._count
         for _ in range(missing):
             if not in_background(functools.partial(self._help, self._work)):
                 break

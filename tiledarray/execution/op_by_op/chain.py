@@ -23,12 +23,13 @@ from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import has_kernel
 from tiledarray.ops.movement import full, strided_view
-from tiledarray.ops.op import Elementwise, Reduction, Update
+from tiledarray.ops.op import NANOSECONDS, Elementwise, Reduction, Update
 from tiledarray.ops.ufunc import in_loop_dtypes
 
 BLOCK = 1 << 16  # elements; a few arrays of so many fit in a core's cache
 WORTH_CHAINING = 1 << 14
-WORTH_THREADS = 1 << 18  # elements times ops; below, waking a thread takes longer
+WORTH_THREAD = 4e5  # nanoseconds of NumPy's that are worth another thread
+ROW_NANOSECONDS = 25.0  # that NumPy takes to begin with another row that it reduces
 
 Shape = tuple[int, ...]
 _BYTE = np.dtype(np.uint8)
@@ -97,6 +98,8 @@ class Chain:
         What has been computed already, among it every operand that is not in the chain.
     stored : collection of Node
         The elementwise nodes whose values are needed afterwards.
+    threads : int
+        That may share the work.
 
     Attributes
     ----------
@@ -105,10 +108,14 @@ class Chain:
     """
 
     def __init__(self, shape: Shape, nodes: Sequence[Node], values: dict[Node, Any],
-                 stored: Collection[Node]) -> None:
+                 stored: Collection[Node], threads: int = 1) -> None:
         self.shape = shape
         self.results: dict[Node, np.ndarray] = {}
-        self._axis, self._rows = _cut(shape)
+        self._threads = worth(sum(nanoseconds(node, shape) for node in nodes), threads)
+        inside = {*nodes}
+        alone = self._threads == 1 and not any(
+            type(x) is Node and x in inside for node in nodes for x in node.inputs)
+        self._axis, self._rows = (0, shape[0]) if alone else _cut(shape)
         self._inputs: list[tuple[int, np.ndarray]] = []
         targets = self._allocate(nodes, values, stored)
         computed = _eagerly([node for node in nodes if not isinstance(node.op, Update)], targets)
@@ -145,7 +152,9 @@ class Chain:
             if x not in places or type(x) is not Node:
                 places[x] = len(self._template)
                 if type(x) is Node:
-                    array = np.broadcast_to(value_of(x, values), self.shape)
+                    array = value_of(x, values)
+                    if array.shape != self.shape:  # what is read-only some functions copy
+                        array = np.broadcast_to(array, self.shape)
                     self._inputs.append((places[x], array))
                     self._template.append(None)
                 else:
@@ -153,13 +162,11 @@ class Chain:
             found.append(places[x])
         return found
 
-    def run(self, threads: int) -> None:
-        """Compute every block, by so many threads."""
-        if math.prod(self.shape) * len(self._steps) < WORTH_THREADS:
-            threads = 1
+    def run(self) -> None:
+        """Compute every block."""
         blocks, count = self._blocks()
         together(lambda scratch: self._walk(blocks, scratch),
-                 [self._scratch() for _ in range(min(threads, count))])
+                 [self._scratch() for _ in range(min(self._threads, count))])
 
     def _blocks(self) -> tuple[Iterator[tuple[Any, ...]], int]:
         """Return the indices of all blocks, which threads may share, and how many there are."""
@@ -195,6 +202,23 @@ class Chain:
                         if raised_outside(error):
                             raise
                         raise NodeFailed(step.node) from error
+
+
+def nanoseconds(node: Node, space: Shape) -> float:
+    """Return what a node takes NumPy, by one processor, over an index space."""
+    if not isinstance(node.op, Elementwise):
+        in_rows = isinstance(node.op, Reduction) and (
+            len(node.inputs[0].shape) - 1 in node.attrs[0])
+        each = 0.0 if isinstance(node.op, Update) else NANOSECONDS[0]
+        return math.prod(space) * each + (
+            ROW_NANOSECONDS * math.prod(node.shape) if in_rows else 0.0)
+    double, single = node.op.nanoseconds
+    return math.prod(space) * (single if node.attrs and node.attrs[0] == "f4" else double)
+
+
+def worth(work: float, threads: int) -> int:
+    """Return how many of the threads so many nanoseconds are worth."""
+    return max(1, min(threads, int(work / WORTH_THREAD))) if WORTH_THREAD else threads
 
 
 def value_of(node: Node, values: dict[Node, Any]) -> Any:

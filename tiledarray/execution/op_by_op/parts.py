@@ -11,24 +11,20 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space
+from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space, nanoseconds
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import instantiated
 from tiledarray.ops.movement import placeholder
 from tiledarray.ops.op import (
-    NANOSECONDS,
     AxisView,
-    Elementwise,
     Item,
     Library,
-    Reduction,
     Repeat,
     Scan,
     Update,
 )
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
-ROW_NANOSECONDS = 25.0  # that NumPy takes to begin with another row that it reduces
 NODE_SECONDS = 1e-5  # that each node of a loop takes at every step, small as it may be
 STEPS = 16  # of a loop, where nobody knows how many there will be
 
@@ -157,7 +153,7 @@ def cost(parts: Sequence[Part], threads: int) -> tuple[float, int]:
         largest = max([largest, *map(nbytes, written)])
         if part.space is None:
             moved += sum(nbytes(x) for x in operands(part.nodes[0])[is_update(part.nodes[0]):])
-        work = sum(_work(node, part.space or node.shape) for node in part.nodes)
+        work = sum(nanoseconds(node, part.space or node.shape) for node in part.nodes)
         seconds += moved / BYTES_PER_SECOND + 1e-9 * work / (1 if part.space is None else threads)
     return seconds, largest
 
@@ -196,18 +192,3 @@ def _cost_of_steps(node: Node, threads: int) -> tuple[float, int]:
 def nbytes(node: Node) -> int:
     """Size of the node's value in bytes."""
     return math.prod(node.shape) * node.dtype.itemsize
-
-
-def _work(node: Node, space: Shape) -> float:
-    """Return the nanoseconds that a node takes one processor, over an index space."""
-    in_rows = isinstance(node.op, Reduction) and (
-        len(node.inputs[0].shape) - 1 in node.attrs[0])
-    begun = ROW_NANOSECONDS * math.prod(node.shape) if in_rows else 0.0
-    return begun + math.prod(space) * _nanoseconds(node)
-
-
-def _nanoseconds(node: Node) -> float:
-    if not isinstance(node.op, Elementwise):
-        return 0 if isinstance(node.op, Update) else NANOSECONDS[0]
-    double, single = node.op.nanoseconds
-    return single if node.attrs and node.attrs[0] == "f4" else double

@@ -20,7 +20,14 @@ from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.devices.threads import together
 from tiledarray.errors import NodeFailed, raised_outside
 from tiledarray.execution.at_one_go import at_one_go
-from tiledarray.execution.op_by_op.chain import WORTH_CHAINING, Chain, updated, value_of
+from tiledarray.execution.op_by_op.chain import (
+    WORTH_CHAINING,
+    Chain,
+    nanoseconds,
+    updated,
+    value_of,
+    worth,
+)
 from tiledarray.execution.op_by_op.parts import Part, parts_of
 from tiledarray.execution.shared_calls import shared_out
 from tiledarray.fork import importing
@@ -138,8 +145,8 @@ def run(parts: Sequence[Part], values: Values, threads: int,
     given = set(given)
     for part in parts:
         if part.space is not None:
-            chain = Chain(part.space, part.nodes, values, part.stored)
-            chain.run(threads)
+            chain = Chain(part.space, part.nodes, values, part.stored, threads)
+            chain.run()
             values.fresh.update(chain.results)
             values.update(chain.results)
             del chain  # it refers to its operands, which may now be written
@@ -174,9 +181,11 @@ def _compute(node: Node, values: Values, threads: int) -> None:
                    else found.array, inputs)
         return
     if node.device.on_host:
-        if threads > 1 and _has_columns(node):
-            values.add(node, _reduced(node, inputs[0], threads), inputs)
-            return
+        if _has_columns(node):
+            sharing = worth(nanoseconds(node, node.inputs[0].shape), threads)
+            if sharing > 1:
+                values.add(node, _reduced(node, inputs[0], sharing), inputs)
+                return
         shared = shared_out(node.op, node.attrs, inputs, threads)
         if shared is not None:
             result = shared(_memory, *inputs, attrs=node.attrs, shape=node.shape, dtype=node.dtype)
