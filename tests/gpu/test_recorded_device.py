@@ -55,7 +55,9 @@ def apart(u, rate=0.1):
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 @pytest.mark.parametrize("shape", [(40, 50), (1500, 700)], ids=str)
 @pytest.mark.parametrize("program", [heated, scaled_rows, summed, apart])
-def test_loops_are_run_by_the_core_and_right(program, shape, device):
+@pytest.mark.parametrize("own", [instructions.KEPT_BYTES, 0])
+def test_loops_are_run_by_the_core_and_right(program, shape, device, own, monkeypatch):
+    monkeypatch.setattr(instructions, "KEPT_BYTES", own)  # of scratch and temporaries
     start = numpy.random.default_rng(0).random(shape) + 0.5
     with np.config.override(device=device):
         u, wanted, kept, found = np.array(start), start, [], []

@@ -141,13 +141,13 @@ class _Maker:
         self._blocks: dict[Value, int] = {}
         self._memory: list[Any] = []  # by block; a number of bytes while it is not there
         self._device = executable.device
-        if self._device.kind == "cuda":
-            if len(executable.launches) > (1 if keeps else STARTED_SINGLY):
-                raise _Unsuited
-            keeps = keeps or sum(own_memory(executable.plan)[1]) <= KEPT_BYTES
-        self._stream: int = self._device.backend.stream() if self._device.kind == "cuda" else 0
-        if keeps:
-            self._blocks, self._memory = own_memory(executable.plan)
+        on_gpu = self._device.kind == "cuda"
+        if on_gpu and len(executable.launches) > (1 if keeps else STARTED_SINGLY):
+            raise _Unsuited
+        self._stream: int = self._device.backend.stream() if on_gpu else 0
+        blocks, sizes = own_memory(executable.plan)
+        if keeps or (on_gpu and sum(sizes) <= KEPT_BYTES):
+            self._blocks, self._memory = blocks, [*sizes]
         self._own: dict[Value, _Kept] = {}
         self._calls = 0
 
@@ -371,7 +371,7 @@ class _Maker:
             self.code += _PARAMETER, slot(place), number, _NUMBERS[write]
         scratch = []
         for place, size in binding.scratch:
-            if not self._device.on_host:  # on one stream launches use it one after another
+            if not self._device.on_host and size <= KEPT_BYTES:  # launches wait for one another
                 self.keep.append(self._device.allocate((size,), _BYTE))
                 arguments.slots[place] = self.keep[-1].pointer
                 continue
