@@ -38,6 +38,10 @@ def test_ufuncs(name):
     if name == "clip":
         check(lambda x: np.clip(x, 0.4, 0.7), arrays[0])
         return
+    if name == "power_constant":
+        for exponent in (0.37, 0.5, -1.5):
+            check(lambda x, exponent=exponent: np.power(x, exponent), arrays[0])
+        return
     if name in vars(comparison):
         arrays[1] = arrays[1] * 0.9 + 0.02
     check(getattr(np, name), *arrays[:op.ufunc.nin])

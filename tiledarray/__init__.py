@@ -26,6 +26,7 @@ from tiledarray.api.namespace import namespace_getattr as _namespace_getattr
 from tiledarray.api.own import asnumpy, evaluate
 from tiledarray.api.pointwise import *
 from tiledarray.api.products import *
+from tiledarray.api.progressions import *
 from tiledarray.api.reductions import *
 from tiledarray.api.sorting import *
 from tiledarray.api.types import isscalar, ndarray, ufunc

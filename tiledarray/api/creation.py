@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 
 from tiledarray.api.arguments import (
     TiledArray,
-    arrays_of,
     device_of,
     handle_of,
     host,
@@ -21,12 +19,10 @@ from tiledarray.api.arguments import (
     node_of,
     refuse,
     shape_of,
-    stand_in,
 )
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy
 from tiledarray.arrays.handle import (
-    SCALARS,
     Handle,
     any_keeps,
     array_of,
@@ -43,35 +39,39 @@ from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.recording import record
 
 __all__ = [
-    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy",
-    "from_dlpack", "zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like", "full",
-    "full_like", "eye", "identity", "tri", "tril", "triu", "diag", "diagflat", "diagonal",
-    "arange", "linspace", "logspace", "geomspace", "vander", "frombuffer", "fromiter",
-    "fromstring", "fromfile", "hanning", "hamming", "blackman", "bartlett", "kaiser", "meshgrid",
-    "indices", "fromfunction", "mgrid", "ogrid",
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "copy", "from_dlpack",
+    "zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like", "full", "full_like", "eye",
+    "identity", "tri", "tril", "triu", "diag", "diagflat", "diagonal", "logspace", "geomspace",
+    "vander", "frombuffer", "fromiter", "fromstring", "fromfile", "hanning", "hamming", "blackman",
+    "bartlett", "kaiser",
 ]
 
 _WHERE = BY_NAME["where"]
 _INT64 = np.iinfo(np.int64)
 
 
-def _device(device: Any, like: Any = None) -> Any:
+def device_for(device: Any, like: Any = None) -> Any:
     """Return the device that ``device=`` names, or that of ``like``, or the current one."""
     if device is None:
         return device_of(like)
     return resolve(device)
 
 
-def _numeric(dtype: Any) -> np.dtype[Any]:
+def numeric(dtype: Any) -> np.dtype[Any]:
     """Return the dtype, or leave the call to NumPy if no kernel computes with it."""
     found = as_dtype(dtype)
     refuse(not is_numeric(found), "strings, times or objects")
     return found
 
 
+def of_values(values: Any, device: Any) -> TiledArray:
+    """Return NumPy's values as an array of ours."""
+    return wrap(node_of(values, device))
+
+
 def filled(shape: Any, value: Any, dtype: Any, device: Any) -> TiledArray:
     """Return an array of one Python scalar."""
-    return wrap(record.full(shape_of(shape), value, _numeric(dtype), device))
+    return wrap(record.full(shape_of(shape), value, numeric(dtype), device))
 
 
 _FLAGS = {name: flag for flag, names in {
@@ -99,14 +99,14 @@ def _from(
             "Unable to avoid copy while creating an array as requested: only a TiledArray can be "
             "taken as it is"
         )
-    target = _device(device, value if like is None else like)
+    target = device_for(device, value if like is None else like)
     if dtype is None:
         if isinstance(value, (np.ndarray, np.generic, list, tuple, int, float, complex)):
             return wrap(node_of(value, target))
         if _is_imported(value):
             return _imported(value, copy, device)
         return wrap(node_of(np.array(value), target))
-    wanted = _numeric(dtype)
+    wanted = numeric(dtype)
     if _is_imported(value):
         return _imported(value, copy, device).astype(wanted, copy=False)
     if by_numpy.first_handle(value) is not None:
@@ -224,7 +224,7 @@ def _constant(original: Callable[..., Any], value: int) -> Callable[..., Any]:
     def ours(
         shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
     ) -> TiledArray:
-        return filled(shape, value, float if dtype is None else dtype, _device(device, like))
+        return filled(shape, value, float if dtype is None else dtype, device_for(device, like))
 
     return implements(original)(ours)
 
@@ -242,7 +242,7 @@ def _constant_like(original: Callable[..., Any], value: int) -> Callable[..., An
 def _filled_like(a: Any, value: Any, dtype: Any, shape: Any, device: Any) -> TiledArray:
     like: Any = a if isinstance(a, (Handle, np.ndarray)) else handle_of(a)
     refuse(isinstance(a, np.ndarray) and type(a) is not np.ndarray, "a subclass of ndarray")
-    target = _device(device, a)
+    target = device_for(device, a)
     return filled(
         like.shape if shape is None else shape, value, like.dtype if dtype is None else dtype,
         target,
@@ -263,10 +263,10 @@ def full(
     shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
     like: Any = None,
 ) -> TiledArray:
-    target = _device(device, fill_value if like is None else like)
+    target = device_for(device, fill_value if like is None else like)
     if dtype is None:
         dtype = fill_value.dtype if is_ours(fill_value) else np.array(fill_value).dtype
-    return _full(shape_of(shape), fill_value, _numeric(dtype), target)
+    return _full(shape_of(shape), fill_value, numeric(dtype), target)
 
 
 @implements(np.full_like)
@@ -299,7 +299,7 @@ def eye(
     columns = rows if M is None else operator.index(M)
     offset = operator.index(k)
     return _where_index(
-        (rows, columns), offset, "equal", _numeric(dtype), _device(device, like)
+        (rows, columns), offset, "equal", numeric(dtype), device_for(device, like)
     )
 
 
@@ -331,8 +331,8 @@ def tri(
     rows = operator.index(N)
     columns = rows if M is None else operator.index(M)
     refuse(rows < 0 or columns < 0, "negative lengths")
-    device = _device(None, like)
-    return _where_index((rows, columns), operator.index(k), "less_equal", _numeric(dtype), device)
+    device = device_for(None, like)
+    return _where_index((rows, columns), operator.index(k), "less_equal", numeric(dtype), device)
 
 
 def _triangle(original: Callable[..., Any], relation: str, shift: int) -> Callable[..., Any]:
@@ -381,150 +381,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TiledAr
     return handle_of(a).diagonal(offset, axis1, axis2)
 
 
-# Progressions -----------------------------------------------------------------------------------
-
-
-_ENDS = (int, float, np.integer, np.floating)
-
-
-@implements(np.arange)
-def arange(*limits: Any, device: Any = None, like: Any = None, **named: Any) -> TiledArray:
-    target = _device(device, like)
-    start, stop, step, dtype = _limits(*limits, **named)
-    start, stop = _plain(start), _plain(stop)
-    step = 1 if step is None else _plain(step)
-    ends = (start, stop, step)
-    usable = all(isinstance(end, _ENDS) for end in ends) and step != 0 and all(
-        math.isfinite(end) and abs(end) < 2**62 for end in ends
-    )
-    if not usable:
-        return _wrapped(np.arange(start, stop, step, dtype=dtype), target)
-    if dtype is None:
-        dtype = np.arange(start, start, step).dtype
-        dtype = np.promote_types(dtype, np.arange(stop, stop, step).dtype)
-    return _arange(start, stop, step, _numeric(dtype), target)
-
-
-def _limits(
-    start: Any = None, stop: Any = None, step: Any = 1, dtype: Any = None
-) -> tuple[Any, Any, Any, Any]:
-    """Return start, stop, step and dtype: one limit alone is the stop."""
-    if stop is None:
-        start, stop = 0, start
-    if stop is None:
-        raise TypeError("arange() requires stop to be specified.")
-    return 0 if start is None else start, stop, step, dtype
-
-
-def _plain(value: Any) -> Any:
-    return host(value)[()] if isinstance(value, Handle) else value
-
-
-def _wrapped(values: Any, device: Any) -> TiledArray:
-    """Return NumPy's values as an array of ours."""
-    return wrap(node_of(values, device))
-
-
-def _arange(
-    start: Any, stop: Any, step: Any, dtype: np.dtype[Any], device: Any
-) -> TiledArray:
-    distance = stop - start
-    ratio = distance / step
-    count = math.ceil(ratio)
-    if ratio == 0 and distance != 0:  # underflow
-        count = 0 if math.copysign(1, ratio) < 0 else 1
-    count = max(count, 0)
-    refuse(dtype.kind == "b" or count > _INT64.max, "booleans, or too many elements")
-    # NumPy rounds the first two elements to the dtype, and takes the step between them.
-    first = np.zeros(2, dtype)
-    if count > 0:
-        first[0] = start
-    if count > 1:
-        first[1] = start + step
-    loop = np.dtype(np.float32) if dtype == np.float16 else dtype
-    with np.errstate(all="ignore"):
-        delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
-    begin, by = first[0].item(), delta.item()
-    refuse(dtype.kind == "u" and max(begin, by) > _INT64.max, "unsigned integers beyond int64")
-    if dtype == np.int64 and begin == 0 and by == 1:
-        return wrap(record.places(count, device))  # as indices are, of which a plan then knows
-    return wrap(record.iota(count, begin, by, loop, dtype, device))
-
-
-@implements(np.linspace)
-def linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: Any = None, axis: int = 0, *, device: Any = None,
-) -> Any:
-    target = _device(device, (start, stop))
-    count = operator.index(num)
-    if count < 0:
-        raise ValueError(f"Number of samples, {count}, must be non-negative.")
-    ends = (start, stop)
-    if not all(type(end) in (int, float) or isinstance(end, (np.integer, np.floating))
-               for end in ends):
-        if is_recorded(ends):
-            result, step = _between(ends, count, endpoint, dtype, axis)
-            return (result, step) if retstep else result
-        linspaced: Any = np.linspace
-        found = linspaced(host(start), host(stop), count, endpoint, retstep, dtype, axis)
-        values, step = found if retstep else (found, None)
-        result = _wrapped(values, target)
-        return (result, step) if retstep else result
-    loop = np.linspace(start, stop, 0).dtype
-    wanted = loop if dtype is None else _numeric(dtype)
-    result, step = _linspace(start, stop, count, endpoint, loop, wanted, target)
-    return (result, step) if retstep else result
-
-
-def _between(
-    ends: tuple[Any, Any], count: int, endpoint: bool, dtype: Any, axis: int
-) -> tuple[TiledArray, Any]:
-    """Return `linspace` of ends that have a history or no values, and its step; NumPy's bits."""
-    arrays = arrays_of(*ends)
-    samples = [end if type(end) in SCALARS else stand_in(array)
-               for end, array in zip(ends, arrays, strict=True)]
-    loop = np.linspace(samples[0], samples[1], 0).dtype
-    start, stop = (array.astype(loop, copy=False) for array in arrays)
-    intervals = count - 1 if endpoint else count
-    distance = stop - start
-    parts = arange(count, dtype=loop).reshape(count, *(1,) * distance.ndim)
-    if intervals > 0:
-        step = distance / intervals
-        underflows = (step == 0).any()
-        result = np.where(underflows, parts / intervals * distance, parts * step) + start
-    else:
-        step, result = math.nan, parts * distance + start
-    if endpoint and count > 1:
-        result[-1] = stop
-    wanted = loop if dtype is None else _numeric(dtype)
-    if wanted.kind in "iu":
-        result = np.floor(result)
-    return np.moveaxis(result.astype(wanted, copy=False), 0, axis), step
-
-
-def _linspace(
-    start: Any, stop: Any, count: int, endpoint: bool, loop: np.dtype[Any], wanted: np.dtype[Any],
-    device: Any,
-) -> tuple[TiledArray, Any]:
-    refuse(loop.kind != "f" or loop.itemsize > 8, "neither float32 nor float64")
-    intervals = count - 1 if endpoint else count
-    with np.errstate(all="ignore"):
-        distance = np.subtract(np.asarray(stop), np.asarray(start), dtype=loop)
-        step = distance / intervals if intervals > 0 else loop.type(np.nan)
-    refuse(intervals > 0 and step == 0 and distance != 0, "a step that underflows")
-    by = step.item() if intervals > 0 else distance.item()
-    begin = loop.type(start).item()
-    node = record.iota(count, begin, by, loop, loop, device)
-    if endpoint and count > 1:
-        # The last element is `stop` itself; said so that it fuses with what reads it.
-        place = record.places(count, device)
-        last = record.binary(BY_NAME["equal"], place, count - 1)
-        end = record.full((), loop.type(stop).item(), loop, device)
-        node = record.elementwise(_WHERE, last, end, node)
-    if wanted.kind in "iu":
-        node = record.unary(BY_NAME["floor"], node)
-    return wrap(record.cast(node, wanted)), step
+# Values of NumPy's -------------------------------------------------------------------------------
 
 
 def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -533,9 +390,9 @@ def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
     def ours(*args: Any, device: Any = None, **kwargs: Any) -> TiledArray:
         refuse(any_keeps([*by_numpy.handles_in((args, kwargs))]), "an argument has a history")
         refuse(not may_look(by_numpy.handles_in((args, kwargs))), "an argument has no value here")
-        target = _device(device, args)
+        target = device_for(device, args)
         found = original(*host(args), **host(kwargs))
-        result = _wrapped(found, target)
+        result = of_values(found, target)
         if not found.flags.writeable:  # it is of bytes that nobody may write
             result.flags.writeable = False
         return result
@@ -554,11 +411,11 @@ def fromiter(
     iter: Any, dtype: Any, count: int = -1, *, device: Any = None, like: Any = None
 ) -> TiledArray:
     if isinstance(iter, Handle):
-        return _wrapped(np.fromiter(host(iter), dtype, count), _device(device, iter))
+        return of_values(np.fromiter(host(iter), dtype, count), device_for(device, iter))
     items = list(iter if count < 0 else itertools.islice(iter, count))
     if is_recorded(items):
-        return wrap(record.cast(node_of(items, _device(device, items)), _numeric(dtype)))
-    return _wrapped(np.fromiter(items, dtype, count), _device(device, like))
+        return wrap(record.cast(node_of(items, device_for(device, items)), numeric(dtype)))
+    return of_values(np.fromiter(items, dtype, count), device_for(device, like))
 
 
 fromstring = _values_of(np.fromstring)
@@ -568,96 +425,3 @@ hamming = _values_of(np.hamming)
 blackman = _values_of(np.blackman)
 bartlett = _values_of(np.bartlett)
 kaiser = _values_of(np.kaiser)
-
-
-# Grids ------------------------------------------------------------------------------------------
-
-
-@implements(np.meshgrid)
-def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
-) -> tuple[TiledArray, ...]:
-    if indexing not in ("xy", "ij"):
-        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    device = device_of(*xi)
-    axes = [handle_of(x, device).reshape(-1) for x in xi]
-    places = list(range(len(axes)))
-    if indexing == "xy" and len(axes) > 1:
-        places[:2] = 1, 0
-    shape = [0] * len(axes)
-    for axis, place in zip(axes, places, strict=True):
-        shape[place] = axis.shape[0]
-    grids = []
-    for axis, place in zip(axes, places, strict=True):
-        others = tuple(other for other in range(len(axes)) if other != place)
-        node = record.expand_dims(axis.node, others)
-        grids.append(wrap(node if sparse else record.broadcast_to(node, tuple(shape))))
-    return tuple(grids)
-
-
-@implements(np.indices)
-def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    shape = tuple(map(operator.index, dimensions))
-    wanted = _numeric(dtype)
-    axes = [arange(size, dtype=wanted) for size in shape]
-    grids = meshgrid(*axes, sparse=sparse, indexing="ij")
-    if sparse:
-        return grids
-    if not grids:
-        return filled((0,), 0, wanted, resolve())
-    result = wrap(record.full((len(shape), *shape), 0, wanted, resolve()))
-    for place, grid in enumerate(grids):
-        result[place] = grid
-    return result
-
-
-@implements(np.fromfunction)
-def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
-    **kwargs: Any,
-) -> Any:
-    dimensions = tuple(map(operator.index, shape))
-    wanted = _numeric(dtype)
-    axes = [arange(size, dtype=wanted) for size in dimensions]
-    return function(*meshgrid(*axes, indexing="ij"), **kwargs)
-
-
-class _OpenGrid:
-    """`numpy.ogrid` and `numpy.mgrid`, made of `arange` and `linspace`."""
-
-    def __init__(self, sparse: bool) -> None:
-        self.sparse = sparse
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return the grid of the slices; a step ``5j`` means five points, the stop included."""
-        if not isinstance(key, tuple):
-            return self._axis(key, None)
-        if not key:
-            return np.mgrid[key]
-        dtype = np.result_type(*(_ends_dtype(part) for part in key))
-        axes = [self._axis(part, dtype) for part in key]
-        grids = meshgrid(*axes, sparse=self.sparse, indexing="ij")
-        if self.sparse:
-            return grids
-        shape = (len(grids), *grids[0].shape)
-        result = wrap(record.full(shape, 0, dtype, grids[0].device))
-        for place, grid in enumerate(grids):
-            result[place] = grid
-        return result
-
-    def _axis(self, part: slice, dtype: Any) -> TiledArray:
-        start = 0 if part.start is None else part.start
-        step = 1 if part.step is None else part.step
-        if isinstance(step, complex):
-            return linspace(start, part.stop, int(abs(step)), dtype=dtype)
-        return arange(start, part.stop, step, dtype=dtype)
-
-
-def _ends_dtype(part: slice) -> np.dtype[Any]:
-    ends = [end for end in (part.start, part.stop, part.step) if end is not None]
-    found = np.result_type(*(np.asarray(end) for end in ends if not isinstance(end, complex)))
-    return np.result_type(found, float) if isinstance(part.step, complex) else found
-
-
-mgrid = _OpenGrid(sparse=False)
-ogrid = _OpenGrid(sparse=True)

@@ -17,9 +17,10 @@ from tiledarray.api.arguments import (
     normalize_axis_index,
     refuse,
 )
-from tiledarray.api.creation import arange, filled
+from tiledarray.api.creation import filled
 from tiledarray.api.manipulation import roll
 from tiledarray.api.namespace import namespace_getattr
+from tiledarray.api.progressions import arange
 from tiledarray.api.registry import implements
 from tiledarray.arrays.handle import wrap
 from tiledarray.devices.device import resolve

@@ -22,8 +22,9 @@ from tiledarray.api.arguments import (
     normalize_axis_index,
     refuse,
 )
-from tiledarray.api.creation import arange, asarray
+from tiledarray.api.creation import asarray
 from tiledarray.api.joining import concatenate
+from tiledarray.api.progressions import arange
 from tiledarray.api.registry import implements
 from tiledarray.arrays import by_numpy, by_places, looking
 from tiledarray.arrays.handle import (

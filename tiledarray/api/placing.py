@@ -13,7 +13,7 @@ import numpy as np
 
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import handle_of, is_ours, normalize_axis_index, refuse
-from tiledarray.api.creation import arange
+from tiledarray.api.progressions import arange
 from tiledarray.arrays.handle import part_of, wrap
 from tiledarray.arrays.reducing import cumsum
 from tiledarray.arrays.views import Reshaped

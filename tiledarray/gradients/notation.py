@@ -32,6 +32,7 @@ from tiledarray.api import (
     manipulation,
     pointwise,
     products,
+    progressions,
     reductions,
     sorting,
     ufuncs,
@@ -46,8 +47,8 @@ from tiledarray.ops.op import Update
 from tiledarray.recording import record
 
 _MODULES = (
-    reductions, manipulation, joining, creation, products, pointwise, indexing, sorting,
-    differences)
+    reductions, manipulation, joining, creation, progressions, products, pointwise, indexing,
+    sorting, differences)
 _SCALED = BY_NAME["scaled"]
 
 pi = math.pi
