@@ -161,6 +161,25 @@ def test_gradients_vectorise(function, tmp_path):
         assert "m_exp" not in text or "_ZGV" in found.stdout, text
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("line", [
+    "np.power(x, y)", "np.power(x, 1.7)", "x ** 3", "(x * x) ** -1.5", "np.exp(x)", "np.log(x)",
+    "np.exp2(x)", "np.sin(x)", "np.tan(x)", "np.arctan2(x, y)", "np.cbrt(x)", "np.tanh(x)",
+    "np.log1p(x)", "np.float_power(x, y)", "np.hypot(x, y)",
+])
+def test_functions_of_glibc_are_called_for_vectors(line, dtype, tmp_path):
+    if platform.machine() != "x86_64" or host.compiler().libmvec < 2:
+        pytest.skip("no vector functions of glibc's")
+    x, y = (np.array(numpy.linspace(0.1, 1, 600, dtype=dtype)) for _ in range(2))
+    (kernel,) = planned(eval(line, {"np": np, "x": x, "y": y})).kernels
+    text = print_kernel(kernel, device=False).text.replace("NAME", "function")
+    (tmp_path / "function.cpp").write_text(text)
+    command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S", "-o", "-",
+               str(tmp_path / "function.cpp")]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "_ZGV" in found.stdout, text
+
+
 def test_choices_by_one_mask_vectorise(tmp_path):
     x, y = (np.array(numpy.linspace(0.1, 1, 600, dtype="f4")) for _ in range(2))
     mask = np.array(numpy.arange(600) % 3 == 0)

@@ -46,7 +46,6 @@ TA_FORWARD_2(m_arctan2, atan2) TA_FORWARD_2(m_hypot, hypot)
 TA_FORWARD_2(any_power, pow)
 #else
 TA_FORWARD_2(m_power, pow)
-template <class R> TA_FN R m_power_constant(R x, R y) { return y == (R)0.5 ? m_sqrt(x) : m_power(x, y); }
 #endif
 TA_FN f32 m_copysign(f32 x, f32 y) { return ::copysignf(x, y); }
 TA_FN f64 m_copysign(f64 x, f64 y) { return ::copysign(x, y); }
@@ -109,7 +108,7 @@ template <class R> TA_FN R m_power_of(R x, R y) {
 }
 TA_FN f32 m_power(f32 x, f32 y) { return m_power_of(x, y); }
 TA_FN f64 m_power(f64 x, f64 y) { return m_power_of(x, y); }
-// By an exponent that is one number: that is no branch for a loop.
+// By an exponent that is one number.
 template <class R> TA_FN R m_power_constant(R x, R y) { return y == (R)0.5 ? m_sqrt(x) : m_power(x, y); }
 #include "device_math.h"
 #else
@@ -465,6 +464,11 @@ template <class T> TA_FN T m_where(bool condition, T x, T y) {
     }
     else return bool_byte(condition) != 0 ? x : y;
 }
+
+#if !TA_DEVICE
+// By an exponent that is one number; without a branch, so that loops are vectors.
+template <class R> TA_FN R m_power_constant(R x, R y) { return m_where(y == (R)0.5, m_sqrt(x), m_power(x, y)); }
+#endif
 
 // A product that is 0 where a factor is.  By its bits, without a bool on the way: half the time.
 template <class R> TA_FN R m_scaled(R x, R y) {
