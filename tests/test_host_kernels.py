@@ -88,6 +88,9 @@ def test_lanes_vectorise(line, tmp_path):
     assert re.search(r"kernel\.cpp:.*loop vectorized", notes)
 
 
+VECTOR_CALL = re.compile(r"call\s+_ZGV\w+_one_")  # of a loop; the wrappers call `_ZGV…_exp`
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(WORDS, WORDS, SHIFTS, SHIFTS), min_size=1, max_size=200))
 def test_divisions_of_int64_equal_numpys(pairs):
@@ -158,7 +161,7 @@ def test_gradients_vectorise(function, tmp_path):
         command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S",
                    "-o", "-", str(path)]
         found = subprocess.run(command, check=True, capture_output=True, text=True)
-        assert "m_exp" not in text or "_ZGV" in found.stdout, text
+        assert "m_exp" not in text or VECTOR_CALL.search(found.stdout), text
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -177,7 +180,7 @@ def test_functions_of_glibc_are_called_for_vectors(line, dtype, tmp_path):
     command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S", "-o", "-",
                str(tmp_path / "function.cpp")]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "_ZGV" in found.stdout, text
+    assert VECTOR_CALL.search(found.stdout), text
 
 
 def test_choices_by_one_mask_vectorise(tmp_path):
