@@ -1,8 +1,10 @@
 """Whether arrays of middle size are computed at once or recorded (`recording/pace.py`)."""
 
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy
 import pytest
@@ -83,6 +85,34 @@ def test_what_an_earlier_run_saw_to_be_faster_is_tried_soon(monkeypatch):
     assert again.pace.preferred
 
 
+@only_in_c
+@pytest.mark.compiler
+def test_what_is_tried_is_planned(tmp_path):
+    """Also where all that went op by op before has not been worth the planner."""
+    (tmp_path / "script.py").write_text("""
+import numpy, tiledarray as np
+from tiledarray.execution import known
+from tiledarray.recording.pace import pace
+
+u, tried = np.array(numpy.random.default_rng(0).random((150, 200))), False
+while pace.low or not tried:
+    tried = tried or pace.low
+    v = u * 0.5 + 1.0
+    for _ in range(12):
+        v = v * v * 0.25 + u - 0.125
+    u[1:-1] = v[1:-1] * 0.1
+    u[0, 0] = float(u[3, 3])
+    if known.planner_is_loaded():
+        break
+print(known.planner_is_loaded())
+""")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True,
+        env={"PATH": os.environ["PATH"], "TILEDARRAY_CACHE_DIR": str(tmp_path / "cache"),
+             "PYTHONPATH": str(Path(__file__).parents[1])})
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_programs_are_known_by_their_file(tmp_path, monkeypatch):
     main = sys.modules["__main__"]
     with config.override(cache_dir=tmp_path / "cache"):
@@ -128,6 +158,33 @@ def test_a_program_that_turns_slower_is_computed_at_once_again(monkeypatch):
     program.speeds = {False: 5 * WORTH, True: WORTH}
     program.run(1.0)
     assert not program.pace.preferred and not program.low
+
+
+def test_a_program_that_does_something_else_meanwhile_stays_recorded(monkeypatch):
+    """What made it slow would make it slow at once, too."""
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    program.run(2.0)
+    for _ in range(5):
+        program.speeds = {False: WORTH, True: 3 * WORTH}
+        program.run(1.0)
+        program.speeds = {False: 5 * WORTH, True: 15 * WORTH}
+        program.run(1.0)
+        assert program.pace.preferred
+    assert program.run(20.0) > 0.9
+
+
+def test_short_bursts_among_other_work_are_compared_with_each_other(monkeypatch):
+    """Recorded, each takes less than a window: all windows have other work in them."""
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    burst = 5 * WORTH * 2 * WINDOW  # elements, that take two windows at once
+    for _ in range(60):
+        until = program.done + burst
+        while program.done < until:
+            program.run(0.001)
+        program.speeds = {False: 0.0, True: 0.0}
+        program.run(2 * WINDOW)
+        program.speeds = {False: 5 * WORTH, True: 15 * WORTH}
+    assert program.pace.preferred and program.low
 
 
 def test_it_is_seen_that_at_once_has_become_faster(monkeypatch):

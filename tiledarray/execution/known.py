@@ -44,6 +44,11 @@ def planner_is_loaded() -> bool:
     return PLANNER in sys.modules
 
 
+def expect_plans() -> None:
+    """Have the planner loaded for the next that comes again."""
+    _without[0] = PLANNER_TAKES * config.first_seconds
+
+
 def too_early(seconds: float) -> bool:
     """Whether all so far, with what takes that long, has not been worth loading the planner."""
     if planner_is_loaded():

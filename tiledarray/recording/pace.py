@@ -26,12 +26,13 @@ from numpy._core import umath  # it has no other name for what `np.errstate` set
 
 from tiledarray import config, core
 from tiledarray.errors import TiledArrayWarning
+from tiledarray.execution import known
 from tiledarray.execution.background import background
 from tiledarray.execution.spans import counters
 from tiledarray.fork import importing
 from tiledarray.recording.stretch import local
 
-WINDOW = 0.03  # seconds over which a speed is measured ...
+WINDOW = 0.03  # seconds over which a speed is measured; recorded, until as much is done ...
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
 TRY = 5 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
 WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays
@@ -85,13 +86,14 @@ class Pace:
             if self._waits:
                 self._waits = False
                 self._turned = perf_counter()
-                self._go(low=True, work=self._speed[True] * WINDOW)
+                known.expect_plans()  # op by op a try would tell nothing
+                self._go(low=True, work=self._speed[False] * WINDOW)
                 return
             if self.low and core.small() > config.at_once_least:  # errors raise, or it was set anew
                 self.begin()
                 return
             work, seconds = core.paced() - self._done, _seconds_since(self._begun)
-            if seconds < WINDOW:
+            if seconds < WINDOW and not (self.low and work >= self._speed[False] * WINDOW):
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
                 core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
                 return
@@ -102,7 +104,7 @@ class Pace:
                 self._waits = True
                 core.wait_for_place(LONGEST_WINDOW)
                 return
-            self._go(low=low, work=self._speed[low] * WINDOW)
+            self._go(low=low, work=self._speed[False] * WINDOW)
         finally:
             self._lock.release()
 
@@ -143,9 +145,9 @@ class Pace:
         """Return whether to go on with the low limit."""
         ahead = self._speed[True] / max(self._speed[False], 1.0)
         if self.preferred:
-            if ahead < 1 and len(self._windows) == WINDOWS:
-                return self._stands(preferred=False)
-            return perf_counter() < self._next
+            # What is slow now may be the program, which does something else: see how it is at once.
+            slower = ahead < 1 and len(self._windows) == WINDOWS
+            return perf_counter() < self._next and not slower
         if ahead > AHEAD:
             return self._stands(preferred=True)
         if _new() == self._new or self._tries >= TRIES:
