@@ -470,7 +470,7 @@ STORM = """
 import random, signal, sys, time
 import numpy, tiledarray as np
 
-class TimeOut(Exception):
+class TimeOut({kind}):
     pass
 
 fired = []
@@ -511,10 +511,13 @@ print(seen > 100, lost)
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("core", ["c", "python"])
-def test_what_a_handler_raises_is_never_lost(core):
+@pytest.mark.parametrize("kind", ["Exception", "MemoryError", "OSError", "RuntimeError"])
+def test_what_a_handler_raises_is_never_lost(core, kind):
+    """Be it what the library has its own way to go on after."""
     root = str(Path(__file__).parents[1])
     result = subprocess.run(
-        [sys.executable, "-c", STORM], capture_output=True, text=True, timeout=100, cwd=root,
+        [sys.executable, "-c", STORM.replace("{kind}", kind)],
+        capture_output=True, text=True, timeout=100, cwd=root,
         env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CORE": core, "TILEDARRAY_AT_ONCE": "1",
              "TILEDARRAY_FIRST_SECONDS": "0.0", "TILEDARRAY_COMPILE": "wait"})
     assert result.stdout.split() == ["True", "0"], result.stdout + result.stderr[-2000:]

@@ -119,6 +119,19 @@ def raised_outside(error: BaseException) -> bool:
     return False
 
 
+class suppress_own:  # noqa: N801  used as `contextlib.suppress`
+    """Suppresses exceptions of these kinds, but not what a handler of the program's raises."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        return isinstance(error, self._kinds) and not raised_outside(error)
+
+
 def of_a_handler(error: BaseException) -> bool:
     """Whether an exception that came out of compiling is no failure of that."""
     return not isinstance(error, CompilerError) and raised_outside(error)

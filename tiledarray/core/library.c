@@ -33,6 +33,7 @@ int make_array(Frame *frame, Py_ssize_t value)
         lengths[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, k));
     PyObject *array = PyArray_Empty(
         axes, lengths, (PyArray_Descr *)Py_NewRef(PyTuple_GET_ITEM(kind, 1)), 0);
+    const int no_room = !array && PyErr_ExceptionMatches(PyExc_MemoryError);
     PyObject *address = array ? PyLong_FromVoidPtr(PyArray_DATA((PyArrayObject *)array)) : NULL;
     if (address) {
         PyObject *arguments[4] = {NULL, array, address, device};
@@ -45,8 +46,8 @@ int make_array(Frame *frame, Py_ssize_t value)
     Py_XDECREF(array);
     if (frame->buffers[value])
         return 1;
-    if (!PyErr_ExceptionMatches(PyExc_MemoryError))
-        return -1;
+    if (!no_room)
+        return -1; /* of a signal handler, perhaps: making a buffer runs Python */
     PyErr_Clear();
     return 0;
 }

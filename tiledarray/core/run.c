@@ -19,7 +19,7 @@ static const char *const given_names[GIVEN] = {
     "lock", "observers", "counters", "buffer", "lost"};
 static PyObject *given[GIVEN];
 static PyObject *pointer_name, *plan_name, *acquire_name, *release_name, *launches_name,
-    *calls_name, *another_name;
+    *calls_name, *another_name, *raised_outside;
 
 /* ---- running -------------------------------------------------------------------------------- */
 
@@ -188,6 +188,30 @@ static int put_parameter(int64_t *slot, PyObject *param, int64_t kind)
     }
 }
 
+/* 0 if there was no room, which another way may have; -1 with the error set if it is another one,
+   such as a MemoryError that a signal handler has raised. */
+static int no_room(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError))
+        return -1;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    PyObject *outside = PyObject_CallOneArg(raised_outside, value);
+    if (outside == Py_False) {
+        Py_DECREF(type);
+        Py_DECREF(value);
+        Py_XDECREF(traceback);
+        Py_DECREF(outside);
+        return 0;
+    }
+    Py_XDECREF(outside);
+    PyErr_Restore(type, value, traceback); /* in place of one that the question raised */
+    return -1;
+}
+
 static int take_memory(Frame *frame, Py_ssize_t value)
 {
     if (frame->buffers[value])
@@ -198,10 +222,7 @@ static int take_memory(Frame *frame, Py_ssize_t value)
         frame->program->allocate, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     if (frame->buffers[value])
         return set_pointer(frame, value);
-    if (!PyErr_ExceptionMatches(PyExc_MemoryError))
-        return -1;
-    PyErr_Clear();
-    return 0;
+    return no_room();
 }
 
 /* One more hold on memory, of another shape; as `set_pointer`. */
@@ -637,8 +658,11 @@ int add_run(PyObject *module)
     launches_name = PyUnicode_InternFromString("launches");
     calls_name = PyUnicode_InternFromString("library calls");
     another_name = PyUnicode_InternFromString("another");
+    PyObject *errors = PyImport_ImportModule("tiledarray.errors");
+    raised_outside = errors ? PyObject_GetAttrString(errors, "raised_outside") : NULL;
+    Py_XDECREF(errors);
     if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
-        !calls_name || !another_name || add_taken() < 0 || add_library() < 0 || add_recipes() < 0 || add_programs(module) < 0)
+        !calls_name || !another_name || !raised_outside || add_taken() < 0 || add_library() < 0 || add_recipes() < 0 || add_programs(module) < 0)
         return -1;
     PyObject *start = PyLong_FromVoidPtr((void *)(uintptr_t)start_on_device);
     int failed = PyModule_AddObjectRef(module, "start_on_device", start);

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.errors import OutOfMemory
+from tiledarray.errors import OutOfMemory, raised_outside
 from tiledarray.fork import hold_at_fork
 
 ALIGNMENT = 64
@@ -175,11 +175,15 @@ class HostPool:
         """Get a block from the system: the memory, and the aligned address in it."""
         try:
             memory = np.empty(size + ALIGNMENT, _BYTE)
-        except MemoryError:
+        except MemoryError as error:
+            if raised_outside(error):
+                raise
             self.clear()
             try:
                 memory = np.empty(size + ALIGNMENT, _BYTE)
-            except MemoryError:
+            except MemoryError as still:
+                if raised_outside(still):
+                    raise
                 raise _out_of_memory(nbytes) from None
         address = memory.ctypes.data
         return memory, address + -address % ALIGNMENT

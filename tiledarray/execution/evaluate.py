@@ -19,7 +19,7 @@ from tiledarray.devices import storage
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.threads import host_threads
-from tiledarray.errors import NodeFailed, OutOfMemory
+from tiledarray.errors import NodeFailed, OutOfMemory, raised_outside
 from tiledarray.execution import known, placement
 from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.doing_without import tell_once
@@ -132,6 +132,8 @@ def _evaluate_taken(
     try:
         plans, _ = _planning()
     except OSError as error:  # another time there may be files to be had
+        if raised_outside(error):
+            raise
         tell_once(f"tiledarray runs op by op: its planner could not be loaded ({error})", "planner")
         taken.restore()
         _op_by_op(parts_of(traced.nodes, targets), taken, targets)

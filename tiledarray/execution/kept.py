@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.errors import TiledArrayWarning
+from tiledarray.errors import TiledArrayWarning, suppress_own
 from tiledarray.execution.packing import packed, unpacked
 from tiledarray.fusion.plan import Kernel, Plan
 from tiledarray.fusion.regions import Assumption
@@ -174,10 +174,9 @@ def find(name: str) -> Found | None:
 
     Last comes what its parameters were when it was made, if it assumes something of them.
     """
-    try:
+    entry = None
+    with suppress_own(OSError, TiledArrayWarning):
         entry = cache.get(name, SUFFIX)
-    except (OSError, TiledArrayWarning):
-        return None
     if entry is None:
         return None
     try:
@@ -194,11 +193,9 @@ def keep(name: str, plan: Plan, programs: dict[Kernel, Program], names: dict[Ker
         return
     _written[0] += 1
     data = io.BytesIO()
-    try:
+    with suppress_own(OSError, LookupError, pickle.PicklingError):
         _Writer(data, 5).dump((params and [*params], packed(plan, programs, names)))
         cache.put(name, SUFFIX, data.getvalue(), small=True)
-    except (OSError, LookupError, pickle.PicklingError):
-        return
 
 
 class _Writer(pickle.Pickler):

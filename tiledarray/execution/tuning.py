@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tiledarray import config
-from tiledarray.errors import NOT_COMPILED, TiledArrayError, TiledArrayWarning
+from tiledarray.errors import NOT_COMPILED, TiledArrayError, TiledArrayWarning, suppress_own
 from tiledarray.execution import known, replay
 from tiledarray.execution.background import background
 from tiledarray.fusion.choices import choice_text, choices, joined
@@ -77,7 +77,7 @@ class Found(NamedTuple):
 
 def found(name: str) -> Found | None:
     """Return what was found for a class of work, by this process or another."""
-    with suppress(OSError, TiledArrayWarning, ValueError, KeyError, TypeError):
+    with suppress_own(OSError, TiledArrayWarning, ValueError, KeyError, TypeError):
         entry = cache.get(name, SUFFIX)
         if entry is not None:
             data = json.loads(entry.data)
@@ -262,7 +262,7 @@ class Tuning:
 
 def keep(name: str, what: Found) -> None:
     """Keep on disk what was found for a class of work, if there is room."""
-    with suppress(OSError, TiledArrayError):
+    with suppress_own(OSError, TiledArrayError):
         cache.put(name, SUFFIX, json.dumps(what._asdict()).encode(), small=True)
 
 

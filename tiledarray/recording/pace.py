@@ -18,14 +18,13 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from time import perf_counter, thread_time
 
 import numpy as np
 from numpy._core import umath  # it has no other name for what `np.errstate` sets
 
 from tiledarray import config, core
-from tiledarray.errors import TiledArrayWarning
+from tiledarray.errors import TiledArrayWarning, suppress_own
 from tiledarray.execution import known
 from tiledarray.execution.background import background
 from tiledarray.execution.spans import counters
@@ -200,10 +199,9 @@ def was_faster() -> bool:
         return False
     with importing:
         from tiledarray.kernels.compile import cache
-    try:
+    with suppress_own(OSError, TiledArrayWarning):
         return cache.get(cache.key("pace", program), ".pace") is not None
-    except (OSError, TiledArrayWarning):
-        return False
+    return False
 
 
 def note_faster() -> None:
@@ -212,7 +210,7 @@ def note_faster() -> None:
     if program is not None and not was_faster():
         with importing:
             from tiledarray.kernels.compile import cache
-        with suppress(OSError, TiledArrayWarning):
+        with suppress_own(OSError, TiledArrayWarning):
             cache.put(cache.key("pace", program), ".pace", b"recorded", small=True)
 
 

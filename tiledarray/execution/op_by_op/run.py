@@ -92,8 +92,9 @@ class Values(dict[Node, Any]):
             if node.buffer is None:
                 try:
                     node.buffer = self.taken(node)
-                except MemoryError:
-                    continue
+                except MemoryError as error:
+                    if raised_outside(error):
+                        raise
 
 
 def _arrays(value: Any) -> Sequence[Any]:
