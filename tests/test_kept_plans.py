@@ -21,7 +21,7 @@ from tiledarray.errors import TiledArrayWarning
 from tiledarray.execution import kept, known, plans, spans
 from tiledarray.insight.explain import explain
 from tiledarray.insight.session import Session
-from tiledarray.kernels.compile import cache
+from tiledarray.kernels.compile import cache, host
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.compiler
@@ -447,6 +447,25 @@ def test_no_room_is_no_error(folder, forget, monkeypatch):
     with config_with, pytest.warns(TiledArrayWarning, match="cannot be kept"):
         result = computed()
     numpy.testing.assert_allclose(result, numpy.exp(data(33, 44)) * 2 + 1)
+
+
+def test_no_file_to_be_had_is_no_error(folder, forget, monkeypatch):
+    """Where it is asked whether kernels lie on disk: what is missing is computed op by op."""
+    as_os = {"__name__": "os", "found": cache.get, "asked": []}
+    exec("""def get(key, suffix):
+        if suffix != ".so":
+            return found(key, suffix)
+        asked.append(key)
+        raise OSError(24, "Too many open files")""", as_os)
+    monkeypatch.setattr(cache, "get", as_os["get"])
+    values = data(37, 41)
+    host.compiler()
+    with config.override(compile="background", first_seconds=0.0):
+        x = np.array(values)
+        for _ in range(3):
+            result = (np.exp(x) * 3 + x.sum(axis=0)).numpy()
+    assert as_os["asked"]
+    numpy.testing.assert_allclose(result, numpy.exp(values) * 3 + values.sum(axis=0))
 
 
 def test_every_op_has_a_name_of_its_own():

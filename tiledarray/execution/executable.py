@@ -11,7 +11,7 @@ from tiledarray import config
 from tiledarray.core import forget_program, install_running
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
-from tiledarray.errors import of_a_handler
+from tiledarray.errors import of_a_handler, suppress_own
 from tiledarray.execution import known
 from tiledarray.execution.arguments import Binding
 from tiledarray.execution.at_one_go import at_one_go, persist
@@ -290,7 +290,10 @@ class Executable:
 
     def at_hand(self) -> bool:
         """Whether all that is missing has been compiled before, and lies on disk."""
-        return self.device.kind != "cuda" and host.on_disk(self.missing(), contract=self.contract)
+        if self.device.kind != "cuda":
+            with suppress_own(OSError):  # another time there may be files to be had
+                return host.on_disk(self.missing(), contract=self.contract)
+        return False
 
     def let_go(self) -> None:
         """Drop the kernels: it will not run again, though some array remembers what made it."""
