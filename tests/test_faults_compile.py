@@ -83,6 +83,7 @@ def test_what_is_cut_off_anywhere_is_not_whole(whole):
         assert incomplete(whole[:size]), size
         assert incomplete(whole[:size] + bytes(len(whole) - size)) or size > len(whole) - 64, size
     assert incomplete(whole[:-1])
+    assert "first segment" in incomplete(whole[:64] + bytes(64) + whole[128:])
     assert "another machine" in incomplete(whole[:18] + b"\x02\x00" + whole[20:])
     assert incomplete(os.urandom(len(whole)))
 

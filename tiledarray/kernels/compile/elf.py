@@ -40,11 +40,15 @@ def _cut_off(data: bytes) -> str | None:
         return "it is no shared library"
     segment = struct.Struct(order + ("IIQQQQ" if wide else "IIIII"))
     section = struct.Struct(order + ("IIQQQQ" if wide else "IIIIII"))
+    begins = False
     for number in range(segments):
         kind, *fields = segment.unpack_from(data, segments_at + number * segment_bytes)
         at, size = (fields[1], fields[4]) if wide else (fields[0], fields[3])
         if kind == _LOADED and at + size > len(data):
             return "a segment is cut off"
+        begins |= kind == _LOADED and at == 0  # linkers have the header loaded
+    if not begins:
+        return "its first segment is missing"
     for number in range(1, sections):
         _, kind, _, _, at, size = section.unpack_from(data, sections_at + number * section_bytes)
         if kind == 0:
