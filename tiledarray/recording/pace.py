@@ -156,7 +156,7 @@ class Pace:
         if spent < TRY:
             return True
         self._tries += 1
-        self._next = perf_counter() + self._tries**2 * spent
+        self._next = perf_counter() + self._tries * spent
         return False
 
 
