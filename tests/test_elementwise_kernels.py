@@ -465,11 +465,12 @@ def nvrtc_compile(source: str, arch: str) -> tuple[bytes, str]:
     options = [f"-arch={arch}", "-std=c++17", "--fmad=false", "--ptxas-options=-v",
                f"-I{HEADERS}"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-    log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+    # Fresh bytes, which NVRTC writes into: `b" " * 1` is the b" " of the whole process.
+    log = bytes(nvrtc.nvrtcGetProgramLogSize(program)[1])
     nvrtc.nvrtcGetProgramLog(program, log)
     text = log.decode()
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, text
-    cubin = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
+    cubin = bytes(nvrtc.nvrtcGetCUBINSize(program)[1])
     nvrtc.nvrtcGetCUBIN(program, cubin)
     return cubin, text
 
