@@ -18,15 +18,17 @@ import pytest
 
 import tiledarray as np
 from tests.plans import planned
+from tiledarray import config
 from tiledarray.arrays import tracing
 from tiledarray.config import override
 from tiledarray.core import Block, forget_programs, kind
+from tiledarray.devices import device
 from tiledarray.devices.pool import HostPool
 from tiledarray.errors import OutOfMemory
 from tiledarray.execution import evaluate, plans
 from tiledarray.execution.executable import Executable
 from tiledarray.gradients import again
-from tiledarray.recording import history, stretch
+from tiledarray.recording import history, segments, stretch
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -439,13 +441,19 @@ def checked_outside_of_the_twins_limits(frame):
 
 
 @told_for_311
-@pytest.mark.parametrize("way", ["jit", "grad", "vmap", "loop"])
+@pytest.mark.parametrize("way", ["jit", "grad", "vmap", "loop", "settings", "device"])
 def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
     def step(u):
         return (u * u).sum()
 
+    def inside(block):
+        with block:
+            return np.evaluate(np.sqrt(x).sum())
+
     def work():
-        return {"jit": lambda: np.jit(step)(x), "grad": lambda: np.grad(step)(x),
+        return {"settings": lambda: inside(override(threads=1, device="cpu", grad_memory=10**6)),
+                "device": lambda: inside(np.device("cpu")),
+                "jit": lambda: np.jit(step)(x), "grad": lambda: np.grad(step)(x),
                 "vmap": lambda: np.vmap(step)(x[None]),
                 "loop": lambda: np.fori_loop(2, lambda i, u: u * 2, x)}[way]()
 
@@ -454,6 +462,8 @@ def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
     for place in itertools.count(1):
         passed = interrupted_at(place, work, checked_outside_of_the_twins_limits)
         assert not tracing._under_way and not history._inside.depth, place
+        assert not config._layers and not device._blocks and device._chosen.get() is None, place
+        assert not segments._passing.depth and config.grad_memory is None, place
         assert not again._wholes and type(stretch.local.recorder) is stretch.Recorder, place
         assert float(x.sum()) == 300 * 299 / 2
         with (override(at_once=1000), numpy.errstate(divide="raise"),

@@ -156,7 +156,7 @@ def test_a_program_that_turns_slower_is_computed_at_once_again(monkeypatch):
     program.run(2.0)
     assert program.pace.preferred
     program.speeds = {False: 5 * WORTH, True: WORTH}
-    program.run(1.0)
+    program.run(2.0)
     assert not program.pace.preferred and not program.low
 
 

@@ -175,10 +175,9 @@ def test_out_of_memory_clears_the_pool_and_says_how_much(pool, monkeypatch):
     make(pool)
     assert pool.statistics().cached
 
-    def refuse(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(pool_module.np, "empty", refuse)
+    numpys = {"__name__": "numpy"}  # what others raise is the program's own
+    exec("def empty(*_): raise MemoryError", numpys)
+    monkeypatch.setattr(pool_module.np, "empty", numpys["empty"])
     with pytest.raises(OutOfMemory, match="4,000,000 bytes") as caught:
         make(pool, (1_000_000,))
     assert isinstance(caught.value, MemoryError) and caught.value.nbytes == 4_000_000
@@ -193,15 +192,14 @@ def test_absurd_sizes_are_out_of_memory(pool, exponent):
 
 
 def test_memory_is_retried_after_clearing(pool, monkeypatch):
-    real, calls = np.empty, []
-
-    def refuse_once(*arguments):
+    calls = []
+    numpys = {"__name__": "numpy", "real": np.empty, "calls": calls}
+    exec("""def empty(*arguments):
         calls.append(arguments)
         if len(calls) == 1:
             raise MemoryError
-        return real(*arguments)
-
-    monkeypatch.setattr(pool_module.np, "empty", refuse_once)
+        return real(*arguments)""", numpys)
+    monkeypatch.setattr(pool_module.np, "empty", numpys["empty"])
     assert make(pool).array.shape == (10, 10)
     assert len(calls) == 2
 

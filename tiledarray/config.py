@@ -17,8 +17,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +27,7 @@ from typing import Any
 import platformdirs
 
 from tiledarray import core
+from tiledarray.at_one_go import Block
 from tiledarray.errors import UnknownSetting
 from tiledarray.fork import hold_at_fork
 
@@ -239,8 +240,7 @@ _base: dict[str, Any] = {}
 _layers: list[dict[str, Any]] = []
 
 
-@contextmanager
-def override(**settings: Any) -> Iterator[None]:
+class override(ContextDecorator, Block):  # noqa: N801  used as a function
     """Change settings inside a ``with`` block.
 
     Blocks may nest, and may overlap in several threads: the one entered last decides, and leaving
@@ -265,16 +265,25 @@ def override(**settings: Any) -> Iterator[None]:
     ...     config.threads
     2
     """
-    layer = {name: _setting(name).checked(value, name) for name, value in settings.items()}
-    with _lock:
-        _layers.append(layer)
-        _apply(layer)
-    try:
-        yield
-    finally:
+
+    def __init__(self, **settings: Any) -> None:
+        self._layer = {
+            name: _setting(name).checked(value, name) for name, value in settings.items()}
+
+    def _recreate_cm(self) -> override:  # of functions that it decorates
+        return override(**self._layer)
+
+    def begin(self) -> None:
+        """Have the settings hold."""
         with _lock:
-            _layers[:] = [other for other in _layers if other is not layer]
-            _apply(layer)
+            _layers.append(self._layer)
+            _apply(self._layer)
+
+    def end(self) -> None:
+        """Have the others hold again."""
+        with _lock:
+            _layers[:] = [other for other in _layers if other is not self._layer]
+            _apply(self._layer)
 
 
 def describe() -> str:

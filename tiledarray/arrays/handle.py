@@ -15,9 +15,9 @@ import numpy as np
 
 from tiledarray.arrays import views
 from tiledarray.arrays.views import Step
+from tiledarray.at_one_go import persist
 from tiledarray.core import Base, rebind, wrap
 from tiledarray.execution import placement
-from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops.movement import AN_ARRAY, full

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from tiledarray.arrays.handle import Handle, is_scalar
+from tiledarray.at_one_go import Block, at_one_go
 from tiledarray.core import BEGINS, Base, history, hold
-from tiledarray.execution.at_one_go import Block, at_one_go
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.ops.movement import AN_ARRAY, placeholder
 from tiledarray.recording.history import is_inside

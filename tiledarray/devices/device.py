@@ -14,8 +14,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config, core
+from tiledarray.at_one_go import Block
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Borrowed, Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
@@ -36,7 +37,6 @@ _backends: dict[str, str] = {}
 _interned: dict[str, Device] = {}
 _lock = threading.Lock()
 hold_at_fork(_lock)
-_blocks = 0
 _chosen: ContextVar[Device | None] = ContextVar("tiledarray_device", default=None)
 
 
@@ -225,8 +225,7 @@ def home() -> Device:
     return Device("cpu")
 
 
-@contextmanager
-def device(spec: str | Device) -> Iterator[Device]:
+class device(ContextDecorator, Block):  # noqa: N801  used as a function
     """Put the arrays made inside the ``with`` block on a device; holds for this thread or task.
 
     Parameters
@@ -252,20 +251,36 @@ def device(spec: str | Device) -> Iterator[Device]:
     >>> str(x.device)
     'cpu'
     """
-    token = _chosen.set(resolve(spec))
-    _count_blocks(1)
-    try:
-        yield current()
-    finally:
-        _chosen.reset(token)
-        _count_blocks(-1)
+
+    def __init__(self, spec: str | Device) -> None:
+        self._spec = spec
+        self._before: tuple[Device | None] | None = None  # once it has begun
+
+    def _recreate_cm(self) -> device:  # of functions that it decorates
+        return device(self._spec)
+
+    def begin(self) -> Device:
+        """Have new arrays there; return the device."""
+        found = resolve(self._spec)
+        self._before = (_chosen.get(),)
+        _set_blocks(_blocks.add, self)
+        _chosen.set(found)
+        return current()
+
+    def end(self) -> None:
+        """Have them where they were."""
+        if self._before is not None:
+            _chosen.set(self._before[0])
+            _set_blocks(_blocks.discard, self)
 
 
-def _count_blocks(change: int) -> None:
+_blocks: set[device] = set()
+
+
+def _set_blocks(change: Callable[[device], None], block: device) -> None:
     """While a block says where arrays are made, the core leaves that to `current`."""
-    global _blocks
     with _lock:
-        _blocks += change
+        change(block)
         core.set_births(False)
 
 

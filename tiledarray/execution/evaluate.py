@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tiledarray import config
+from tiledarray.at_one_go import persist
 from tiledarray.core import run_known
 from tiledarray.devices import storage
 from tiledarray.devices.device import Device
@@ -21,7 +22,6 @@ from tiledarray.devices.pool import host_pool
 from tiledarray.devices.threads import host_threads
 from tiledarray.errors import NodeFailed, OutOfMemory, raised_outside
 from tiledarray.execution import known, placement
-from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.doing_without import tell_once
 from tiledarray.execution.known import lock
 from tiledarray.execution.op_by_op import run as reference

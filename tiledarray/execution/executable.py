@@ -8,13 +8,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiledarray import config
+from tiledarray.at_one_go import at_one_go, persist
 from tiledarray.core import forget_program, install_running
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import of_a_handler, suppress_own
 from tiledarray.execution import known
 from tiledarray.execution.arguments import Binding
-from tiledarray.execution.at_one_go import at_one_go, persist
 from tiledarray.execution.background import Trouble, background, everywhere, passing
 from tiledarray.execution.laps import Laps
 from tiledarray.execution.launches import CudaKernel, CudaLaunch, HostLaunch, Launch

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tiledarray import config, core
+from tiledarray.at_one_go import Block
 from tiledarray.devices.device import Device, accelerator, home
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, operands, parts_of
@@ -75,14 +75,19 @@ class _Wanted(threading.local):
 _wanted = _Wanted()
 
 
-@contextmanager
-def wanted_here(nodes: Collection[Node]) -> Iterator[None]:
+class wanted_here(Block):  # noqa: N801  used as a function
     """Have it count inside the ``with`` block that these values will be brought home."""
-    before, _wanted.nodes = _wanted.nodes, nodes
-    try:
-        yield
-    finally:
-        _wanted.nodes = before
+
+    def __init__(self, nodes: Collection[Node]) -> None:
+        self._nodes, self._before = nodes, _wanted.nodes
+
+    def begin(self) -> None:
+        """Have it count."""
+        _wanted.nodes = self._nodes
+
+    def end(self) -> None:
+        """Have it count no more."""
+        _wanted.nodes = self._before
 
 
 def chosen(

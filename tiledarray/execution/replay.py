@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tiledarray.at_one_go import at_one_go
 from tiledarray.devices.device import Device
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import TiledArrayError
 from tiledarray.execution.arguments import dealt_from
-from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.captured import (
     MOST_COPIES,
     Copies,

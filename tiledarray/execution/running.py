@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiledarray import config
+from tiledarray.at_one_go import persist
 from tiledarray.core import remember, remembers
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
 from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution import known, placement, replay
-from tiledarray.execution.at_one_go import persist
 from tiledarray.execution.background import everywhere
 from tiledarray.execution.doing_without import do_without, tell_once
 from tiledarray.execution.executable import Executable, observers

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from tiledarray import config, execution
 from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
+from tiledarray.at_one_go import Block
 from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import NOT_COMPILED, of_a_handler, raised_outside
 from tiledarray.execution import placement
-from tiledarray.execution.at_one_go import Block
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like

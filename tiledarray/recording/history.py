@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet, finalize
 
+from tiledarray.at_one_go import Block
 from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.errors import HistoryLost
-from tiledarray.execution.at_one_go import Block
 from tiledarray.graph.node import Node, form_of
 from tiledarray.ops.movement import leaf, opaque, view
 from tiledarray.recording.site import user_site

@@ -25,8 +25,8 @@ from numpy._core import umath  # it has no other name for what `np.errstate` set
 
 from tiledarray import config, core
 from tiledarray.errors import TiledArrayWarning, suppress_own
-from tiledarray.execution import known
 from tiledarray.execution.background import background
+from tiledarray.execution.known import expect_plans
 from tiledarray.execution.spans import counters
 from tiledarray.fork import importing
 from tiledarray.recording.stretch import local
@@ -34,7 +34,8 @@ from tiledarray.recording.stretch import local
 WINDOW = 0.03  # seconds over which a speed is measured; recorded, until as much is done ...
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
 TRY = 5 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
-WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays
+WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays ...
+MANY = 12  # ... and so many before what is recorded is said to be slower than it was
 LITTLE = 1e6  # elements: what has none of middle size is not weighed at all
 FIRST = 1.0  # seconds before the first try, which may take as long itself while kernels compile
 WORTH = 7e7  # elements by the second; below, a tenth of the time at most goes into such arrays
@@ -85,7 +86,7 @@ class Pace:
             if self._waits:
                 self._waits = False
                 self._turned = perf_counter()
-                known.expect_plans()  # op by op a try would tell nothing
+                expect_plans()  # op by op a try would tell nothing
                 self._go(low=True, work=self._speed[False] * WINDOW)
                 return
             if self.low and core.small() > config.at_once_least:  # errors raise, or it was set anew
@@ -110,7 +111,7 @@ class Pace:
     def _go(self, *, low: bool, work: float) -> None:
         """Go on with either limit until so much is done."""
         if low is not self.low or not work:
-            self._windows: deque[float] = deque(maxlen=WINDOWS)
+            self._windows: deque[float] = deque(maxlen=MANY if low else WINDOWS)
             core.set_cut(min(CUT, config.cut) if low else config.cut)
         self.low = low
         self._begun, self._done, self._new = _now(), core.paced(), _new()
@@ -145,7 +146,7 @@ class Pace:
         ahead = self._speed[True] / max(self._speed[False], 1.0)
         if self.preferred:
             # What is slow now may be the program, which does something else: see how it is at once.
-            slower = ahead < 1 and len(self._windows) == WINDOWS
+            slower = ahead < 1 and len(self._windows) == MANY
             return perf_counter() < self._next and not slower
         if ahead > AHEAD:
             return self._stands(preferred=True)

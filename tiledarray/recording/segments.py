@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from tiledarray import config, execution
+from tiledarray.at_one_go import Block
 from tiledarray.core import KEEPS, MOST_WITH_HISTORY
 from tiledarray.execution.spans import counters
 from tiledarray.execution.taken import entries
@@ -119,15 +119,12 @@ class _Run(Segment):
         self._compute = compute
 
     def compute(self) -> None:
-        _small.paused = True
-        try:
+        with _pausing():
             for node in self.nodes():
                 if node.buffer is None:
                     node.buffer = self._compute(node.form, node.inputs)
                     if node.buffer is None:  # settings have changed: it is not small any more
                         execution.evaluate.evaluate([node])
-        finally:
-            _small.paused = False
 
 
 def _nbytes(node: Node) -> int:
@@ -339,6 +336,14 @@ class _Small(threading.local):
 _small = _Small()
 
 
+class _pausing(Block):  # noqa: N801  used as a function
+    def begin(self) -> None:
+        _small.paused = True
+
+    def end(self) -> None:
+        _small.paused = False
+
+
 def note_small(form: Form, nbytes: int, compute: Compute) -> None:
     """Take note that something is computed at once that has a history, by what can do it again."""
     if _small.paused or _passing.depth:
@@ -392,16 +397,21 @@ def value_again(node: Node) -> Any:
 # ---- backward passes -----------------------------------------------------------------------------
 
 
-@contextmanager
-def passing() -> Iterator[None]:
+class passing(Block):  # noqa: N801  used as a function
     """Go backward through a history; nobody asks for derivatives of what is computed meanwhile."""
-    _passing.depth += 1
-    _begin_run()
-    try:
-        yield
-    finally:
-        _passing.depth -= 1
-        if not _passing.depth:
+
+    def __init__(self) -> None:
+        self._outer = _passing.depth
+
+    def begin(self) -> None:
+        """Count it, and note what comes."""
+        _passing.depth = self._outer + 1
+        _begin_run()
+
+    def end(self) -> None:
+        """Count it no more."""
+        _passing.depth = self._outer
+        if not self._outer:
             _passing.computed.clear()
 
 

@@ -21,11 +21,11 @@ from tiledarray.arrays.tracing import (
     traced,
 )
 from tiledarray.arrays.views import Frozen, Step, handed_out, identity, is_frozen
+from tiledarray.at_one_go import persist
 from tiledarray.devices.device import current
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution import placement
-from tiledarray.execution.at_one_go import persist
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Form, Node, form_of
 from tiledarray.graph.program import trace

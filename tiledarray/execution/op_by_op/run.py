@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tiledarray.at_one_go import at_one_go
 from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.devices.threads import together
 from tiledarray.errors import NodeFailed, raised_outside
-from tiledarray.execution.at_one_go import at_one_go
 from tiledarray.execution.op_by_op.chain import (
     WORTH_CHAINING,
     Chain,
