@@ -139,7 +139,7 @@ def test_no_file_may_be_as_large_as_a_kernel(folder):
 def test_no_file_can_be_opened(folder):
     child = begin("""
         import resource
-        from tiledarray.execution import background, running  # later it could not be read
+        from tiledarray.execution import background, evaluate, running  # later none can be read
         from tiledarray.kernels.compile import cache
         background.FIRST_REST = 0.2
         warnings.simplefilter("ignore")
