@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tiledarray import config
+from tiledarray.devices.device import _chosen, current, device
 from tiledarray.errors import UnknownSetting
 
 
@@ -157,3 +158,26 @@ def test_deterministic_leaves_nothing_to_time():
                     "background", True, 100)
             assert config.compile == "wait"
         assert (config.compile, config.tune, config.at_once_least) == ("background", True, 100)
+
+
+@pytest.mark.parametrize("make", [lambda: config.override(threads=1), lambda: device("cpu")])
+def test_a_block_is_used_once(make) -> None:
+    """A second use, inside of the first or after it, changes nothing and says so."""
+    before, where = config.threads, current()
+    block = make()
+    with block:
+        inside = config.threads, current()
+        with pytest.raises(RuntimeError, match="one of its own"), block:
+            pass
+        assert (config.threads, current()) == inside
+    assert (config.threads, current()) == (before, where)
+    with pytest.raises(RuntimeError, match="one of its own"), block:
+        pass
+    assert (config.threads, current()) == (before, where)
+
+    @make()
+    def again(depth):
+        return again(depth - 1) if depth else (config.threads, current())
+
+    assert again(2) == inside == again(0)
+    assert (config.threads, current()) == (before, where) and _chosen.get() is None

@@ -281,3 +281,23 @@ def test_the_compiler_starts_when_the_answer_is_there(monkeypatch):
         x = np.array(data(10 * MANY))
         (np.tanh(x * 1.2345) - np.arctan(x) ** 3).numpy()   # that no other test has a kernel of
     assert events == ["answer", "compile"]
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, i: i + 0.5, lambda x, i: i * x, lambda x, i: np.where(i > 3, x, 0.0),
+    lambda x, i: x.astype("f4"), lambda x, i: ((x - x.mean(1, keepdims=True)) ** 2).sum(1),
+    lambda x, i: x.var(axis=1), lambda x, i: np.sqrt(x), lambda x, i: x.argmax(axis=1),
+])
+def test_temporaries_have_the_size_of_a_block(call):
+    """Also of a single operation by a single thread."""
+    values = numpy.random.default_rng(0).random((3000, 1000))
+    x, i = np.array(values), np.array((values * 9).astype("i4"))
+    with config.override(threads=1, compile="never"):
+        np.evaluate(call(x, i))  # memory of the results is the pool's from now on
+        tracemalloc.start()
+        found = call(x, i)
+        np.evaluate(found)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert most < values.nbytes / 4
+    numpy.testing.assert_allclose(found.numpy(), call(*map(numpy.asarray, (x, i))), rtol=1e-6)

@@ -187,6 +187,18 @@ def test_short_bursts_among_other_work_are_compared_with_each_other(monkeypatch)
     assert program.pace.preferred and program.low
 
 
+def test_a_clock_that_stands_still_tells_nothing(monkeypatch):
+    """That of a thread moves by 16 ms on some systems."""
+    program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
+    monkeypatch.setattr(pacing, "thread_time", lambda: program.own // 0.016 * 0.016)
+    program.run(5.0)
+    assert program.pace.preferred
+    program = Program(monkeypatch, 5 * WORTH, 4 * WORTH)
+    monkeypatch.setattr(pacing, "thread_time", lambda: program.own // 0.016 * 0.016)
+    program.run(5.0)
+    assert not program.pace.preferred
+
+
 def test_it_is_seen_that_at_once_has_become_faster(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     program.run(2.0)

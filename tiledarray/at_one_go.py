@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import call
-from typing import Any
-
-from tiledarray.core import Block as CoreBlock
 
 ATTEMPTS = 100
 
@@ -41,28 +38,3 @@ def persist(work: Callable[[], None]) -> None:
         except BaseException:  # a handler's: what the program raised already matters more
             continue
     return None
-
-
-class Block(CoreBlock):
-    """What a ``with`` block begins and ends, of which the end comes whatever handlers raise.
-
-    (A generator's comes when the exception is forgotten, if a handler has raised in its making.
-    ``__exit__`` is the core's.)
-    """
-
-    def begin(self) -> Any:
-        """Begin it; return what ``as`` names."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Leave everything as it was; it may be done again, and before all has begun."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Any:
-        # Not in C: some CPythons run handlers after a call of that, before the block protects it.
-        try:
-            given: Any = self.begin()
-        except BaseException:
-            self.__exit__()
-            raise
-        return given

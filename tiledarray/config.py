@@ -27,7 +27,7 @@ from typing import Any
 import platformdirs
 
 from tiledarray import core
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.errors import UnknownSetting
 from tiledarray.fork import hold_at_fork
 
@@ -257,6 +257,8 @@ class override(ContextDecorator, Block):  # noqa: N801  used as a function
         If there is no setting of that name.
     ValueError
         If a value is none that the setting takes; nothing is changed then.
+    RuntimeError
+        If the object has been used: each ``with`` needs one of its own.
 
     Examples
     --------

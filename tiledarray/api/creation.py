@@ -1,4 +1,4 @@
-"""Making arrays: constants and progressions are recorded, the rest is NumPy's values wrapped."""
+"""Making arrays: constants are recorded, the rest is NumPy's values wrapped."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any
 
 from tiledarray.arrays.handle import Handle, is_scalar
-from tiledarray.at_one_go import Block, at_one_go
+from tiledarray.at_one_go import at_one_go
+from tiledarray.block import Block
 from tiledarray.core import BEGINS, Base, history, hold
 from tiledarray.graph.node import Kind, Node, form_of
 from tiledarray.ops.movement import AN_ARRAY, placeholder

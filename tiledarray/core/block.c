@@ -4,8 +4,8 @@
 
 enum { ATTEMPTS = 100 };
 
-/* `__exit__`: handlers cannot run before it, since it is no frame; they may in `end`, written in Python,
-   which is called again then. */
+/* `__exit__`: handlers cannot run before it, since it is no frame; they may in `end`, written in
+   Python, which is called again then. */
 static PyObject *block_exit(PyObject *self, PyObject *args)
 {
     PyObject *done = PyObject_CallMethod(self, "end", NULL);

@@ -662,7 +662,8 @@ int add_run(PyObject *module)
     raised_outside = errors ? PyObject_GetAttrString(errors, "raised_outside") : NULL;
     Py_XDECREF(errors);
     if (!pointer_name || !plan_name || !acquire_name || !release_name || !launches_name ||
-        !calls_name || !another_name || !raised_outside || add_taken() < 0 || add_library() < 0 || add_recipes() < 0 || add_programs(module) < 0)
+        !calls_name || !another_name || !raised_outside || add_taken() < 0 || add_library() < 0 ||
+        add_recipes() < 0 || add_programs(module) < 0)
         return -1;
     PyObject *start = PyLong_FromVoidPtr((void *)(uintptr_t)start_on_device);
     int failed = PyModule_AddObjectRef(module, "start_on_device", start);

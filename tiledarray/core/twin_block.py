@@ -6,7 +6,7 @@ as it is inside.
 
 from __future__ import annotations
 
-ATTEMPTS = 100
+from tiledarray.at_one_go import persist
 
 
 class Block:
@@ -21,10 +21,5 @@ class Block:
         try:
             self.end()
         except BaseException:
-            for _attempt in range(ATTEMPTS):
-                try:
-                    self.end()
-                except BaseException:  # a handler's: the first matters more
-                    continue
-                break
+            persist(self.end)
             raise

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config, core
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Borrowed, Buffer, address_of
 from tiledarray.errors import DeviceNotFound, TiledArrayWarning
@@ -242,6 +242,8 @@ class device(ContextDecorator, Block):  # noqa: N801  used as a function
     ------
     DeviceNotFound
         If there is no such device.
+    RuntimeError
+        If the object has been used: each ``with`` needs one of its own.
 
     Examples
     --------

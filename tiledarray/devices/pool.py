@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config
-from tiledarray.errors import OutOfMemory, raised_outside
+from tiledarray.errors import OutOfMemory, suppress_own
 from tiledarray.fork import hold_at_fork
 
 ALIGNMENT = 64
@@ -173,20 +173,21 @@ class HostPool:
 
     def _fresh(self, size: int, nbytes: int) -> tuple[Any, int]:
         """Get a block from the system: the memory, and the aligned address in it."""
-        try:
-            memory = np.empty(size + ALIGNMENT, _BYTE)
-        except MemoryError as error:
-            if raised_outside(error):
-                raise
+        memory = _asked(size + ALIGNMENT)
+        if memory is None:
             self.clear()
-            try:
-                memory = np.empty(size + ALIGNMENT, _BYTE)
-            except MemoryError as still:
-                if raised_outside(still):
-                    raise
-                raise _out_of_memory(nbytes) from None
+            memory = _asked(size + ALIGNMENT)
+        if memory is None:
+            raise _out_of_memory(nbytes)
         address = memory.ctypes.data
         return memory, address + -address % ALIGNMENT
+
+
+def _asked(nbytes: int) -> np.ndarray | None:
+    """Ask the system for memory; ``None`` if it has none."""
+    with suppress_own(MemoryError):
+        return np.empty(nbytes, _BYTE)
+    return None
 
 
 def _rounded(nbytes: int) -> int:

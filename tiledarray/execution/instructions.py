@@ -145,8 +145,8 @@ class _Maker:
         if on_gpu and len(executable.launches) > (1 if keeps else STARTED_SINGLY):
             raise _Unsuited
         self._stream: int = self._device.backend.stream() if on_gpu else 0
-        blocks, sizes = own_memory(executable.plan)
-        if keeps or (on_gpu and sum(sizes) <= KEPT_BYTES):
+        blocks, sizes = own_memory(executable.plan) if keeps or on_gpu else ({}, [])
+        if keeps or sum(sizes) <= KEPT_BYTES:
             self._blocks, self._memory = blocks, [*sizes]
         self._own: dict[Value, _Kept] = {}
         self._calls = 0

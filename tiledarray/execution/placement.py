@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiledarray import config, core
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.devices.device import Device, accelerator, home
 from tiledarray.devices.storage import Buffer
 from tiledarray.execution.op_by_op.parts import BYTES_PER_SECOND, cost, nbytes, operands, parts_of

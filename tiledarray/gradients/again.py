@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tiledarray import config, execution
 from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer

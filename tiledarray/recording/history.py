@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet, finalize
 
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.errors import HistoryLost
 from tiledarray.graph.node import Node, form_of

@@ -32,6 +32,7 @@ from tiledarray.fork import importing
 from tiledarray.recording.stretch import local
 
 WINDOW = 0.03  # seconds over which a speed is measured; recorded, until as much is done ...
+LEAST_WINDOW = WINDOW / 8  # ... but for so long, or the clock is too coarse
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
 TRY = 5 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
 WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays ...
@@ -93,7 +94,8 @@ class Pace:
                 self.begin()
                 return
             work, seconds = core.paced() - self._done, _seconds_since(self._begun)
-            if seconds < WINDOW and not (self.low and work >= self._speed[False] * WINDOW):
+            done = self.low and work >= self._speed[False] * WINDOW
+            if seconds < (LEAST_WINDOW if done else WINDOW):
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
                 core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
                 return

@@ -20,7 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from tiledarray import config, execution
-from tiledarray.at_one_go import Block
+from tiledarray.block import Block
 from tiledarray.core import KEEPS, MOST_WITH_HISTORY
 from tiledarray.execution.spans import counters
 from tiledarray.execution.taken import entries

@@ -112,10 +112,8 @@ class Chain:
         self.shape = shape
         self.results: dict[Node, np.ndarray] = {}
         self._threads = worth(sum(nanoseconds(node, shape) for node in nodes), threads)
-        inside = {*nodes}
-        alone = self._threads == 1 and not any(
-            type(x) is Node and x in inside for node in nodes for x in node.inputs)
-        self._axis, self._rows = (0, shape[0]) if alone else _cut(shape)
+        whole = self._threads == 1 and _are_alone(nodes) and all(map(_in_one_pass, nodes))
+        self._axis, self._rows = (0, shape[0]) if whole else _cut(shape)
         self._inputs: list[tuple[int, np.ndarray]] = []
         targets = self._allocate(nodes, values, stored)
         computed = _eagerly([node for node in nodes if not isinstance(node.op, Update)], targets)
@@ -258,6 +256,26 @@ def _cut(shape: Shape) -> tuple[int, int]:
     return 0, shape[0]
 
 
+def _are_alone(nodes: Sequence[Node]) -> bool:
+    """Whether none of the nodes reads another one."""
+    inside = {*nodes}
+    return not any(type(x) is Node and x in inside for node in nodes for x in node.inputs)
+
+
+def _is_direct(node: Node) -> bool:
+    """Whether a ufunc computes the node from its operands as they are."""
+    ufunc: Any = getattr(node.op, "ufunc", None)
+    return ufunc is not None and ufunc.nout == 1 and all(
+        x.dtype == loop for x, loop in zip(node.inputs, node.attrs, strict=True)
+        if type(x) is Node)
+
+
+def _in_one_pass(node: Node) -> bool:
+    """Whether NumPy computes the node without temporaries, which would have its size."""
+    op: Any = node.op
+    return bool(op.combine or op.positions) if isinstance(op, Reduction) else _is_direct(node)
+
+
 def _call(node: Node, dropped: int) -> Callable[..., Any]:
     """Return what computes a block of the node, given the operands' and ``out``.
 
@@ -268,10 +286,9 @@ def _call(node: Node, dropped: int) -> Callable[..., Any]:
     if op is full:
         return lambda value, out: np.copyto(out, value)
     ufunc: Any = getattr(op, "ufunc", None)
+    if _is_direct(node):
+        return partial(ufunc, casting="unsafe")
     if ufunc is not None and ufunc.nout == 1:
-        if all(x.dtype == loop for x, loop in zip(node.inputs, attrs, strict=True)
-               if type(x) is Node):
-            return partial(ufunc, casting="unsafe")
         return lambda *operands, out: ufunc(
             *in_loop_dtypes(np, operands, attrs), out=out, casting="unsafe")
     if isinstance(op, Reduction):

@@ -19,7 +19,7 @@ from tiledarray.devices.device import Device
 from tiledarray.devices.pool import host_pool
 from tiledarray.devices.storage import Buffer, memory_of
 from tiledarray.devices.threads import together
-from tiledarray.errors import NodeFailed, raised_outside
+from tiledarray.errors import NodeFailed, raised_outside, suppress_own
 from tiledarray.execution.op_by_op.chain import (
     WORTH_CHAINING,
     Chain,
@@ -90,11 +90,8 @@ class Values(dict[Node, Any]):
         """Let the nodes have their values; of what needs a copy, as many as there is room for."""
         for node in sorted(self, key=lambda node: node not in self.fresh):
             if node.buffer is None:
-                try:
+                with suppress_own(MemoryError):
                     node.buffer = self.taken(node)
-                except MemoryError as error:
-                    if raised_outside(error):
-                        raise
 
 
 def _arrays(value: Any) -> Sequence[Any]:
