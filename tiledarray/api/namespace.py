@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.iterating import nditer
+from tiledarray.api.polynomials import SERIES, kind_of_series, series_function
 from tiledarray.api.registry import KINDS, public_name, stand_for
 from tiledarray.api.types import NDArrayOperatorsMixin
 from tiledarray.arrays import by_numpy, immediate
@@ -39,7 +40,7 @@ _COMPARING = frozenset((
 # Submodules with functions that make or take arrays, or classes of ours; others are NumPy's own.
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
-    "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins",
+    "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins", *SERIES,
 ))
 # Classes of which there is one of ours, but for those at the top.
 _CLASSES: dict[Any, type] = {
@@ -107,6 +108,8 @@ def convert(name: str, value: Any) -> Any:
         return _looked_at(name, value) if last in _COMPARING else value
     if last in _PLAIN:
         return value
+    if f"numpy.{prefix}" in SERIES and last[0] != "_":
+        return series_function(value, name)
     return wrap_function(name, value)
 
 
@@ -172,6 +175,8 @@ def kind_of(name: str) -> str:
     prefix, _, last = name.rpartition(".")
     if prefix == "testing":
         return "host" if last in _COMPARING else "constant"
+    if f"numpy.{prefix}" in SERIES:
+        return kind_of_series(last)
     return "constant" if last in _PLAIN else "fallback"
 
 

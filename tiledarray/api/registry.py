@@ -8,6 +8,7 @@ the function says, by raising `LeaveToNumPy`, that it cannot do it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Literal
 
 from tiledarray.arrays import by_numpy, immediate
@@ -37,6 +38,15 @@ def stand_for(original: Function, function: Function) -> None:
     function.__doc__ = original.__doc__
     vars(function).update(
         __wrapped__=original, _implementation=getattr(original, "_implementation", original))
+
+
+def with_names(function: Any, names: dict[str, Any]) -> FunctionType:
+    """Return a function of NumPy's that is in Python, in a module with other names."""
+    code = getattr(function, "_implementation", function)
+    again = FunctionType(
+        code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
+    again.__kwdefaults__ = code.__kwdefaults__
+    return again
 
 
 def implements(original: Function, kind: Kind = "native") -> Callable[[Function], Function]:

@@ -17,6 +17,7 @@ from numpy.lib import _function_base_impl
 
 from tiledarray.api import equations, linalg, products, types, ufuncs
 from tiledarray.api.arguments import arrays_of, device_of, handle_of, is_ours, refuse
+from tiledarray.api.registry import with_names
 from tiledarray.arrays import by_numpy, by_places
 from tiledarray.arrays.protocols import FUNCTIONS
 from tiledarray.arrays.tracing import may_look
@@ -77,9 +78,7 @@ def _translated(function: Function) -> Function:
     if code in _made:
         return _made[code]
     names = {"__name__": __name__}  # the user's line is that which calls it
-    made = FunctionType(code.__code__, names, code.__name__, code.__defaults__, code.__closure__)
-    made.__kwdefaults__ = code.__kwdefaults__
-    _made[code] = made  # which may call itself
+    made = _made[code] = with_names(code, names)  # which may call itself
     for name in _names_in(code.__code__):
         if name in code.__globals__:
             made.__globals__[name] = _ours(code.__globals__[name])
@@ -298,8 +297,7 @@ def _keeping(function: Function, **others: Any) -> Function:
     def ours(*args: Any, **kwargs: Any) -> Any:
         made: Any = _translated(function)
         if others:
-            made = FunctionType(made.__code__, {**made.__globals__, **others},
-                                made.__name__, made.__defaults__)
+            made = with_names(made, {**made.__globals__, **others})
         with differentiated(()):  # a value that it looked at would be a constant
             return made(*args, **kwargs)
 
