@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Sequence
 from queue import SimpleQueue
 from time import monotonic
@@ -15,6 +16,7 @@ from tiledarray.errors import CompilerError
 FIRST_REST = 2.0  # seconds; twice as long after every further failure
 LONGEST_REST = 600.0
 REST_FOR_TIME_LOST = 4.0
+QUICK_TURNS = 0.0002  # seconds: the switch interval while something is compiled
 
 
 class Compiles(Protocol):
@@ -90,6 +92,7 @@ class Background:
         self._unfinished: dict[Compiles, None] = {}
         self._queue: SimpleQueue[Compiles] = SimpleQueue()
         self._begun = self._closed = False
+        self._usual_turns: float | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
@@ -110,11 +113,32 @@ class Background:
             executable = self._queue.get()
             if self._closed:
                 return
+            self._take_turns()
             try:
                 executable.compile()
             except Exception:  # noted there; whoever evaluates next warns of it
                 executable.queued = False  # again, once it no longer stands
             self._unfinished.pop(executable, None)
+            if not self._unfinished:
+                self._take_no_turns()
+
+    def _take_turns(self) -> None:
+        """Have Python's threads change quickly, as long as there is something to compile.
+
+        A thread waits for a switch interval before it asks another to let go of the interpreter,
+        and anew whenever that one has let go by itself and has it back at once.  NumPy does so in
+        every operation on more than 500 elements: beside a loop of them, each of the hundred steps
+        of a compilation would take a third of a second.
+        """
+        usual = sys.getswitchinterval()
+        if usual > QUICK_TURNS and self._usual_turns is None:
+            self._usual_turns = usual
+            sys.setswitchinterval(QUICK_TURNS)
+
+    def _take_no_turns(self) -> None:
+        usual, self._usual_turns = self._usual_turns, None
+        if usual is not None and round(sys.getswitchinterval() / QUICK_TURNS, 3) == 1:
+            sys.setswitchinterval(usual)  # if nobody else has set it
 
     def _close(self) -> None:
         if self._closed:  # a forked child has its parent's handler, too
@@ -127,6 +151,7 @@ class Background:
 
     def _begin_anew(self) -> None:
         self._queue, self._begun = SimpleQueue(), False
+        self._take_no_turns()
         for executable in self._unfinished:
             executable.queued = False
         self._unfinished = {}

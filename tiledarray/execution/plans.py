@@ -5,6 +5,7 @@ The planner comes along with this, so `evaluate` imports it when there is someth
 
 from __future__ import annotations
 
+import gc
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tiledarray import config
+from tiledarray.block import Block
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
 from tiledarray.execution import kept, known, tuning
@@ -53,6 +55,20 @@ class Bound(NamedTuple):
     def params(self, of_trace: Sequence[Any]) -> list[Any]:
         """Return the plan's parameters, given those of the trace."""
         return [of_trace[number] for number in self.picks]
+
+
+class _NotLookingForGarbage(Block):
+    """Have Python look for no garbage: a plan's objects stay, and are looked through many times."""
+
+    _enabled = False
+
+    def begin(self) -> None:
+        self._enabled = gc.isenabled()
+        gc.disable()
+
+    def end(self) -> None:
+        if self._enabled:
+            gc.enable()
 
 
 def executable_for(traced: Trace, device: Device, taken: Taken | None = None) -> Executable:
@@ -154,7 +170,7 @@ def _planned(
     for dtype in {node.dtype for node in traced.nodes}:
         if not has_kernel(dtype):
             return UnsupportedDtypeError(f"no kernel for dtype {dtype}")
-    with Spending("planning", traced):
+    with Spending("planning", traced), _NotLookingForGarbage():
         return _found_or_made(traced, donatable, device, contract, assumed)
 
 

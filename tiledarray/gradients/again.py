@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
 # Seconds that go into a function's gradients for each node of its graph before that is planned:
-# planning takes a tenth of it, compiling elsewhere as long again.
-PATIENCE = 0.01
+# about what planning takes, so that never more than twice the least is spent; compiling is done
+# elsewhere.
+PATIENCE = 0.003
 FEWEST, MOST_NODES = 16, 2000
 MOST_MISSES = 4  # graphs of one function that had no plan, ...
 HITS_A_MISS = 16  # ... and one more for so many that had one
