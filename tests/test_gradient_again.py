@@ -44,7 +44,7 @@ def misfit(x, t):
 
 def by_differences(function, x, step=1e-6):
     slope = numpy.empty_like(x)
-    for k in range(x.size):
+    for k in numpy.ndindex(x.shape):
         moved = x.copy()
         moved[k] += step
         above = float(function(np.array(moved)))
@@ -284,3 +284,65 @@ def test_an_interrupted_function_leaves_nothing_behind():
     with pytest.raises(KeyboardInterrupt):
         np.grad(interrupted)(np.array(X))
     assert local.recorder is before and not again._wholes
+
+
+K = numpy.array([[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.0]])
+
+
+def likelihood(x):
+    lower = np.linalg.cholesky(np.exp(-x) * K + x**2 * np.eye(3))
+    turned = np.linalg.solve(lower, np.arange(1.0, 4))
+    return (turned**2).sum() + 2 * np.log(np.diagonal(lower)).sum()
+
+
+def spectral(x):
+    values, vectors = np.linalg.eigh(K * x[0] + np.diag(x[1:4]))
+    return (values**3).sum() + (vectors[:, 0] ** 4).sum()
+
+
+def looked(x):
+    y = np.sin(x) * x
+    scale = 2.0 if y.sum() > 0 else 3.0
+    y[0] += scale * y[1]
+    return (scale * y**2).sum() + (y[:3] * y[::-1][:3]).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [(likelihood, [numpy.array(v) for v in (0.2, 0.9, 0.5)]),
+     (spectral, [X[:4], X[:4] * 1.1 - 0.05]),
+     (looked, [X, -X, X + 1, X * 0.5, -X * 0.5, X])])
+def test_what_is_computed_on_the_way_has_a_plan_too(function, arguments, passes):
+    """Factorizations are computed at the call, for their errors; and so is what is looked at."""
+    for _ in range(2):
+        for argument in arguments:
+            check(function, argument)
+    assert len(passes) <= 2
+    (known,) = again._functions.values()
+    assert known.hits >= 2 * len(arguments) - 2
+
+
+def test_errors_of_factorizations_are_raised_where_they_are_called(passes):
+    def guarded(x):
+        try:
+            return np.log(np.diagonal(np.linalg.cholesky(x * K))).sum()
+        except np.linalg.LinAlgError:
+            return -x * x
+
+    for x in (0.5, -2.0, 1.5, -3.0):
+        expected = 1.5 / x if x > 0 else -2 * x
+        numpy.testing.assert_allclose(np.grad(guarded)(np.array(x)), expected, rtol=1e-12)
+    assert len(passes) == 2
+
+
+def test_numbers_are_inputs_too(passes):
+    def decay(rate, offset):
+        return (np.exp(-rate * np.array(T)) + offset).sum() * offset
+
+    for rate, offset in ((0.5, 1.0), (2.0, -1.0), (0.0, 0.5)):
+        for of in (float, numpy.float64, numpy.array, np.array):
+            slopes = np.grad(decay, (0, 1))(of(rate), of(offset))
+            values = numpy.exp(-rate * T)
+            numpy.testing.assert_allclose(slopes, (
+                -(T * values).sum() * offset, values.sum() + 14 * offset), rtol=1e-12)
+    assert len(passes) <= 3

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import copy
 import dataclasses
 import math
 import pickle
@@ -437,3 +438,30 @@ def test_jit_copies_of_numpys_arrays_what_numpy_copies(view):
     for _ in range(3):
         assert float(jitted(view(ours))) == write(view(theirs))
         numpy.testing.assert_array_equal(ours, theirs)
+
+
+# ---- arrays without axes -------------------------------------------------------------------------
+
+def written(x):
+    other = x
+    other += 1
+    return x * other
+
+
+@pytest.mark.parametrize("way", [
+    lambda x: np.value_and_grad(written)(x),
+    lambda x: (np.vjp(written, x)[0], np.vjp(written, x)[1](1.0)[0]),
+    lambda x: np.jvp(written, (x,), (numpy.ones(()),)),
+    lambda x: (written(copy.copy(x)), np.jacobian(written)(x)),
+    lambda x: np.value_and_grad(lambda y: 0 * np.grad(written)(y) + written(y))(x),
+    lambda x: np.jit(np.value_and_grad(written))(x),
+], ids=["value_and_grad", "vjp", "jvp", "jacobian", "of a gradient", "jit"])
+@pytest.mark.parametrize(("of", "is_array"), [
+    (float, False), (numpy.float64, False), (lambda x: np.array([x]).sum(), False),
+    (numpy.array, True), (np.array, True), (lambda x: np.array(x - 1) + 1, False),
+    (lambda x: np.array([x])[0], False), (lambda x: np.array([x, 1.0])[:1].reshape(()), True),
+], ids=["float", "float64", "sum", "NumPy's array", "array", "operation", "element", "view"])
+def test_arrays_without_axes_are_no_numbers(way, of, is_array):
+    """``+=`` writes into an array that has another name; a number gets another value."""
+    value, slope = way(of(2.0))
+    assert (float(value), float(slope)) == ((9.0, 6.0) if is_array else (6.0, 5.0))

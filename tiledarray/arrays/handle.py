@@ -19,8 +19,7 @@ from tiledarray.at_one_go import persist
 from tiledarray.core import Base, rebind, wrap
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
-from tiledarray.graph.node import Node
-from tiledarray.ops.movement import AN_ARRAY, full
+from tiledarray.graph.node import Node, is_scalar
 from tiledarray.recording import record
 from tiledarray.recording.history import check_kept, check_look
 from tiledarray.recording.join import stack_nodes
@@ -328,12 +327,6 @@ def stands_for_scalar(handle: Handle) -> bool:
     if array is not None:
         return isinstance(array, np.generic)
     return is_scalar(handle._node)
-
-
-def is_scalar(node: Node) -> bool:
-    """Whether a value without axes, of no view, is what NumPy would have a scalar for."""
-    form = node.form
-    return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
 
 
 def array_of(node: Node) -> Any:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from tiledarray.arrays.handle import Handle, is_scalar
+from tiledarray.arrays.handle import Handle
 from tiledarray.at_one_go import at_one_go
 from tiledarray.block import Block
 from tiledarray.core import BEGINS, Base, history, hold
-from tiledarray.graph.node import Kind, Node, form_of
+from tiledarray.graph.node import Kind, Node, form_of, is_scalar
 from tiledarray.ops.movement import AN_ARRAY, placeholder
 from tiledarray.recording.history import is_inside
 from tiledarray.recording.stretch import local, tracing

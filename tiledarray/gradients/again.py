@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import is_not
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tiledarray import config, execution
 from tiledarray.arrays.handle import wrap
 from tiledarray.arrays.tracing import is_tracing, make_placeholder, traced
 from tiledarray.block import Block
-from tiledarray.core import BEGINS, MOST_WITH_HISTORY, set_most_with_history
+from tiledarray.core import BEGINS, KEEPS, MOST_WITH_HISTORY, set_most_with_history
 from tiledarray.core import history as history_of
 from tiledarray.devices.storage import Buffer
 from tiledarray.errors import NOT_COMPILED, of_a_handler, raised_outside
@@ -30,10 +31,10 @@ from tiledarray.execution import placement
 from tiledarray.fork import hold_at_fork
 from tiledarray.gradients.engine import backward
 from tiledarray.gradients.variables import filled, one_like
-from tiledarray.graph.node import Node, form_of
+from tiledarray.graph.node import Node, leaf_form
 from tiledarray.graph.program import Trace, trace
-from tiledarray.ops.movement import leaf
-from tiledarray.ops.op import Library
+from tiledarray.ops.op import Library, Source
+from tiledarray.recording.at_once import constant
 from tiledarray.recording.history import end
 from tiledarray.recording.stretch import Recorder, local, look
 
@@ -55,13 +56,14 @@ MOST_PLANS = 128
 class _Plan:
     """The value and the gradients of a graph, from the arrays that it begins with."""
 
-    def __init__(self, graph: Trace, output: Node, began: Sequence[Node]) -> None:
+    def __init__(self, graph: Trace, began: Sequence[Node]) -> None:
         with traced():
-            inputs, results = _transposed(graph, output, began)
+            inputs, results = _transposed(graph, began)
         self._targets = list(dict.fromkeys(
             x for x in results if x is not None and x.buffer is None and x not in inputs.values()))
         again = trace(self._targets)
-        device = execution.evaluate.place_of(again, self._targets, output.device, again=True)
+        home = graph.nodes[graph.outputs[0]].device
+        device = execution.evaluate.place_of(again, self._targets, home, again=True)
         self.executable, self._params = execution.plans.bound_to(again, device)
         self.executable.kept = True
         self._run: Run | None = None  # once it is compiled
@@ -91,15 +93,14 @@ class _Plan:
 
     def _array(self, result: Any, made: dict[Node, Buffer], nodes: list[Node]) -> Any:
         if isinstance(result, int):
-            kind, buffer = nodes[result].form.kind, nodes[result].buffer.another()
+            result = nodes[result]
+            buffer = result.buffer.another()
         else:
-            kind, buffer = result.form.kind, made.get(result) or result.buffer.another()
-        return wrap(Node(form_of(leaf, None, kind, 0), (), None, buffer))
+            buffer = made.get(result) or result.buffer.another()
+        return wrap(Node(leaf_form(result), (), None, buffer))
 
 
-def _transposed(
-    graph: Trace, output: Node, began: Sequence[Node]
-) -> tuple[dict[int, Node], list[Node | None]]:
+def _transposed(graph: Trace, began: Sequence[Node]) -> tuple[dict[int, Node], list[Node | None]]:
     """Make a graph again on placeholders, with its gradients.
 
     Returns the placeholders by the numbers of what they stand for, and the value and the gradients.
@@ -116,7 +117,7 @@ def _transposed(
             made[node].keep(node.keeps)
         if node in starts:
             made[node].keep(BEGINS)
-    value = made[output]
+    value = made[graph.nodes[graph.outputs[0]]]
     wanted = [made[node] for node in began if node in made]
     slopes = iter(filled(backward([value], [one_like(value)], wanted), wanted))
     results = [value, *(next(slopes).node if node in made else None for node in began)]
@@ -148,12 +149,31 @@ def _graph_of(output: Node, began: Sequence[Node]) -> Trace | None:
     if output.buffer is not None:
         return None
     graph = trace([output])
+    if any(node.keeps == KEEPS and node not in began
+           for node in map(graph.nodes.__getitem__, graph.leaves)):
+        graph = trace([_pending_again(output, began)])
     for number in graph.leaves:
         node = graph.nodes[number]
         if (node.keeps and node not in began) or type(node.buffer) is tuple or (
                 node.buffer is None):
             return None
     return graph
+
+
+def _pending_again(output: Node, began: Sequence[Node]) -> Node:
+    """Return a node whose graph is that of the output, with nothing computed on the way.
+
+    A factorization is computed where it is called, for its errors; and so is what was looked at.
+    """
+    made: dict[Any, Node] = {}
+    for node in history_of([output]):
+        if node in began or node.keeps != KEEPS:
+            continue
+        inputs = tuple(made.get(x, x) if type(x) is Node else x for x in node.inputs)
+        if node.buffer is not None or any(map(is_not, inputs, node.inputs)):
+            made[node] = Node(node.form, inputs, node.site)
+            made[node].keep(KEEPS)
+    return made.get(output, output)
 
 
 def _key(graph: Trace, began: Sequence[Node]) -> Any:
@@ -195,13 +215,13 @@ class _Function:
         self.misses += 1
         self.whole = False
 
-    def plan_for(self, graph: Trace, output: Node, began: Sequence[Node]) -> _Plan | None:
+    def plan_for(self, graph: Trace, began: Sequence[Node]) -> _Plan | None:
         """Make the plan of a graph that was not met before; ``None`` if there can be none."""
         self.missed()
         if any(isinstance(node.op, Library) and node.op.calls_back for node in graph.nodes):
             return None  # a rule of the user's may do something else every time
         try:
-            return _Plan(graph, output, began)
+            return _Plan(graph, began)
         except Exception as error:
             if raised_outside(error):
                 raise
@@ -229,6 +249,14 @@ def _named(function: Any) -> Any:
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
     return tuple(getattr(f, "__code__", None) or f"{type(f)}" for f in (function, inner))
+
+
+def give_values(nodes: Sequence[Node]) -> None:
+    """Compute what is to be computed of arguments: a number is an input of the plan, as others."""
+    constants = [node for node in nodes if node.buffer is None and type(node.op) is Source]
+    on_devices = [node for node in constants if not node.device.on_host or constant(node) is None]
+    if on_devices:
+        look(on_devices)
 
 
 class Turn:
@@ -267,7 +295,7 @@ class Turn:
             known.missed()
             return None
         plan = _remembered(
-            _plans, _key(graph, began), lambda: known.plan_for(graph, output, began), MOST_PLANS)
+            _plans, _key(graph, began), lambda: known.plan_for(graph, began), MOST_PLANS)
         if plan is None:
             known.missed()
             return None

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import handle_of
-from tiledarray.arrays.handle import Handle, wrap
+from tiledarray.arrays.handle import Handle, stands_for_scalar, wrap
 from tiledarray.arrays.shaping import lying_as
 from tiledarray.arrays.tracing import is_tracing
-from tiledarray.gradients.again import Turn
+from tiledarray.gradients.again import Turn, give_values
 from tiledarray.gradients.engine import backward, forward
 from tiledarray.gradients.notation import zeros_of
 from tiledarray.gradients.variables import check_number, filled, inexact, one_like
@@ -26,6 +26,10 @@ from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 __all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp"]
 
 
+def _is_scalar(x: Any) -> bool:
+    return stands_for_scalar(x) if isinstance(x, Handle) else not isinstance(x, np.ndarray)
+
+
 class _Run:
     """A function run once, with a history from its arguments to its results."""
 
@@ -35,7 +39,11 @@ class _Run:
     ) -> None:
         trees = tuple(args[number] for number in argnums)
         self.leaves, self.structure = flatten(trees)
-        self.began = [begin(inexact(leaf, name).node) for leaf in self.leaves]
+        nodes = [inexact(leaf, name).node for leaf in self.leaves]
+        if turn is not None and turn.whole:
+            give_values(nodes)
+        self.began = [begin(node, scalar=_is_scalar(leaf))
+                      for node, leaf in zip(nodes, self.leaves, strict=True)]
         given = list(args)
         for number, tree in zip(
                 argnums, unflatten(self.structure, map(lying_as, self.leaves, self.began)),

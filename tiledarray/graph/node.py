@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiledarray.core import CONSTANT, MOVES, SMOOTH, UPDATES, Form, Kind, Node
 from tiledarray.graph.dtypes import canonical
+from tiledarray.ops.movement import AN_ARRAY, full, leaf
 from tiledarray.ops.op import AxisView, Library, Op, Source, Update
 
 if TYPE_CHECKING:
@@ -113,6 +114,23 @@ def form_of(op: Op, attrs: Any, kind: Kind, arity: int) -> Form:
             _forms.clear()
         form = _forms.setdefault(key, Form(op, attrs, kind, arity, _roles_of(op, kind)))
     return form
+
+
+def is_scalar(node: Node) -> bool:
+    """Whether a value without axes is what NumPy would have a scalar for."""
+    form = node.form
+    return not form.kind.shape and form.op is not full and form.attrs is not AN_ARRAY
+
+
+def leaf_form(node: Node, *, scalar: bool | None = None) -> Form:
+    """Return the form of the value of a node; without axes it is a scalar where the node was.
+
+    Unless it is said: a view of an array without axes has a node like a scalar's.
+    """
+    if scalar is None:
+        scalar = is_scalar(node)
+    attrs = None if node.form.kind.shape or scalar else AN_ARRAY
+    return form_of(leaf, attrs, node.form.kind, 0)
 
 
 def _roles_of(op: Op, kind: Kind) -> int:

@@ -16,8 +16,8 @@ from weakref import WeakSet, finalize
 from tiledarray.block import Block
 from tiledarray.core import BEGINS, KEEPS, history
 from tiledarray.errors import HistoryLost
-from tiledarray.graph.node import Node, form_of
-from tiledarray.ops.movement import leaf, opaque, view
+from tiledarray.graph.node import Node, form_of, is_scalar, leaf_form
+from tiledarray.ops.movement import AN_ARRAY, opaque, reshape, view
 from tiledarray.recording.site import user_site
 from tiledarray.recording.stretch import local
 
@@ -93,24 +93,31 @@ def check_kept(node: Node, what: str) -> None:
         )
 
 
-def alias(node: Node, keeps: int) -> Node:
-    """Return another node of the same value."""
+def alias(node: Node, keeps: int, *, scalar: bool | None = None) -> Node:
+    """Return another node of the same value.
+
+    Without axes it is a scalar or an array, as it is said or as the node is: ``x += 1`` writes into
+    an array, whatever its names, and gives a scalar's name another value.
+    """
     shape = node.shape
-    axes = tuple(range(len(shape)))
-    form = form_of(view, (axes, (1,) * len(shape)), node.form.kind, 1 + len(shape))
+    if shape or (is_scalar(node) if scalar is None else scalar):
+        attrs: Any = tuple(range(len(shape))), (1,) * len(shape)
+        form = form_of(view, attrs, node.form.kind, 1 + len(shape))
+    else:
+        form = form_of(reshape, AN_ARRAY, node.form.kind, 1)
     found = Node(form, (node, *(0,) * len(shape)), user_site())
     found.keep(keeps)
     return found
 
 
-def begin(node: Node) -> Node:
-    """Return a node of the same value with which a history begins."""
+def begin(node: Node, *, scalar: bool | None = None) -> Node:
+    """Return a node of the same value with which a history begins; see `alias`."""
     another = getattr(node.buffer, "another", None)
     if node.keeps:
-        return alias(node, KEEPS)
+        return alias(node, KEEPS, scalar=scalar)
     if another is None:
-        return alias(node, BEGINS)
-    found = Node(form_of(leaf, None, node.form.kind, 0), (), None, another())
+        return alias(node, BEGINS, scalar=scalar)
+    found = Node(leaf_form(node, scalar=scalar), (), None, another())
     found.keep(BEGINS)
     return found
 

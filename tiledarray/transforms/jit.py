@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tiledarray import config, execution
-from tiledarray.arrays.handle import assign_all, follow, is_scalar, stands_for_scalar, wrap
+from tiledarray.arrays.handle import assign_all, follow, stands_for_scalar, wrap
 from tiledarray.arrays.shaping import is_dense
 from tiledarray.arrays.tiledarray import TiledArray
 from tiledarray.arrays.tracing import (
@@ -27,9 +27,8 @@ from tiledarray.devices.storage import Buffer
 from tiledarray.errors import NOT_COMPILED, of_a_handler
 from tiledarray.execution import placement
 from tiledarray.graph.dtypes import UnsupportedDtypeError
-from tiledarray.graph.node import Form, Node, form_of
+from tiledarray.graph.node import Node, is_scalar, leaf_form
 from tiledarray.graph.program import trace
-from tiledarray.ops import movement
 from tiledarray.recording import record
 from tiledarray.transforms.arguments import (
     Copy,
@@ -131,7 +130,7 @@ class _Trace:
         self.written = [(k, *self._place(node, placeholders)) for k, node in written.items()]
         self.outputs_alone = self.all_new and not (self.written or self.hands_back) and (
             self.made == [("output", k) for k in range(len(self.targets))])
-        self.forms = [_leaf_form(node) for node in self.targets]
+        self.forms = [leaf_form(node) for node in self.targets]
         # Whether NumPy copies it matters where it is written, handed back or asked how it lies.
         self.dense = dense if not related and (
             scope.asked or not self.reads_only or not self.all_new) else None
@@ -376,12 +375,6 @@ class _Trace:
 def _dense(arrays: list[Any]) -> list[bool]:
     """Say of each array whether its elements follow one another in memory."""
     return [array._base is None or is_dense(array) for array in arrays]
-
-
-def _leaf_form(node: Node) -> Form:
-    """Return the form of the value of a node; without axes it is a scalar where the node was."""
-    attrs = None if node.form.kind.shape or is_scalar(node) else movement.AN_ARRAY
-    return form_of(movement.leaf, attrs, node.form.kind, 0)
 
 
 def _containers(given: tuple[Any, Any]) -> list[Any]:
