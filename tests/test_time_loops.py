@@ -472,3 +472,31 @@ def test_an_interrupted_loop_can_be_computed_again(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             u.numpy()
         same(u, numpy.full(70_000, 32.0))
+
+
+# ---- state without axes --------------------------------------------------------------------------
+
+def _written(state):
+    x, y = state
+    other = x
+    other += 1
+    return x, y + other * x
+
+
+@pytest.mark.parametrize(("of", "x", "y"), [
+    (float, 1, 6), (numpy.float64, 1, 6), (lambda v: np.array([v]).sum(), 1, 6),
+    (numpy.array, 4, 29), (np.array, 4, 29), (lambda v: np.array([v])[:1].reshape(()), 4, 29)])
+def test_state_without_axes_is_written_as_numpy_writes_it(of, x, y):
+    """``+=`` writes into an array that has another name; a number gets another value."""
+    state = of(1.0), of(0.0)
+    found = np.fori_loop(3, lambda i, s: _written(s), state)
+    assert [*map(float, found)] == [x, y]
+    found = np.while_loop(lambda s: s[1] < y, _written, (of(1.0), of(0.0)))
+    assert [*map(float, found)] == [x, y]
+    assert [*map(float, state)] == [1.0, 0.0]
+
+    def loop(x):
+        return np.fori_loop(3, lambda i, s: _written(s), (x, of(0.0)))[1]
+
+    value, slope = np.value_and_grad(loop)(of(1.0))
+    assert (float(value), float(slope)) == ((29.0, 18.0) if x == 4 else (6.0, 9.0))

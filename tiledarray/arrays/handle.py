@@ -319,8 +319,10 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
-def stands_for_scalar(handle: Handle) -> bool:
-    """Whether NumPy would have a scalar where this array is: an element, a full reduction."""
+def stands_for_scalar(handle: Any) -> bool:
+    """Whether NumPy has a scalar where this is: a number, an element, a full reduction."""
+    if not isinstance(handle, Handle):
+        return not isinstance(handle, np.ndarray)
     if handle._base is not None:
         return False
     array = handle._array

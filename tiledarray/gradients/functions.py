@@ -26,10 +26,6 @@ from tiledarray.transforms.trees import flatten, leaves_like, unflatten
 __all__ = ["grad", "hessian", "hvp", "jacobian", "jvp", "value_and_grad", "vjp"]
 
 
-def _is_scalar(x: Any) -> bool:
-    return stands_for_scalar(x) if isinstance(x, Handle) else not isinstance(x, np.ndarray)
-
-
 class _Run:
     """A function run once, with a history from its arguments to its results."""
 
@@ -42,7 +38,7 @@ class _Run:
         nodes = [inexact(leaf, name).node for leaf in self.leaves]
         if turn is not None and turn.whole:
             give_values(nodes)
-        self.began = [begin(node, scalar=_is_scalar(leaf))
+        self.began = [begin(node, scalar=stands_for_scalar(leaf))
                       for node, leaf in zip(nodes, self.leaves, strict=True)]
         given = list(args)
         for number, tree in zip(

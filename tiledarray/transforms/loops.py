@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.arrays.handle import Handle, as_node, stands_for_scalar, wrap
 from tiledarray.arrays.tracing import HasHistory, StepScope, is_tracing, make_placeholder, traced
 from tiledarray.devices.device import current
 from tiledarray.graph.dtypes import UnsupportedDtypeError, is_numeric, shape_text
-from tiledarray.graph.node import Kind, Node, kind_of
+from tiledarray.graph.node import Kind, Node, is_scalar, kind_of
 from tiledarray.graph.program import trace
 from tiledarray.ops.loop import Step, Steps, repeat
 from tiledarray.recording import record
 from tiledarray.recording.bring import brought
+from tiledarray.recording.history import alias
 from tiledarray.recording.stretch import local
 from tiledarray.transforms.trees import named_leaves, unflatten
 from tiledarray.transforms.variables import variables_of
@@ -41,12 +42,14 @@ def fori_loop(n: Any, body: Callable[[Any, Any], Any], state: Any) -> Any:
     body : callable
         ``body(i, state)`` returns the next state: nested alike, of the same shapes and dtypes.  It
         is NumPy code and may write into the state's arrays, which are its own and lie in row-major
-        order.  ``i`` is an array without axes, of int64: an index (``u[i]``, ``u[i] = x``), or an
-        operand that has the dtype of NumPy's ``int64``.
+        order.  What is a number at the first step is one at all steps, and an array without axes
+        is an array (of which ``x += 1`` changes what has other names, too).  ``i`` is an array
+        without axes, of int64: an index (``u[i]``, ``u[i] = x``), or an operand that has the dtype
+        of NumPy's ``int64``.
     state : array_like or nested
-        Arrays and numbers, in dicts, lists, tuples and dataclasses.  A number is an array without
-        axes to the body, of NumPy's dtype for it, so it is no weak operand any more:
-        ``float32 * state`` needs ``np.float32`` there.
+        Arrays and numbers, in dicts, lists, tuples and dataclasses.  A number is one of NumPy's to
+        the body, of NumPy's dtype for it, so it is no weak operand any more: ``float32 * state``
+        needs ``np.float32`` there.
 
     Returns
     -------
@@ -185,7 +188,7 @@ class _Loop:
                  body: Callable[..., Any], state: Any) -> None:
         self.name, self.condition, self.body = name, condition, body
         leaves, self.names, self.structure = named_leaves(state, "state")
-        nodes = [self._node(leaf, leaf_name)
+        nodes = [self._part(leaf, leaf_name)
                  for leaf, leaf_name in zip(leaves, self.names, strict=True)]
         placed = [node.device for node in nodes if node.device.kind != "auto"]
         self.device = placed[0] if placed else nodes[0].device if nodes else current()
@@ -235,6 +238,9 @@ class _Loop:
                 "array or number; that would happen once, not at every step. Make it a part of "
                 "the state")
         nodes = recording.recorded(() if count is None else count.nodes())
+        for place, node in enumerate(recording.after[:len(self.state)]):
+            if not node.shape and not is_scalar(node):
+                nodes[place] = alias(nodes[place], 0, scalar=False)
         for handle, node in zip(handles, nodes[len(self.state):], strict=True):
             handle.assign(node)
         return self._nested(nodes[:len(self.state)])
@@ -242,7 +248,7 @@ class _Loop:
     def _traced(self, scope: StepScope, *, counts: bool) -> tuple[Recording, list[Handle]]:
         """Run condition and body once; return that, and the arrays from outside that they write."""
         counter = make_placeholder(kind_of((), _COUNT, self.device))
-        state = [make_placeholder(node.form.kind) for node in self.state]
+        state = [make_placeholder(node.form.kind, scalar=is_scalar(node)) for node in self.state]
         goes = decision = None
         if self.condition is not None:
             goes = self._decision(self.condition(self._nested(state)))
@@ -265,6 +271,13 @@ class _Loop:
         return unflatten(self.structure, [*map(wrap, nodes)])
 
     # ---- what is given, and returned -----------------------------------------------------
+
+    def _part(self, leaf: Any, name: str) -> Node:
+        """Return a node of a part of a state, without axes a scalar or an array as that is."""
+        node, scalar = self._node(leaf, name), stands_for_scalar(leaf)
+        if node.shape or is_scalar(node) is scalar:
+            return node
+        return alias(node, node.keeps, scalar=scalar)
 
     def _node(self, leaf: Any, name: str) -> Node:
         try:
@@ -293,7 +306,7 @@ class _Loop:
                             f"what it is given: {_told(names)}, not {_told(self.names)}")
         nodes = []
         for leaf, name, kind in zip(leaves, names, self.kinds, strict=True):
-            node = brought(self._node(leaf, name), self.device)
+            node = brought(self._part(leaf, name), self.device)
             if node.shape != kind.shape or node.dtype != kind.dtype:
                 raise TypeError(f"{self.name}: {name} is {_kind_text(kind)} before the body, and "
                                 f"{_kind_text(node.form.kind)} behind it; a state stays of one "
