@@ -14,7 +14,7 @@ from tiledarray import config
 from tiledarray.core import kind, small
 from tiledarray.execution.spans import counters
 from tiledarray.recording import pace as pacing
-from tiledarray.recording.pace import AHEAD, FIRST, NEW, TRIES, WINDOW, WORTH, Pace
+from tiledarray.recording.pace import AHEAD, FIRST, NEW, PATIENCE, TRIES, WINDOW, WORTH, Pace
 
 MOST, LEAST = 4096, 1024
 only_in_c = pytest.mark.skipif(kind != "c", reason="in Python all is computed at once")
@@ -31,22 +31,22 @@ def _limits():
 class Program:
     """A program that does so many elements by the second, with a clock of its own."""
 
-    def __init__(self, monkeypatch, at_once, recorded, others=0.0, known=False):
-        self.speeds, self.others = {False: at_once, True: recorded}, others
+    def __init__(self, monkeypatch, at_once, recorded, others=0.0, known=0):
+        self.speeds, self.others = {0: at_once, LEAST: recorded}, others
         self.own = 0.0  # its processor time: while it records, others take the processor too
-        self.now, self.done, self.low, self.due, self.until = 100.0, 0.0, False, 0.0, 0.0
+        self.now, self.done, self.low, self.due, self.until = 100.0, 0.0, 0, 0.0, 0.0
         self.told, self.noted = [], []
         monkeypatch.setattr(pacing, "perf_counter", lambda: self.now)
         monkeypatch.setattr(pacing, "thread_time", lambda: self.own)
         monkeypatch.setattr(pacing.core, "paced", lambda: self.done)
         monkeypatch.setattr(pacing.core, "pace", self.go_on)
-        monkeypatch.setattr(pacing.core, "small", lambda: LEAST if self.low else MOST)
+        monkeypatch.setattr(pacing.core, "small", lambda: self.low or MOST)
         monkeypatch.setattr(pacing.core, "set_cut", lambda cut: None)
         monkeypatch.setattr(pacing, "_new", lambda: ())  # other tests' compilers may be at work
         monkeypatch.setattr(pacing.background, "unfinished", lambda: 0)
         monkeypatch.setattr(pacing, "was_faster", lambda: known)
-        monkeypatch.setattr(pacing, "note_faster", lambda: self.noted.append(self.now))
-        monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(False, 0, 0))
+        monkeypatch.setattr(pacing, "note_faster", self.noted.append)
+        monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(0, 0, 0))
         self.pace = Pace()
 
     def go_on(self, low, due, within):
@@ -57,10 +57,10 @@ class Program:
         """Return the share of the time in which arrays were recorded."""
         end, low = self.now + seconds, 0.0
         while self.now < end:
-            self.now += step * (1 + self.others * self.low)
+            self.now += step * (1 + self.others * bool(self.low))
             self.own += step
             self.done += step * self.speeds[self.low]
-            low += step * self.low
+            low += step * bool(self.low)
             if self.done >= self.due or (self.low and self.now >= self.until):
                 self.pace.turn()
         return low / seconds
@@ -74,13 +74,32 @@ def test_what_is_faster_recorded_is_recorded(monkeypatch):
     assert program.run(60.0) > 0.95
 
 
+@pytest.mark.parametrize(("higher", "lower", "preferred"), [
+    (15, 2, 2048), (2, 15, 512), (20, 15, 512), (15, 5, 2048), (4, 4, 0)])
+def test_two_limits_are_tried(monkeypatch, higher, lower, preferred):
+    with config.override(at_once_least=512):
+        program = Program(monkeypatch, 5 * WORTH, 0)
+        program.speeds.update({2048: higher * WORTH, 512: lower * WORTH})
+        program.run(FIRST + 10 * WINDOW + 2 * PATIENCE)
+        assert program.pace.preferred == program.low == preferred
+        assert program.noted == ([preferred // 512] if preferred else [])
+        program.run(30.0)
+        assert {low for _, low in program.told} == (
+            {0, preferred} if preferred == 512 else {0, 512, 2048})
+        assert program.run(60.0) > 0.95 if preferred else program.run(60.0) < 0.02
+        again = Program(monkeypatch, 5 * WORTH, 0, known=preferred // 512)
+        again.speeds.update({2048: higher * WORTH, 512: lower * WORTH})
+        again.run(FIRST / 2)
+        assert again.pace.preferred == preferred
+
+
 def test_what_an_earlier_run_saw_to_be_faster_is_tried_soon(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     program.run(FIRST / 2)
     assert not program.noted
     program.run(FIRST)
     assert program.noted
-    again = Program(monkeypatch, 5 * WORTH, 15 * WORTH, known=True)
+    again = Program(monkeypatch, 5 * WORTH, 15 * WORTH, known=1)
     again.run(FIRST / 2)
     assert again.pace.preferred
 
@@ -118,12 +137,13 @@ def test_programs_are_known_by_their_file(tmp_path, monkeypatch):
     with config.override(cache_dir=tmp_path / "cache"):
         monkeypatch.setattr(main, "__file__", str(tmp_path / "one.py"), raising=False)
         assert not pacing.was_faster() and not (tmp_path / "cache").exists()
-        pacing.note_faster()
-        assert pacing.was_faster()
+        for level in pacing.LEVELS:
+            pacing.note_faster(level)
+            assert pacing.was_faster() == level
         monkeypatch.setattr(main, "__file__", str(tmp_path / "other.py"))
         assert not pacing.was_faster()
         monkeypatch.delattr(main, "__file__")
-        pacing.note_faster()
+        pacing.note_faster(1)
         assert not pacing.was_faster()
 
 
@@ -155,7 +175,7 @@ def test_a_program_that_turns_slower_is_computed_at_once_again(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     program.run(2.0)
     assert program.pace.preferred
-    program.speeds = {False: 5 * WORTH, True: WORTH}
+    program.speeds = {0: 5 * WORTH, LEAST: WORTH}
     program.run(2.0)
     assert not program.pace.preferred and not program.low
 
@@ -165,9 +185,9 @@ def test_a_program_that_does_something_else_meanwhile_stays_recorded(monkeypatch
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     program.run(2.0)
     for _ in range(5):
-        program.speeds = {False: WORTH, True: 3 * WORTH}
+        program.speeds = {0: WORTH, LEAST: 3 * WORTH}
         program.run(1.0)
-        program.speeds = {False: 5 * WORTH, True: 15 * WORTH}
+        program.speeds = {0: 5 * WORTH, LEAST: 15 * WORTH}
         program.run(1.0)
         assert program.pace.preferred
     assert program.run(20.0) > 0.9
@@ -181,9 +201,9 @@ def test_short_bursts_among_other_work_are_compared_with_each_other(monkeypatch)
         until = program.done + burst
         while program.done < until:
             program.run(0.001)
-        program.speeds = {False: 0.0, True: 0.0}
+        program.speeds = {0: 0.0, LEAST: 0.0}
         program.run(2 * WINDOW)
-        program.speeds = {False: 5 * WORTH, True: 15 * WORTH}
+        program.speeds = {0: 5 * WORTH, LEAST: 15 * WORTH}
     assert program.pace.preferred and program.low
 
 
@@ -202,7 +222,7 @@ def test_a_clock_that_stands_still_tells_nothing(monkeypatch):
 def test_it_is_seen_that_at_once_has_become_faster(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     program.run(2.0)
-    program.speeds[False] = 40 * WORTH
+    program.speeds[0] = 40 * WORTH
     program.run(20.0)
     assert not program.pace.preferred
 
@@ -211,7 +231,7 @@ def test_a_try_in_which_much_is_new_tells_nothing(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     fresh = iter(range(1, 1000))
     monkeypatch.setattr(pacing, "_new", lambda: (next(fresh),))
-    program.speeds[True] = WORTH
+    program.speeds[LEAST] = WORTH
     program.run(FIRST + 10 * WINDOW)
     assert not program.pace.preferred
     monkeypatch.undo()
@@ -276,9 +296,9 @@ def test_what_counts_as_new_is_counted():
 
 def record():
     """Have arrays of middle size recorded from here on."""
-    pacing.pace.preferred = True
+    pacing.pace.preferred = LEAST
     pacing.pace._next = float("inf")
-    pacing.pace._go(low=True, work=float("inf"))
+    pacing.pace._go(low=LEAST, work=float("inf"))
 
 
 @only_in_c
@@ -353,7 +373,7 @@ def test_a_setting_for_a_while_forgets_what_was_measured():
         assert small() == MOST
         assert (np.ones(2000) + 1)._array is not None
     with config.override(at_once_least=MOST):
-        pacing.pace._go(low=True, work=0.0)
+        pacing.pace._go(low=LEAST, work=0.0)
         assert small() == MOST
 
 
@@ -365,7 +385,7 @@ def test_loops_get_numpys_values_whatever_changes():
         sums = []
         for step in range(steps):
             if np is not numpy:
-                pacing.pace._go(low=step % 7 < 3, work=float("inf"))
+                pacing.pace._go(low=LEAST * (step % 7 < 3), work=float("inf"))
             u[1:-1, 1:-1] += 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
                                     - 4 * u[1:-1, 1:-1])
             if step % 5 == 0:
@@ -382,7 +402,7 @@ def test_small_and_large_arrays_are_not_weighed(monkeypatch):
     turns = []
     monkeypatch.setattr(pacing.pace, "turn", lambda: turns.append(1))
     pacing.begin()
-    pacing.pace._go(low=False, work=0.0)
+    pacing.pace._go(low=0, work=0.0)
     x, y = np.ones(LEAST), np.ones(MOST + 1)
     for _ in range(100):
         x = x + 1
@@ -408,4 +428,4 @@ def test_results_are_counted_alike_either_way():
         y[:1500] = -y[:1500]
         return paced() - before
 
-    assert count(low=False) == count(low=True) > 10_000
+    assert count(low=0) == count(low=LEAST) == count(low=1999) > 10_000

@@ -206,9 +206,9 @@ SETTINGS: Mapping[str, Setting] = {
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated (beside a GPU at most 65,536); with 0 "
                 "everything is recorded."),
-        Setting("at_once_least", _whole(1), lambda: 16_384,
-                "Elements down to which at_once falls while a program is seen to run faster so: "
-                "with at_once itself, or more, it stays what it is."),
+        Setting("at_once_least", _whole(1), lambda: 4096,
+                "Elements down to which at_once falls while a program is seen to run faster so, or "
+                "to four times as many: with at_once itself, or more, it stays what it is."),
         Setting("first_seconds", _seconds, lambda: 0.02,
                 "What is met for the first time is not planned if going op by op takes no longer; "
                 "0 plans it."),

@@ -20,6 +20,7 @@ static PyObject *known = NULL;  /* what that was last, and ... */
 static int strict = 0;          /* ... whether it raises */
 static double until = 0;      /* where the limit is low, it is Python's turn by then */
 static int in_turn = 0;
+static npy_intp low_limit = 0; /* what is larger is recorded where the limit is low */
 static Site place = {NULL, 0}; /* where recording begins: loops that are cut alike have one plan */
 static int waits = 0;         /* whether it is to begin there, or by then */
 static Site first = {NULL, 0}, top = {NULL, 0}; /* of a loop that is gone through to find a place */
@@ -55,7 +56,7 @@ static int look_at_errors(void)
         Py_XSETREF(known, Py_XNewRef(value));
     }
     Py_XDECREF(value);
-    limit = strict ? pace_most : pace_least;
+    limit = strict ? pace_most : low_limit;
     return 1;
 }
 
@@ -168,12 +169,14 @@ static PyObject *module_set_least(PyObject *module, PyObject *value)
 
 static PyObject *module_pace(PyObject *module, PyObject *args)
 {
+    Py_ssize_t low;
     double due, within;
-    if (!PyArg_ParseTuple(args, "pdd", &pace_low, &due, &within))
+    if (!PyArg_ParseTuple(args, "ndd", &low, &due, &within))
         return NULL;
-    pace_low = pace_low && pacing;
+    pace_low = low && pacing;
     waits = 0;
-    limit = pace_low ? pace_least : pace_most;
+    low_limit = Py_MIN(low, pace_most);
+    limit = pace_low ? low_limit : pace_most;
     pace_due = due;
     until = seconds() + within;
     Py_RETURN_NONE;
@@ -204,9 +207,9 @@ static PyMethodDef pace_methods[] = {
     {"set_pace", module_set_pace, METH_VARARGS,
      "Say what weighs how fast arrays go, what tells whether floating-point errors raise, and by "
      "which variable of a context that can change."},
-    {"set_least", module_set_least, METH_O, "Elements down to which the limit falls."},
+    {"set_least", module_set_least, METH_O, "Elements down to which the limit may fall: larger results are counted."},
     {"pace", module_pace, METH_VARARGS,
-     "Say whether the limit is low, and after what work, or by when, it is asked again."},
+     "Say what the limit is, if it is low, and after what work, or by when, it is asked again."},
     {"wait_for_place", module_wait_for_place, METH_O,
      "Ask when recording can begin where it began before, or after so many seconds."},
     {"paced", module_paced, METH_NOARGS, "Elements of middle-sized results until now."},

@@ -128,8 +128,14 @@ def evaluated_terms(terms: Terms, params: Sequence[Any]) -> int:
 
 def through_view(value: Value, index: Index) -> Index:
     """Index into a view's input, given the index into the view."""
-    axes, steps = value.attrs[0], value.attrs[1]
-    starts = value.args[1:]
+    return placed(value.args[0].shape, value.attrs[0], value.attrs[1], value.args[1:], index)
+
+
+def placed(
+    shape: tuple[int, ...], axes: Sequence[int], steps: Sequence[int], starts: Sequence[Any],
+    index: Index,
+) -> Index:
+    """Index into an array of that shape, given the index into a part of it."""
     result = []
     for axis, step, start in zip(axes, steps, starts, strict=True):
         if axis < 0:
@@ -139,7 +145,7 @@ def through_view(value: Value, index: Index) -> Index:
             result.append(
                 Affine(outer.axis, outer.step * step, add_terms(outer.terms, step, start))
             )
-    return normalised(value.args[0].shape, tuple(result))
+    return normalised(shape, tuple(result))
 
 
 def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:

@@ -19,6 +19,7 @@ from tiledarray.fusion.loops import MOST_LOOPS, in_blocks
 from tiledarray.fusion.memory import last_uses, memory_of, shared_outputs
 from tiledarray.fusion.order import in_order
 from tiledarray.fusion.pieces import cut
+from tiledarray.fusion.placed import read_where_placed
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder, rewrite
@@ -175,6 +176,7 @@ def _grouped(builder: Builder, outputs: list[Value], donatable: frozenset[int], 
         regions = Regions(assumed.params, dict(assumed.assumed))
         try:
             grouper.run()
+            read_where_placed(grouper.groups)
             return grouper, choose_updates(grouper, donatable, regions), regions
         except MustStore as must:
             forced.update(must.values)

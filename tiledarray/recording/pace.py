@@ -4,10 +4,10 @@ NumPy computes an operation on 40,000 elements in some 20 µs.  Recorded, ten of
 one kernel and take a fifth of the time; but where most is not elementwise, or is looked at after
 every step, or has another shape each time, recording takes twice as long.  What a program is made
 of is not known beforehand, so its speed is measured while it runs: elements of middle-sized
-results by the second (`core/pace.c`), with either limit in turn.  A try is short, comes later and
-later where it does not pay, and tells nothing while it meets what is new and will be compiled.
-Where an earlier run of the program went faster recorded, the first try comes at once: what it needs
-is on disk.
+results by the second (`core/pace.c`), with one limit or another in turn.  A try is short, comes
+later and later where it does not pay, and tells nothing while it meets what is new and will be
+compiled.  Where an earlier run of the program went faster recorded, the first try comes at once:
+what it needs is on disk.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ PATIENCE = 0.5  # seconds for which a decision stands; each time longer, by ...
 LONGER = 2.0
 MUCH_LONGER = 6.0  # ... where the other way was less than half as fast, up to ...
 LONGEST = 60.0
+LEVELS = (1, 4)  # times `config.at_once_least`: limits that are tried, in turn
 CUT = 100  # operations of a stretch: what is tried is planned soon, and other loops may follow
 QUIET = frozenset(("ignore", "warn"))  # what warns has done so by now
 ERRORS = ("divide by zero", "overflow", "underflow", "invalid value")  # as NumPy calls them
@@ -57,10 +58,10 @@ class Pace:
 
     Attributes
     ----------
-    low : bool
-        Whether arrays of middle size are recorded.
-    preferred : bool
-        Whether that was seen to be faster.
+    low : int
+        Elements above which arrays of middle size are recorded; 0 where they are computed at once.
+    preferred : int
+        The same of what was seen to be faster.
     """
 
     def __init__(self) -> None:
@@ -69,15 +70,17 @@ class Pace:
 
     def begin(self) -> None:
         """Forget all, and compute arrays of middle size at once."""
-        self.low = self.preferred = False
-        self._speed = {False: 0.0, True: 0.0}  # elements by the second, by whether it is low
-        self._tries = 0
+        self.low = self.preferred = 0
+        least = config.at_once_least
+        self._levels = [n * least for n in LEVELS if n * least < config.at_once] or [least]
+        self._speed = dict.fromkeys((0, *self._levels), 0.0)  # elements by the second, by limit
+        self._tries = dict.fromkeys(self._levels, 0)
         self._asked = False  # whether an earlier run went faster recorded
         self._turned = 0.0  # when recording last began
         self._waits = False  # whether it is about to
         self._patience = PATIENCE
         self._next = perf_counter() + FIRST  # when the other way is tried
-        self._go(low=False, work=0.0)
+        self._go(low=0, work=0.0)
 
     def turn(self) -> None:
         """Weigh what was done since the last turn, and say when the next one is."""
@@ -88,13 +91,13 @@ class Pace:
                 self._waits = False
                 self._turned = perf_counter()
                 expect_plans()  # op by op a try would tell nothing
-                self._go(low=True, work=self._speed[False] * WINDOW)
+                self._go(low=self._levels[0], work=self._speed[0] * WINDOW)
                 return
-            if self.low and core.small() > config.at_once_least:  # errors raise, or it was set anew
+            if self.low and core.small() > self.low:  # errors raise, or it was set anew
                 self.begin()
                 return
             work, seconds = core.paced() - self._done, _seconds_since(self._begun)
-            done = self.low and work >= self._speed[False] * WINDOW
+            done = self.low and work >= self._speed[0] * WINDOW
             if seconds < (LEAST_WINDOW if done else WINDOW):
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
                 core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
@@ -106,61 +109,73 @@ class Pace:
                 self._waits = True
                 core.wait_for_place(LONGEST_WINDOW)
                 return
-            self._go(low=low, work=self._speed[False] * WINDOW)
+            self._go(low=low, work=self._speed[0] * WINDOW)
         finally:
             self._lock.release()
 
-    def _go(self, *, low: bool, work: float) -> None:
-        """Go on with either limit until so much is done."""
-        if low is not self.low or not work:
+    def _go(self, *, low: int, work: float) -> None:
+        """Go on with a limit until so much is done."""
+        if low != self.low or not work:
             self._windows: deque[float] = deque(maxlen=MANY if low else WINDOWS)
             core.set_cut(min(CUT, config.cut) if low else config.cut)
         self.low = low
         self._begun, self._done, self._new = _now(), core.paced(), _new()
         core.pace(low, self._done + max(work, LITTLE), LONGEST_WINDOW)
 
-    def _stands(self, *, preferred: bool) -> bool:
-        """Let what was decided stand for a while."""
-        self.preferred = preferred
-        ahead = self._speed[preferred] > 2 * self._speed[not preferred]
-        self._patience = min(LONGEST, self._patience * (MUCH_LONGER if ahead else LONGER))
+    def _stands(self, *, preferred: bool) -> int:
+        """Let it stand for a while whether the limit was better that is tried; return how to go on.
+
+        If it was not, another one is tried next; it is not waited longer before all have been.
+        """
+        level = self._levels[0]
+        self.preferred = level if preferred else 0
+        ahead = self._speed[self.preferred] > 2 * self._speed[0 if preferred else level]
+        if not preferred:
+            self._levels.append(self._levels.pop(0))
+        if preferred or self._speed[self._levels[0]]:
+            self._patience = min(LONGEST, self._patience * (MUCH_LONGER if ahead else LONGER))
         self._next = perf_counter() + self._patience
         if preferred:
-            self._tries = 0
-            note_faster()
-        return preferred
+            self._tries[level] = 0
+            note_faster(level // config.at_once_least)
+        return self.preferred
 
-    def _weigh_at_once(self) -> bool:
-        """Return whether to go on with the low limit."""
+    def _weigh_at_once(self) -> int:
+        """Return the limit to go on with."""
         if len(self._windows) < WINDOWS:
-            return False
+            return 0
         if self.preferred:  # it was to be seen whether recording is still faster
-            return self._stands(preferred=self._speed[True] > self._speed[False])
+            return self._stands(preferred=self._speed[self.preferred] > self._speed[0])
         if not self._asked:
             self._asked = True
-            if was_faster():
+            level = was_faster() * config.at_once_least
+            if level in self._levels:
                 self._next = 0.0
-        return (perf_counter() >= self._next and self._speed[False] >= WORTH
-                and not background.unfinished() and not _warnings_raise())
+                self._levels.remove(level)
+                self._levels.insert(0, level)
+        due = (perf_counter() >= self._next and self._speed[0] >= WORTH
+               and not background.unfinished() and not _warnings_raise())
+        return self._levels[0] if due else 0
 
-    def _weigh_recorded(self) -> bool:
-        """Return whether to go on with the low limit."""
-        ahead = self._speed[True] / max(self._speed[False], 1.0)
+    def _weigh_recorded(self) -> int:
+        """Return the limit to go on with."""
+        level = self.low
+        ahead = self._speed[level] / max(self._speed[0], 1.0)
         if self.preferred:
             # What is slow now may be the program, which does something else: see how it is at once.
             slower = ahead < 1 and len(self._windows) == MANY
-            return perf_counter() < self._next and not slower
+            return level if perf_counter() < self._next and not slower else 0
         if ahead > AHEAD:
             return self._stands(preferred=True)
-        if _new() == self._new or self._tries >= TRIES:
-            return len(self._windows) < 2 or self._stands(preferred=False)
+        if _new() == self._new or self._tries[level] >= TRIES:
+            return level if len(self._windows) < 2 else self._stands(preferred=False)
         self._windows.clear()
         spent = perf_counter() - self._turned
         if spent < TRY:
-            return True
-        self._tries += 1
-        self._next = perf_counter() + self._tries * spent
-        return False
+            return level
+        self._tries[level] += 1
+        self._next = perf_counter() + self._tries[level] * spent
+        return 0
 
 
 def _now() -> tuple[float, float, int]:
@@ -195,26 +210,27 @@ def _new() -> tuple[int, ...]:
 # ---- earlier runs ------------------------------------------------------------------------------
 
 
-def was_faster() -> bool:
-    """Whether an earlier run of this program was seen to go faster recorded."""
+def was_faster() -> int:
+    """Return with which of `LEVELS` an earlier run of this program was seen to go faster, or 0."""
     program = _program()
     if program is None or not config.cache_dir.is_dir():
-        return False
+        return 0
     with importing:
         from tiledarray.kernels.compile import cache
     with suppress_own(OSError, TiledArrayWarning):
-        return cache.get(cache.key("pace", program), ".pace") is not None
-    return False
+        found = cache.get(cache.key("pace", program), ".pace")
+        return int(found.data) if found is not None and found.data.isdigit() else 0
+    return 0
 
 
-def note_faster() -> None:
+def note_faster(level: int) -> None:
     """Have later runs of this program know it."""
     program = _program()
-    if program is not None and not was_faster():
+    if program is not None and was_faster() != level:
         with importing:
             from tiledarray.kernels.compile import cache
         with suppress_own(OSError, TiledArrayWarning):
-            cache.put(cache.key("pace", program), ".pace", b"recorded", small=True)
+            cache.put(cache.key("pace", program), ".pace", b"%d" % level, small=True)
 
 
 def _program() -> str | None:
