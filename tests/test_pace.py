@@ -207,6 +207,25 @@ def test_short_bursts_among_other_work_are_compared_with_each_other(monkeypatch)
     assert program.pace.preferred and program.low
 
 
+@pytest.mark.parametrize("seconds", [0.01, 0.1, 0.25, 1.0, 3.0])
+@pytest.mark.parametrize(("slow", "fast"), [((5, 2), (50, 40)), ((5, 12), (50, 60))])
+def test_parts_of_a_program_are_not_compared_with_each_other(monkeypatch, seconds, slow, fast):
+    """The fastest windows of one way are of another part than those of the other."""
+    program = Program(monkeypatch, slow[0] * WORTH, slow[1] * WORTH)
+    for turn in range(int(40 / seconds)):
+        for limit, speed in zip((0, LEAST), (slow, fast)[turn % 2], strict=True):
+            program.speeds[limit] = speed * WORTH
+        program.run(seconds)
+    worth = slow[1] > slow[0]
+    assert bool(program.pace.preferred) is worth
+    recorded = 0.0
+    for turn in range(int(40 / seconds)):
+        for limit, speed in zip((0, LEAST), (slow, fast)[turn % 2], strict=True):
+            program.speeds[limit] = speed * WORTH
+        recorded += program.run(seconds) * seconds
+    assert recorded > 35 if worth else recorded < 4
+
+
 def test_a_clock_that_stands_still_tells_nothing(monkeypatch):
     """That of a thread moves by 16 ms on some systems."""
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)

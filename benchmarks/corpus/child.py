@@ -22,7 +22,7 @@ from benchmarks.corpus.programs import Program, differences, leaves
 
 SECONDS = 2.0  # of both libraries' timed runs, where they are shorter than that
 FEWEST_ROUNDS = 3
-WARM = 6.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
+WARM = 12.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
 MOST_WARM = 1000
 LOADED_AT_FIRST_USE = ("fft", "linalg", "ma", "polynomial", "random")
 

@@ -36,6 +36,7 @@ LEAST_WINDOW = WINDOW / 8  # ... but for so long, or the clock is too coarse
 LONGEST_WINDOW = 3 * WINDOW  # ... and after which a slower try is weighed, too
 TRY = 5 * WINDOW  # seconds of a try that meets what is new: several of a program's loops
 WINDOWS = 3  # of which the fastest counts: others hold what has nothing to do with arrays ...
+PAIRS = 6  # windows of either way in turn, all of which count before one is preferred
 MANY = 12  # ... and so many before what is recorded is said to be slower than it was
 LITTLE = 1e6  # elements: what has none of middle size is not weighed at all
 FIRST = 1.0  # seconds before the first try, which may take as long itself while kernels compile
@@ -75,6 +76,8 @@ class Pace:
         self._levels = [n * least for n in LEVELS if n * least < config.at_once] or [least]
         self._speed = dict.fromkeys((0, *self._levels), 0.0)  # elements by the second, by limit
         self._tries = dict.fromkeys(self._levels, 0)
+        self._sums: dict[int, list[float]] = {}  # while two ways are compared: work and seconds
+        self._pairs = 0
         self._asked = False  # whether an earlier run went faster recorded
         self._turned = 0.0  # when recording last began
         self._waits = False  # whether it is about to
@@ -97,14 +100,17 @@ class Pace:
                 self.begin()
                 return
             work, seconds = core.paced() - self._done, _seconds_since(self._begun)
-            done = self.low and work >= self._speed[0] * WINDOW
+            done = (self.low or self._sums) and work >= self._speed[0] * WINDOW
             if seconds < (LEAST_WINDOW if done else WINDOW):
                 more = work * min(8.0, WINDOW / max(seconds, 1e-9) - 1)
                 core.pace(self.low, core.paced() + max(more, LITTLE), LONGEST_WINDOW - seconds)
                 return
-            self._windows.append(work / seconds)
-            self._speed[self.low] = max(self._windows)
-            low = self._weigh_recorded() if self.low else self._weigh_at_once()
+            if self._sums:
+                low = self._compared(work, seconds)
+            else:
+                self._windows.append(work / seconds)
+                self._speed[self.low] = max(self._windows)
+                low = self._weigh_recorded() if self.low else self._weigh_at_once()
             if low and not self.low:
                 self._waits = True
                 core.wait_for_place(LONGEST_WINDOW)
@@ -144,8 +150,6 @@ class Pace:
         """Return the limit to go on with."""
         if len(self._windows) < WINDOWS:
             return 0
-        if self.preferred:  # it was to be seen whether recording is still faster
-            return self._stands(preferred=self._speed[self.preferred] > self._speed[0])
         if not self._asked:
             self._asked = True
             level = was_faster() * config.at_once_least
@@ -164,18 +168,51 @@ class Pace:
         if self.preferred:
             # What is slow now may be the program, which does something else: see how it is at once.
             slower = ahead < 1 and len(self._windows) == MANY
-            return level if perf_counter() < self._next and not slower else 0
+            return level if perf_counter() < self._next and not slower else self._compare()
         if ahead > AHEAD:
-            return self._stands(preferred=True)
+            return self._compare()
         if _new() == self._new or self._tries[level] >= TRIES:
             return level if len(self._windows) < 2 else self._stands(preferred=False)
         self._windows.clear()
         spent = perf_counter() - self._turned
-        if spent < TRY:
-            return level
+        return level if spent < TRY else self._later(spent)
+
+    def _later(self, spent: float) -> int:
+        """Try once more later: it told nothing."""
+        level = self._levels[0]
         self._tries[level] += 1
-        self._next = perf_counter() + self._tries[level] * spent
+        self._next = perf_counter() + 2 * self._tries[level] * spent
         return 0
+
+    def _compare(self) -> int:
+        """Begin to go on either way in turn, at once first.
+
+        The fastest windows may have been of another part of the program than those at once.
+        """
+        self._sums = {0: [0.0, 0.0], self._levels[0]: [0.0, 0.0]}
+        self._pairs = 0
+        self._turned = perf_counter()
+        return 0
+
+    def _compared(self, work: float, seconds: float) -> int:
+        """Count a window of two ways in turn; return the limit to go on with."""
+        level = self._levels[0]
+        if not self.low or _new() == self._new:
+            sums = self._sums[self.low]
+            sums[0], sums[1] = sums[0] + work, sums[1] + seconds
+        if self.low:
+            self._pairs += 1
+        if self._pairs < PAIRS:
+            return 0 if self.low else level
+        for limit, (done, took) in self._sums.items():
+            self._speed[limit] = done / took if took else 0.0
+        told = self._sums[level][1] > 0
+        self._sums = {}
+        if not told and self._tries[level] < TRIES:
+            self.preferred = 0
+            return self._later(perf_counter() - self._turned)
+        worth = self._speed[0] * (1.0 if self.preferred else AHEAD)
+        return self._stands(preferred=self._speed[level] > worth)
 
 
 def _now() -> tuple[float, float, int]:
