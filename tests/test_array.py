@@ -619,6 +619,24 @@ def test_flat_of_what_is_read_only():
             y.flat[7] = 1.0
 
 
+def test_flat_is_compared_by_its_elements():
+    def facts(lib):
+        b = lib.arange(6.0).reshape(2, 3)
+        for how in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+            for other in (2, [0, 5, 1, 2, 3, 4], b.T.flat, b[::-1, ::-1].flat, lib.arange(6)):
+                yield how(b.flat, other).tolist()
+            yield how(3, b.flat).tolist()
+        for shape in ((2, 3), (1, 2, 2), (4,), ()):
+            flat = lib.zeros(shape).flat
+            yield flat.coords
+            for _ in flat:
+                yield flat.coords
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(b.flat)
+
+    assert [*facts(tiledarray)] == [*facts(np)]
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_what_numpy_returns_as_an_array_without_axes_is_one(large):
     with tiledarray.config.override(at_once=0 if large else 1 << 16):

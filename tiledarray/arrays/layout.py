@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,13 @@ class Flags:
         return repr(self._numpys()).replace("OWNDATA : False", f"OWNDATA : {self.owndata}")
 
 
+def _compared(how: Callable[[Any, Any], Any]) -> Any:
+    def compared(self: FlatIterator, other: Any) -> Any:
+        return how(self._line(), other._line() if isinstance(other, FlatIterator) else other)
+
+    return compared
+
+
 class FlatIterator:
     """The elements of an array in row-major order, to be read, written and iterated.
 
@@ -89,6 +97,20 @@ class FlatIterator:
     def index(self) -> int:
         """How many elements it has given."""
         return int(getattr(self._elements, "index", self._given))
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Where in the array the next element is."""
+        found, rest = [], self.index
+        for n in reversed(self.base.shape[1:]):
+            rest, place = divmod(rest, n)
+            found.append(place)
+        return (rest, *reversed(found)) if self.base.shape else ()
+
+    __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)
+    __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
+    __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
+    __hash__ = None  # type: ignore[assignment]
 
     def _line(self) -> Any:
         return part_of(self.base, views.Reshaped((self.base.size,)))
