@@ -436,3 +436,30 @@ def test_nothing_written_through_flat_is_nothing(value, at_once):
         x = tiledarray.ones((2, 3))
         x.flat = value
         assert x.tolist() == numpy.ones((2, 3)).tolist()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_fields_of_numbers_are_views(large):
+    def facts(lib):
+        x = lib.arange(12.0).reshape(3, 4)
+        v = x.view([("re", "f8"), ("im", "f8")])
+        yield v["re"].tolist(), v["im"].shape, v["im"].dtype
+        v["im"] = 7
+        v["re"][1:] += 100
+        x[0, 2] = -1
+        yield x.tolist(), v["re"].tolist()
+        w = lib.arange(6, dtype="i4").view("i2, u1, u1")
+        w["f0"] *= 2
+        yield w["f0"].tolist(), w["f1"].tolist(), w["f2"].tolist(), w["f1"][::-1].tolist()
+        for wrong in ("x", ""):
+            with pytest.raises(ValueError, match=r"^no field of name"):
+                v[wrong]
+            with pytest.raises(ValueError, match=r"^no field of name"):
+                v[wrong] = 1
+        for plain in (x, x[0]):
+            with pytest.raises(IndexError, match=r"only integers, slices"):
+                plain["re"]
+        yield x.tolist()
+
+    with tiledarray.config.override(at_once=0 if large else 1 << 16):
+        assert [*facts(tiledarray)] == [*facts(numpy)]

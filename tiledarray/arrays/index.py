@@ -23,7 +23,7 @@ from tiledarray.ops.indexing import beyond, fault_of
 from tiledarray.recording import record
 from tiledarray.recording.stretch import local
 
-_BAD = (
+BAD = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
     "arrays are valid indices"
 )
@@ -197,7 +197,7 @@ def basic(key: tuple[Any, ...], shape: Shape) -> Affine:
         If it names too many axes, an element that there is not, or no element.
     """
     if any(type(item) is int and not -LARGEST <= item + (item < 0) <= LARGEST for item in key):
-        raise IndexError(_BAD)  # so NumPy says, before it counts the axes
+        raise IndexError(BAD)  # so NumPy says, before it counts the axes
     if any(item is Ellipsis for item in key):
         key = _expand(key, len(shape))
     elif len(key) - sum(item is None for item in key) > len(shape):
@@ -247,7 +247,7 @@ def _integer(item: Any) -> int:
     try:
         return operator.index(item)
     except TypeError:
-        raise IndexError(_BAD) from None
+        raise IndexError(BAD) from None
 
 
 def _beyond(position: int, axis: int, size: int) -> IndexError | None:
@@ -329,7 +329,7 @@ def _array(item: Any) -> np.ndarray[Any, Any]:
     if array.size == 0:
         return array.astype(np.intp)
     if array.dtype.kind not in "biu":
-        raise IndexError(_BAD)
+        raise IndexError(BAD)
     return array
 
 

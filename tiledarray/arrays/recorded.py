@@ -135,8 +135,32 @@ def _scalars(self: Any) -> Iterator[Any]:
         yield array[place]
 
 
+def _field(self: Any, name: str) -> Any:
+    """Return a field of what numbers are viewed as (``x.view("f8, f8")["f0"]``): a view.
+
+    Raises
+    ------
+    IndexError
+        If there are no fields, or it does not lie in memory as an array of its dtype.
+    ValueError
+        If it is another name.
+    """
+    kind = self.dtype
+    if kind.names is None:
+        raise IndexError(index.BAD)
+    if name not in kind.names:
+        raise ValueError(f"no field of name {name}")
+    field, offset = kind.fields[name][:2]
+    if field.subdtype or kind.itemsize % field.itemsize or offset % field.itemsize:
+        raise IndexError(f"{name!r} does not lie between whole elements of {field}; "
+                         f"x.numpy()[{name!r}] is NumPy's, a copy")
+    return self[..., None].view(field)[..., offset // field.itemsize]
+
+
 def getitem(self: Any, key: Any) -> Any:
     """`x[key]`."""
+    if isinstance(key, str):
+        return _field(self, key)
     node = self._node if self._base is None else self.node
     if not isinstance(key, tuple):
         key = (key,)
@@ -154,6 +178,9 @@ def getitem(self: Any, key: Any) -> Any:
 
 def setitem(self: Any, key: Any, value: Any) -> None:
     """`x[key] = value`."""
+    if isinstance(key, str):
+        _field(self, key)[...] = value
+        return
     if not isinstance(key, tuple):
         key = (key,)
     # The kind only: who holds the value itself while it is written makes it a copy.
