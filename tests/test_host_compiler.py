@@ -182,3 +182,21 @@ def test_other_platforms_degrade(fresh, monkeypatch):
         assert host._libmvec_level() == 0
     finally:
         host._libmvec_level.cache_clear()
+
+
+@pytest.mark.parametrize(("why", "passing", "remedy"), [
+    ("failed to map segment from shared object", True, "memory left"),
+    ("cannot open shared object file: Too many open files", True, "files may still be opened"),
+    ("failed to map segment from shared object: Operation not permitted", False, "noexec"),
+])
+def test_what_keeps_a_kernel_from_being_loaded_may_pass(monkeypatch, why, passing, remedy):
+    def refuse(path):
+        raise OSError(f"{path}: {why}")
+
+    monkeypatch.setattr(host, "Library", refuse)
+    with pytest.raises(CompilerError, match="cannot be loaded") as caught:
+        host.compile_source(*add(40))
+    assert caught.value.passing is passing and remedy in str(caught.value)
+    monkeypatch.undo()
+    with config.override(cache_dir=config.cache_dir):
+        assert call(host.compile_source(*add(40)), ctypes.c_int64, 4) == 44

@@ -300,3 +300,13 @@ def test_the_error_of_a_piece_is_raised_and_the_rest_left(place):
     count = len(done)
     time.sleep(0.02)
     assert len(done) == count < 20  # nobody writes any more
+
+
+def test_a_thread_that_never_begins_is_given_up(monkeypatch):
+    """Without memory Python starts threads that end before they have begun."""
+    monkeypatch.setattr(devices_threads, "START_SECONDS", 0.01)
+    monkeypatch.setattr(devices_threads._thread, "start_new_thread", lambda function, arguments: 1)
+    assert devices_threads.in_background(lambda: None) is False
+    assert all_of(lambda x: x + 1, [1, 2, 3], workers=2) == [2, 3, 4]
+    helpers = devices_threads._Helpers()
+    assert helpers.give([lambda: None]) is False

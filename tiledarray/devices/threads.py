@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import functools
 import math
@@ -18,6 +19,7 @@ from tiledarray import config
 from tiledarray.errors import OutOfMemory
 
 LOOK_SECONDS = 0.5  # between looks for signals while others work
+START_SECONDS = 5.0  # after which a thread that has not begun is given up
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -115,12 +117,23 @@ _helpers = _Helpers()
 
 
 def in_background(work: Callable[[], None]) -> bool:
-    """Start a thread that does not keep the process; false where no thread can be started."""
+    """Start a thread that does not keep the process; false where no thread can be started.
+
+    (`threading.Thread.start` waits for ever for a thread that ends for want of memory before it
+    has begun.)
+    """
+    begins = _thread.allocate_lock()
+    begins.acquire()
+
+    def begin() -> None:
+        begins.release()
+        work()
+
     try:
-        threading.Thread(target=work, name="tiledarray", daemon=True).start()
+        _thread.start_new_thread(begin, ())
     except RuntimeError:  # too many, or the interpreter exits
         return False
-    return True
+    return begins.acquire(timeout=START_SECONDS)
 
 
 def together(work: Callable[[Any], None], arguments: Sequence[Any]) -> None:

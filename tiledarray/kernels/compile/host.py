@@ -332,10 +332,15 @@ def _opened(entry: cache.Entry) -> Library:
             try:
                 return Library(path)
             except OSError as error:
+                # The loader says in words alone why: a folder's rules stand, other causes (memory,
+                # descriptors) may pass.
+                forbidden = "not permitted" in str(error) or "denied" in str(error)
                 raise CompilerError(
                     f"the compiled kernel cannot be loaded: {error}",
                     remedy="set TILEDARRAY_CACHE_DIR to a folder from which programs may run "
-                    "(not mounted noexec)",
+                    "(not mounted noexec)" if forbidden else "see whether there is memory left, "
+                    "and whether files may still be opened",
+                    passing=not forbidden,
                 ) from error
         entry = cache.put(entry.key, entry.suffix, entry.data)  # it was deleted meanwhile
     raise CompilerError(f"the compiled kernel is gone from {entry.path}", passing=True)
