@@ -650,3 +650,19 @@ def test_what_numpy_returns_as_an_array_without_axes_is_one(large):
             view[1][0] = 7
             wanted.reshape(1)[0] = 7
             assert repr(found) == repr(wanted) == "array(7.)"
+
+
+@pytest.mark.parametrize("size", [4, 300_000])
+def test_sequences_are_repeated_by_whole_numbers_alone(size):
+    def facts(lib):
+        x = lib.arange(size) + 0.5
+        scalars = (x[0], x.sum(), lib.arange(size)[1], (x > 1)[1], x[1] + 1j, x[:1].reshape(()))
+        for scalar in scalars:
+            for sequence in ([1, 2], (3,), []):
+                for how in (lambda a, b: a * b, lambda a, b: b * a, lambda a, b: a + b):
+                    try:
+                        yield np.asarray(how(scalar, sequence)).tolist()
+                    except TypeError as error:
+                        yield str(error)
+
+    assert [*facts(tiledarray)] == [*facts(np)]

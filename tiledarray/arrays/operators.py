@@ -43,12 +43,21 @@ def _left_to_other(plain: Method, self: Handle, other: Any) -> Any:
 
 
 def _repeats(op: Elementwise, self: Handle, other: Any) -> bool:
-    """Whether this is ``[...] * count``, which Python does with a scalar as the count."""
+    """Whether this is ``[...] * count``, which Python does with a scalar as the count.
+
+    Raises
+    ------
+    TypeError
+        If it is a scalar, and none that counts.
+    """
     if not isinstance(other, (str, bytes, list, tuple)) or op.name != "multiply":
         return False
-    if isinstance(other, (list, tuple)) and not stands_for_scalar(self):
-        return False
-    return not self.node.shape and self.node.dtype.kind in "iu"
+    scalar = stands_for_scalar(self)
+    counts = not self.node.shape and self.node.dtype.kind in "iu"
+    if scalar and not counts:
+        kind = self.node.dtype.type.__name__
+        raise TypeError(f"can't multiply sequence by non-int of type 'numpy.{kind}'")
+    return counts and (scalar or isinstance(other, (str, bytes)))
 
 
 def _with_numpys(op: Elementwise, self: Handle, other: Any, *, reflected: bool) -> Any:
