@@ -88,12 +88,22 @@ def _empty(xp: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     return xp.empty(shape, dtype)
 
 
+_COUNTED = frozenset(map(np.dtype, "qd"))  # which hold all numbers of elements
+
+
 def _iota(
     xp: Any, start: Any = 0, step: Any = 1, *, attrs: Any, shape: Any, dtype: Any
 ) -> Any:
-    loop = attrs[0]
-    index = xp.arange(shape[0]).astype(loop)
-    return (index * xp.asarray(step, loop) + xp.asarray(start, loop)).astype(dtype)
+    loop = np.dtype(attrs[0])
+    if loop in _COUNTED:
+        index = xp.arange(shape[0], dtype=loop)
+    else:
+        index = xp.arange(shape[0]).astype(loop)
+    if step != 1:
+        index *= xp.asarray(step, loop)
+    if start != 0:
+        index += xp.asarray(start, loop)
+    return index.astype(dtype, copy=False)
 
 
 def _item(xp: Any, outputs: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
