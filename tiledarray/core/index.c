@@ -215,11 +215,15 @@ static PyObject *taken(Handle *handle, PyObject *array, PyObject *key)
     return own(result);
 }
 
-/* Make what is recorded as a constant (`zeros`), for something is written into it; as `settled`. */
+/* Make what is recorded as a constant (`zeros`), for something is written into it; as `settled`.
+   Another thread may do so meanwhile: recorded, what is written into the one array would be lost in
+   the other. */
 PyObject *make_constant(Handle *handle)
 {
     Handle *root = root_of(handle);
-    if (held || limit <= 1 || root->array || !root->node || !is_constant(root->node))
+    if (root->array)
+        return settled(handle);
+    if (held || limit <= 1 || !root->node || !is_constant(root->node))
         return NULL;
     PyObject *node = Py_NewRef(root->node), *array = NULL, *before;
     const Py_ssize_t size = ((Node *)node)->form->kind->size;
@@ -236,7 +240,7 @@ PyObject *make_constant(Handle *handle)
     }
     Py_DECREF(node);
     Py_XDECREF(array);
-    return done ? settled(handle) : NULL;
+    return done || (root->array && !PyErr_Occurred()) ? settled(handle) : NULL;
 }
 
 /* Compute what is recorded; as `settled`. */

@@ -313,15 +313,20 @@ def is_written_back(handle: Any, key: Any, value: Any) -> bool:
 
 
 def make_constant(handle: Any) -> Any:
-    """Make what is recorded as a constant (`zeros`), for it is written into; as `settled`."""
+    """Make what is recorded as a constant (`zeros`), for it is written into; as `settled`.
+
+    Another thread may do so meanwhile: recorded, what is written into the one array would be lost
+    in the other.
+    """
     root = root_of(handle)
     node = root._node_
-    if state.most <= 1 or root._array_ is not None or node is None:
+    if root._array_ is None and (state.most <= 1 or node is None):
         return None
-    array = callbacks["made"](node)
-    if type(array) is ndarray and root._node_ is node and root._array_ is None:
-        root._array_, root._node_, root._copied_ = array, None, False
-    return settled(handle) if type(array) is ndarray else None
+    if root._array_ is None:
+        array = callbacks["made"](node)
+        if type(array) is ndarray and root._node_ is node and root._array_ is None:
+            root._array_, root._node_, root._copied_ = array, None, False
+    return settled(handle) if root._array_ is not None else None
 
 
 def looked_at(handle: Any) -> Any:

@@ -125,7 +125,9 @@ def constant(node: Node) -> Any:
     form = node.form
     if type(form.op) is not Source or form.kind.size > core.small():
         return None
-    node.buffer = HostValue(_call_of(form)(*node.inputs), form.kind.device)
+    found = HostValue(_call_of(form)(*node.inputs), form.kind.device)
+    if node.buffer is None:  # else another thread was as quick: there is one value
+        node.buffer = found
     return node.buffer
 
 
