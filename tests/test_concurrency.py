@@ -16,6 +16,7 @@ import tiledarray as np
 from tests.plans import filled
 from tests.programs import difference, run, write_program
 from tiledarray import config
+from tiledarray.core import kind
 from tiledarray.execution import known
 from tiledarray.recording import stretch
 
@@ -331,6 +332,90 @@ other.join()
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("fine")
 """
+
+
+# Each child is cold: its threads make what is first needed at the same time.
+FRESH = """
+import os, sys, threading
+import numpy, tiledarray
+
+THREADS = 8
+
+def add(u, part, k):
+    v = u[part]
+    v += k + 1
+
+def fill(u, part, k):
+    u[part] = k + 1
+
+def count(u, part, k):
+    for place in range(part.start, part.start + 5):
+        u[place] = u[place] + k
+
+def double(u, part, k):
+    u[part] = u[part] * 2 + numpy.linspace(0.0, k, part.stop - part.start)
+
+def work(u, k, write):
+    part = slice(k * SIZE, (k + 1) * SIZE)
+    write(u, part, k)
+    u[part][1:-1] *= 1.5
+
+def tried(make, write):
+    sys.setswitchinterval(1e-5)  # a fork forgets it
+    u, barrier = make(tiledarray), threading.Barrier(THREADS)
+    expected, failed = make(numpy), []
+    threading.excepthook = failed.append
+
+    def run(k):
+        barrier.wait()
+        work(u, k, write)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(THREADS):
+        work(expected, k, write)
+    return not failed and numpy.array_equal(numpy.asarray(u), expected)
+
+def zeros(np):
+    return np.zeros(THREADS * SIZE)
+
+def progression(np):
+    return np.arange(float(THREADS * SIZE))
+
+def columns(np):
+    return np.zeros((SIZE, THREADS)).T.reshape(-1)
+
+wrong = []
+for SIZE, makes in ((600, 3 * [zeros, progression, columns]), (200_000, [zeros])):
+    for make in makes:
+        for write in (add, fill, count, double):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if tried(make, write) else 1)
+            if os.waitpid(child, 0)[1]:
+                wrong.append((SIZE, make.__name__, write.__name__))
+assert not wrong, wrong
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("core", ["c", "python"])
+def test_threads_that_are_the_first_to_write_into_an_array(core, tmp_path):
+    if core == "c" and kind != "c":
+        pytest.skip("the extension may not be built")
+    root = str(Path(__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FRESH],
+        capture_output=True, text=True, timeout=120, cwd=root,
+        env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CACHE_DIR": str(tmp_path),
+             "TILEDARRAY_CORE": core, "TILEDARRAY_AT_ONCE": "16384"},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.strip() == "fine"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

@@ -363,19 +363,22 @@ def test_threads_with_arrays_of_their_own_and_one_that_is_shared():
     assert not problems
 
 
-def test_a_value_that_is_replaced_while_it_is_looked_up(monkeypatch):
+@pytest.mark.parametrize("how", ["made", "constant"])
+def test_a_value_that_is_replaced_while_it_is_looked_up(how, monkeypatch):
     """What another thread writes meanwhile is not lost."""
     with config.override(at_once=0):
-        x = ta.zeros(3)
+        x = ta.ones(3)
     assert isinstance(x, Handle)
-    newer, constant = ta.full(3, 7.0)._node, settled.at_once.constant
+    if how == "constant":
+        monkeypatch.setattr(settled, "MOST_FILLED", 0)
+    newer, found = ta.full(3, 7.0)._node, getattr(settled.at_once, how)
 
     def replacing(node):
-        monkeypatch.setattr(settled.at_once, "constant", constant)
+        monkeypatch.setattr(settled.at_once, how, found)
         x._node = newer
-        return ta.zeros(3)._node.buffer
+        return found(node)
 
-    monkeypatch.setattr(settled.at_once, "constant", replacing)
+    monkeypatch.setattr(settled.at_once, how, replacing)
     assert x.shape == (3,)
     assert x.tolist() == [7, 7, 7]
 

@@ -176,6 +176,7 @@ npy_intp most_written(PyObject *array);
 PyObject *plain_index(PyObject *key, npy_intp most);
 int is_index_at_once(PyObject *array, PyObject *key, int has_axes, npy_intp most);
 PyObject *make_constant(Handle *handle);
+PyObject *new_constant(PyObject *node);
 PyObject *looked_at(Handle *handle);
 PyObject *looked_at_element(Handle *handle, PyObject *key);
 PyObject *handle_getitem(PyObject *self, PyObject *key);

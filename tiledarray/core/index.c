@@ -225,13 +225,7 @@ PyObject *make_constant(Handle *handle)
         return settled(handle);
     if (held || limit <= 1 || !root->node || !is_constant(root->node))
         return NULL;
-    PyObject *node = Py_NewRef(root->node), *array = NULL, *before;
-    const Py_ssize_t size = ((Node *)node)->form->kind->size;
-    /* Kept memory has to be filled; of many zeros the system makes those pages that are touched. */
-    if (begin_keeping(
-            size >= SPACIOUS / (Py_ssize_t)sizeof(double) && size <= MOST_FILLED, &before))
-        array = PyObject_CallOneArg(callbacks[MADE], node);
-    end_keeping(before);
+    PyObject *node = Py_NewRef(root->node), *array = new_constant(node);
     int done = array && is_array(array);
     if (done && root->node == node && !root->array) {
         root->array = Py_NewRef(array);

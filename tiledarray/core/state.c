@@ -9,6 +9,13 @@
 #include "handle.h"
 
 #include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#define wait_a_little() Sleep(1)
+#else
+#include <unistd.h>
+#define wait_a_little() usleep(20)
+#endif
 
 #define DEEPEST 16            /* views without steps of views without steps; see `take_view` */
 
@@ -159,26 +166,81 @@ static int is_far(PyObject *x)
     return after_failure() < 0 ? -1 : far;
 }
 
+/* One thread at a time finds a value or makes it writable: else each would see the others hold what
+   nobody keeps, and record what they write in place.  Others wait, but not for ever: the thread may
+   wait for what they have locked, or be gone in a process that was forked. */
+enum { LONGEST_WAIT = 5000 };
+static unsigned long changing = 0;
+static int depth = 0;
+
+static void begin_change(void)
+{
+    const unsigned long here = PyThread_get_thread_ident();
+    for (int k = 0; changing && changing != here && k < LONGEST_WAIT; k++) {
+        Py_BEGIN_ALLOW_THREADS
+        wait_a_little();
+        Py_END_ALLOW_THREADS
+    }
+    if (changing != here) {
+        changing = here;
+        depth = 0;
+    }
+    depth++;
+}
+
+static void end_change(void)
+{
+    if (changing == PyThread_get_thread_ident() && --depth == 0)
+        changing = 0;
+}
+
+/* Call Python to make a constant (`zeros`) as a new array; None of what is better left as it is. */
+PyObject *new_constant(PyObject *node)
+{
+    PyObject *array = NULL, *before;
+    const Py_ssize_t size = ((Node *)node)->form->kind->size;
+    /* Kept memory has to be filled; of many zeros the system makes those pages that are touched. */
+    if (begin_keeping(
+            size >= SPACIOUS / (Py_ssize_t)sizeof(double) && size <= MOST_FILLED, &before))
+        array = PyObject_CallOneArg(callbacks[MADE], node);
+    end_keeping(before);
+    return array;
+}
+
+/* Give an array of its own its settled value, if its node has one. */
+static void settle_own(Handle *root)
+{
+    if (root->array || !root->node || is_far(root->node))
+        return;
+    PyObject *node = Py_NewRef(root->node);
+    int own = is_node(node) && is_constant(node); /* so that it can be written without a look */
+    PyObject *array = own ? new_constant(node) : NULL;
+    if (array == Py_None)
+        Py_CLEAR(array);
+    if (!array && !PyErr_Occurred()) {
+        own = 0;
+        array = PyObject_CallOneArg(callbacks[VALUE], node);
+    }
+    if (array && (is_array(array) || PyArray_IsScalar(array, Generic)) && !root->array &&
+        root->node == node) {
+        root->array = Py_NewRef(array);
+        root->copied = (char)own;
+    }
+    Py_XDECREF(array);
+    Py_DECREF(node);
+}
+
 static PyObject *find_array(Handle *handle)
 {
     Handle *root = root_of(handle);
     if (!root->array) {
         if (!root->node || is_far(root->node))
             return NULL;
-        PyObject *node = Py_NewRef(root->node);
-        PyObject *array = PyObject_CallOneArg(callbacks[VALUE], node);
-        int changed = root->node != node; /* by another thread, meanwhile */
-        Py_DECREF(node);
-        if (!array)
+        begin_change();
+        settle_own(root);
+        end_change();
+        if (!root->array || PyErr_Occurred())
             return NULL;
-        if (!(is_array(array) || PyArray_IsScalar(array, Generic)) || root->array || changed) {
-            Py_DECREF(array);
-            if (!root->array)
-                return NULL;
-        } else {
-            root->array = array;
-            root->copied = 0;
-        }
     }
     if (handle == root)
         return root->array;
@@ -229,8 +291,7 @@ static void forget_all_seen(Handle *root)
     }
 }
 
-/* Whether `array`, a settled value, may be written: 1, 0 if not, -1 with an error set. */
-int writable(Handle *handle, PyObject *array)
+static int make_writable(Handle *handle, PyObject *array)
 {
     Handle *root = root_of(handle);
     if (!root->node)
@@ -240,6 +301,8 @@ int writable(Handle *handle, PyObject *array)
         Py_CLEAR(root->node);
         return handle->array == array;
     }
+    if (handle->array != array) /* another thread has recorded what it writes */
+        return 0;
     forget_all_seen(root);
     /* The array gets a node of its own over the memory.  If the one it had dies, nobody else held
        that; and if nobody else holds the memory, it is the array's alone. */
@@ -260,6 +323,17 @@ int writable(Handle *handle, PyObject *array)
     Py_DECREF(alone);
     if (may)
         Py_CLEAR(root->node);
+    return may;
+}
+
+/* Whether `array`, a settled value, may be written: 1, 0 if not, -1 with an error set. */
+int writable(Handle *handle, PyObject *array)
+{
+    if (!root_of(handle)->node)
+        return handle->array == array;
+    begin_change();
+    const int may = make_writable(handle, array);
+    end_change();
     return may;
 }
 

@@ -22,6 +22,7 @@ from tiledarray.core.twin_state import (
     at_most,
     callbacks,
     is_present,
+    make_own_constant,
     own,
     own_known,
     recorded,
@@ -319,13 +320,8 @@ def make_constant(handle: Any) -> Any:
     in the other.
     """
     root = root_of(handle)
-    node = root._node_
-    if root._array_ is None and (state.most <= 1 or node is None):
-        return None
-    if root._array_ is None:
-        array = callbacks["made"](node)
-        if type(array) is ndarray and root._node_ is node and root._array_ is None:
-            root._array_, root._node_, root._copied_ = array, None, False
+    if root._array_ is None and state.most > 1:
+        make_own_constant(root)
     return settled(handle) if root._array_ is not None else None
 
 

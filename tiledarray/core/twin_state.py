@@ -10,14 +10,18 @@ becomes of its parent later does not matter.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
 import numpy as np
 from numpy import ndarray
+
+from tiledarray.fork import hold_at_fork
 
 Function = Callable[..., Any]
 
@@ -143,23 +147,61 @@ def is_far(node: Any) -> bool:
     return type(buffer) is not tuple and not buffer.device.on_host
 
 
+# One thread at a time finds a value or makes it writable: else each would see the others hold what
+# nobody keeps, and record what they write in place.  Others wait, but not for ever: it may wait for
+# what they have locked.
+LONGEST_WAIT = 1.0  # seconds
+_changing = threading.RLock()
+hold_at_fork(_changing)
+
+
+def one_at_a_time(change: Function) -> Function:
+    """Have a function run in one thread at a time."""
+
+    @functools.wraps(change)
+    def changing(*arguments: Any) -> Any:
+        held = _changing.acquire(timeout=LONGEST_WAIT)
+        try:
+            return change(*arguments)
+        finally:
+            if held:
+                _changing.release()
+
+    return changing
+
+
+@one_at_a_time
+def settle_own(root: Any) -> None:
+    """Give an array of its own its settled value, if its node has one."""
+    node = root._node_
+    if root._array_ is not None or node is None or is_far(node):
+        return
+    # A constant is made anew, so that it can be written without a look.
+    found = callbacks["made"](node) if node.buffer is None else None
+    own = found is not None
+    if not own:
+        found = callbacks["value"](node)
+    if root._array_ is None and root._node_ is node and isinstance(found, (ndarray, np.generic)):
+        root._copied_, root._array_ = own, found
+
+
+@one_at_a_time
+def make_own_constant(root: Any) -> None:
+    """Give an array of its own that is recorded as a constant its settled value."""
+    node = root._node_
+    found = callbacks["made"](node) if root._array_ is None and node is not None else None
+    if type(found) is ndarray and root._node_ is node and root._array_ is None:
+        root._array_, root._node_, root._copied_ = found, None, False
+
+
 def find_array(handle: Any) -> Any:
     """Return the settled value, found again where it was forgotten; ``None`` if there is none."""
     root = root_of(handle)
+    if root._array_ is None:
+        settle_own(root)
     of = root._array_
     if of is None:
-        node = root._node_
-        if node is None or is_far(node):
-            return None
-        found = callbacks["value"](node)
-        of = root._array_
-        if of is None:
-            if type(found) is not ndarray and not isinstance(found, np.generic):
-                return None
-            if root._node_ is not node:
-                return None
-            root._copied_, root._array_ = False, found
-            of = found
+        return None
     if handle is root:
         return of
     if root._array_ is handle._of_ and handle._array_ is not None:
@@ -218,12 +260,23 @@ def forget_all_seen(root: Any) -> None:
 
 def writable(handle: Any, array: Any) -> bool:
     """Whether ``array``, a settled value, may be written."""
+    if root_of(handle)._node_ is None:
+        return is_present(handle, array)
+    found: bool = make_writable(handle, array)
+    return found
+
+
+@one_at_a_time
+def make_writable(handle: Any, array: Any) -> bool:
+    """Let go of the node, which has the same memory, if nobody else has it."""
     root = root_of(handle)
     if root._node_ is None:
         return is_present(handle, array)
     if root._copied_:
         root._node_, root._copied_ = None, False
         return is_present(handle, array)
+    if not is_present(handle, array):  # another thread has recorded what it writes
+        return False
     forget_all_seen(root)
     # The array gets a node of its own over the memory.  If the one it had dies, nobody else held
     # that; and if nobody else holds the memory, it is the array's alone.
