@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -104,6 +106,18 @@ def test_arange(start: float, stop: float, step: float, dtype: str | None) -> No
 )
 def test_linspace(start: float, stop: float, num: int, endpoint: bool, dtype: str | None) -> None:
     agree("linspace", start, stop, num, endpoint, dtype=dtype, ulps=1)
+
+
+@pytest.mark.parametrize("compile", ["never", "wait"])
+@pytest.mark.parametrize("name, arguments", [
+    ("linspace", (0, -1, 5)), ("linspace", (-0.0, -1, 5)), ("arange", (0, -1, -0.25)),
+    ("arange", (-0.0, -3, -1.0)), ("linspace", (0.0, 1.0, 3)), ("linspace", (1.0, -1.0, 5)),
+])
+def test_the_sign_of_zero_in_progressions(name: str, arguments: Any, compile: str) -> None:
+    with tiledarray.config.override(compile=compile, at_once=0):
+        found = numpy.asarray(getattr(tiledarray, name)(*arguments))
+    expected = getattr(numpy, name)(*arguments)
+    numpy.testing.assert_array_equal(numpy.signbit(found), numpy.signbit(expected))
 
 
 @settings(max_examples=60, deadline=None)

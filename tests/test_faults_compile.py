@@ -15,6 +15,7 @@ from tests.faults import EMPTY, VERSION, begin, begun, ended, gone, wait_until
 from tiledarray import config
 from tiledarray.errors import CompilerError, TiledArrayWarning
 from tiledarray.execution import background, plans
+from tiledarray.execution.executable import Executable
 from tiledarray.graph.program import trace
 from tiledarray.kernels.compile import host
 from tiledarray.kernels.compile.elf import incomplete
@@ -27,6 +28,7 @@ pytest_plugins = ["tests.faults_fixtures"]
 def folder(tmp_path):
     with config.override(cache_dir=tmp_path / "cache"):
         yield tmp_path / "cache"
+    background.everywhere.clear()  # other tests compile at once
 
 
 # ---- what is compiled ------------------------------------------------------------------------
@@ -185,6 +187,18 @@ def test_ctrl_c_reaches_a_wait_for_the_compiler(kernels, hangs, tmp_path, folder
 
 
 # ---- a compiler that fails -------------------------------------------------------------------
+
+
+def test_want_of_stack_says_nothing_of_the_plan():
+    """It is the caller's that was deep."""
+    with config.override(at_once=0):
+        node = (ta.arange(5000.0) * 2 + 1).node
+    made = plans.executable_for(trace([node]), node.device)
+    failing = mock.patch.object(Executable, "_prepare", side_effect=RecursionError)
+    with failing, pytest.raises(RecursionError):
+        made.compile()
+    made.compile()
+    assert made.ready
 
 
 def test_a_passing_failure_stands_longer_each_time(monkeypatch):

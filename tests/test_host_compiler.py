@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,16 +185,18 @@ def test_other_platforms_degrade(fresh, monkeypatch):
         host._libmvec_level.cache_clear()
 
 
-@pytest.mark.parametrize(("why", "passing", "remedy"), [
-    ("failed to map segment from shared object", True, "memory left"),
-    ("cannot open shared object file: Too many open files", True, "files may still be opened"),
-    ("failed to map segment from shared object: Operation not permitted", False, "noexec"),
+@pytest.mark.parametrize(("why", "flags", "passing", "remedy"), [
+    ("failed to map segment from shared object", 0, True, "memory left"),
+    ("cannot open shared object file: Too many open files", 0, True, "files may still be opened"),
+    ("failed to map segment from shared object", getattr(os, "ST_NOEXEC", 0), False, "noexec"),
+    ("cannot open shared object file: Permission denied", 0, False, "noexec"),
 ])
-def test_what_keeps_a_kernel_from_being_loaded_may_pass(monkeypatch, why, passing, remedy):
+def test_what_keeps_a_kernel_from_being_loaded_may_pass(monkeypatch, why, flags, passing, remedy):
     def refuse(path):
         raise OSError(f"{path}: {why}")
 
     monkeypatch.setattr(host, "Library", refuse)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags), raising=False)
     with pytest.raises(CompilerError, match="cannot be loaded") as caught:
         host.compile_source(*add(40))
     assert caught.value.passing is passing and remedy in str(caught.value)

@@ -60,4 +60,3 @@ def _run_with_ours(module: str) -> dict[str, Any]:
         name: with_names(function, names) for name, function in vars(original).items()
         if getattr(function, "__module__", "") == module and not isinstance(function, type)})
     return names
-

@@ -207,7 +207,7 @@ static PyMethodDef pace_methods[] = {
     {"set_pace", module_set_pace, METH_VARARGS,
      "Say what weighs how fast arrays go, what tells whether floating-point errors raise, and by "
      "which variable of a context that can change."},
-    {"set_least", module_set_least, METH_O, "Elements down to which the limit may fall: larger results are counted."},
+    {"set_least", module_set_least, METH_O, "How far the limit may fall, in elements: larger results are counted."},
     {"pace", module_pace, METH_VARARGS,
      "Say what the limit is, if it is low, and after what work, or by when, it is asked again."},
     {"wait_for_place", module_wait_for_place, METH_O,

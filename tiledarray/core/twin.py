@@ -236,8 +236,8 @@ def set_pace(turn: Callable[[], None], raises: Callable[[], bool], errors: Any) 
     """Say what weighs how fast arrays go: nobody does here."""
 
 
-def pace(low: bool, due: float, within: float) -> None:
-    """Say whether the limit is low: it never is here."""
+def pace(level: int, due: float, within: float) -> None:
+    """Say how far the limit has fallen: it never does here."""
 
 
 def wait_for_place(within: float) -> None:

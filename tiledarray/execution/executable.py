@@ -243,8 +243,8 @@ class Executable:
         try:
             self._prepare()
         except Exception as error:
-            if of_a_handler(error):
-                raise
+            if isinstance(error, RecursionError) or of_a_handler(error):
+                raise  # of the caller's stack, or the program's own
             self.trouble.note(error, perf_counter() - started)
             if passing(error):
                 everywhere.note(error, perf_counter() - started)

@@ -148,19 +148,19 @@ def _graph_of(output: Node, began: Sequence[Node]) -> Trace | None:
     """Return what was recorded for a value; ``None`` if that is not all that it depends on."""
     if output.buffer is not None:
         return None
-    graph = trace([output])
-    if any(node.keeps == KEEPS and node not in began
+    graph, beginning = trace([output]), frozenset(began)
+    if any(node.keeps == KEEPS and node not in beginning
            for node in map(graph.nodes.__getitem__, graph.leaves)):
-        graph = trace([_pending_again(output, began)])
+        graph = trace([_pending_again(output, beginning)])
     for number in graph.leaves:
         node = graph.nodes[number]
-        if (node.keeps and node not in began) or type(node.buffer) is tuple or (
+        if (node.keeps and node not in beginning) or type(node.buffer) is tuple or (
                 node.buffer is None):
             return None
     return graph
 
 
-def _pending_again(output: Node, began: Sequence[Node]) -> Node:
+def _pending_again(output: Node, began: frozenset[Node]) -> Node:
     """Return a node whose graph is that of the output, with nothing computed on the way.
 
     A factorization is computed where it is called, for its errors; and so is what was looked at.

@@ -99,9 +99,8 @@ def _iota(
         index = xp.arange(shape[0], dtype=loop)
     else:
         index = xp.arange(shape[0]).astype(loop)
-    if step != 1:
+    if step != 1 or start != 0:  # both, for the sign of zero
         index *= xp.asarray(step, loop)
-    if start != 0:
         index += xp.asarray(start, loop)
     return index.astype(dtype, copy=False)
 

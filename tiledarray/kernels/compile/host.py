@@ -332,9 +332,9 @@ def _opened(entry: cache.Entry) -> Library:
             try:
                 return Library(path)
             except OSError as error:
-                # The loader says in words alone why: a folder's rules stand, other causes (memory,
-                # descriptors) may pass.
-                forbidden = "not permitted" in str(error) or "denied" in str(error)
+                # A folder's rules stand, other causes (memory, descriptors) may pass.  The loader
+                # says in words alone why, and of a mount not always.
+                forbidden = _runs_nothing(path) or "denied" in str(error)
                 raise CompilerError(
                     f"the compiled kernel cannot be loaded: {error}",
                     remedy="set TILEDARRAY_CACHE_DIR to a folder from which programs may run "
@@ -344,6 +344,14 @@ def _opened(entry: cache.Entry) -> Library:
                 ) from error
         entry = cache.put(entry.key, entry.suffix, entry.data)  # it was deleted meanwhile
     raise CompilerError(f"the compiled kernel is gone from {entry.path}", passing=True)
+
+
+def _runs_nothing(path: str) -> bool:
+    """Whether no program may run from where the file lies."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+    except (AttributeError, OSError):  # the system does not say
+        return False
 
 
 @functools.cache
