@@ -22,7 +22,7 @@ from benchmarks.corpus.programs import Program, differences, leaves
 
 SECONDS = 2.0  # of both libraries' timed runs, where they are shorter than that
 FEWEST_ROUNDS = 3
-WARM = 12.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
+WARM = 16.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
 MOST_WARM = 1000
 LOADED_AT_FIRST_USE = ("fft", "linalg", "ma", "polynomial", "random")
 
@@ -62,6 +62,7 @@ def warm(name: str, size: str, device: str, rounds: int) -> dict[str, Any]:
             time.sleep(0.01)
         begun = time.perf_counter()
         wrong = wrong or differences(expected, ours.results(ours.arguments(size)))
+        seconds_of_run(reference, numpy, size)  # in turn, as they are timed
         runs, spent = runs + 1, spent + time.perf_counter() - begun
     if wrong:
         return {"failure": f"wrong: {'; '.join(wrong)}"[:400]}
