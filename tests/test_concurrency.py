@@ -355,10 +355,21 @@ def count(u, part, k):
 def double(u, part, k):
     u[part] = u[part] * 2 + numpy.linspace(0.0, k, part.stop - part.start)
 
+def scatter(u, part, k):
+    u[[part.start, part.start + 5, part.stop - 1]] = k + 1
+
+def mask(u, part, k):
+    v = u[part]
+    v[v > -1] = k + 1
+
+def either(u, part, k):
+    (scatter if k % 2 else add)(u, part, k)
+
 def work(u, k, write):
     part = slice(k * SIZE, (k + 1) * SIZE)
     write(u, part, k)
-    u[part][1:-1] *= 1.5
+    if write not in RECORDED:
+        u[part][1:-1] *= 1.5
 
 def tried(make, write):
     sys.setswitchinterval(1e-5)  # a fork forgets it
@@ -388,10 +399,17 @@ def progression(np):
 def columns(np):
     return np.zeros((SIZE, THREADS)).T.reshape(-1)
 
+def expression(np):
+    return np.ones(THREADS * SIZE) * 2 + 1
+
+RECORDED = scatter, mask, either
+AT_ONCE = add, fill, count, double
 wrong = []
-for SIZE, makes in ((600, 3 * [zeros, progression, columns]), (200_000, [zeros])):
+for SIZE, makes, writes in ((600, 3 * [zeros, progression, columns], AT_ONCE),
+                            (20_000, 4 * [expression, progression], RECORDED),
+                            (200_000, [zeros], AT_ONCE)):
     for make in makes:
-        for write in (add, fill, count, double):
+        for write in writes:
             child = os.fork()
             if child == 0:
                 os._exit(0 if tried(make, write) else 1)

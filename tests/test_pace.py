@@ -47,7 +47,8 @@ class Program:
         monkeypatch.setattr(pacing.background, "unfinished", lambda: 0)
         monkeypatch.setattr(pacing, "was_faster", lambda: known)
         monkeypatch.setattr(pacing, "note_faster", self.noted.append)
-        monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(self.low, 0, 0))
+        monkeypatch.setattr(
+            pacing.core, "wait_for_place", lambda within: self.go_on(self.low, 0, 0))
         self.pace = Pace()
 
     def go_on(self, low, due, within):

@@ -14,7 +14,7 @@ import numpy as np
 from tiledarray.api import ufuncs
 from tiledarray.api.arguments import handle_of, is_ours, normalize_axis_index, refuse
 from tiledarray.api.progressions import arange
-from tiledarray.arrays.handle import part_of, wrap
+from tiledarray.arrays.handle import fitting, part_of, wrap
 from tiledarray.arrays.reducing import cumsum
 from tiledarray.arrays.views import Reshaped
 from tiledarray.ops.elementwise import BY_NAME
@@ -93,4 +93,6 @@ def _mask(mask: Any, target: Any) -> Any:
 
 
 def _write(target: Any, holds: Any, values: Any) -> None:
-    target.store(wrap(record.elementwise(_WHERE, holds.node, values.node, target.node)))
+    target.change(lambda old: fitting(
+        wrap(record.elementwise(_WHERE, holds.node, values.node, old)),
+        old.shape, old.dtype, old.device))

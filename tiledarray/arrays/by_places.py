@@ -196,9 +196,7 @@ def add_at_unknown(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[An
     value = record.broadcast_to(record.cast(value, node.dtype), found.shape)
     if ufunc is np.subtract:
         value = record.unary(BY_NAME["negative"], value)
-    part = part_of(array, found.before)
-    old = part.node
-    part.assign(record.library(
+    part_of(array, found.before).change(lambda old: record.library(
         add_at, (old, value, *found.inputs), found.template, old.shape, old.dtype))
     return True
 

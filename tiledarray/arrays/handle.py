@@ -102,6 +102,23 @@ class Handle(Base):
             if rebind(root, after, place):  # else another has written meanwhile: upon its value
                 return
 
+    def change(self, made: Callable[[Node], Node]) -> None:
+        """Give the array a new value that is made of its present one.
+
+        It is made again where another thread has written into the array meanwhile.
+        """
+        self._seen = None
+        while True:
+            root = self.origin()
+            before = root._node
+            after = views.write(before, self.steps, made(views.read(before, self.steps)))
+            if not after.form.kind.shape:
+                after = record.without_axes(after)
+            place = id(before)
+            del before
+            if rebind(root, after, place):
+                return
+
     def store(self, value: Any) -> None:
         """Give the array a new value as ``a[...] = value`` does."""
         node = self.node

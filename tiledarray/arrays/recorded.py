@@ -271,8 +271,7 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
     except LeaveToNumPy as error:
         _put_by_numpy(self, key, value, error.reason)
         return
-    part = part_of(self, found.before)
-    part.assign(index.put(part.node, found, new))
+    part_of(self, found.before).change(lambda old: index.put(old, found, new))
 
 
 def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
@@ -289,7 +288,7 @@ def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
         return True
     condition = as_node(mask, node.device)
     condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - axis - mask.ndim))
-    self.assign(record.elementwise(where_op, condition, new, node))
+    self.change(lambda old: record.elementwise(where_op, condition, new, old))
     return True
 
 

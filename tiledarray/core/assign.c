@@ -83,9 +83,11 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     }
     if (plain && !PyErr_Occurred()) {
         int may = writable(handle, array);
-        if (may == 1)
+        if (may == 1) {
+            Handle *root = begin_write(handle);
             done = PyArray_Type.tp_as_mapping->mp_ass_subscript(array, plain, new) ? -1 : 1;
-        else
+            end_write(root);
+        } else
             done = may;
     }
     Py_XDECREF(plain);

@@ -628,7 +628,14 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     if (done)
         done = may_write(function, &arguments, args, positional, out);
     if (done == 1) {
+        const Py_ssize_t at = (function->kind & BOUND) != 0;
+        Handle *first = function->kind & WRITES ? begin_write((Handle *)args[at]) : NULL;
+        Handle *second = out >= 0 ? begin_write((Handle *)args[out]) : NULL;
         PyObject *result = returned(function, &arguments, positional, names, created);
+        if (first)
+            end_write(first);
+        if (second)
+            end_write(second);
         if (result)
             done = finish(function, result, &arguments, args, positional, names, out, given);
     }

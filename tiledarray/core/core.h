@@ -148,6 +148,7 @@ typedef struct Handle {
     int depth;                /* of a view without steps: of how many it was taken in turn */
     char by_index;            /* `how` is an index */
     char copied;              /* `node` is a copy of `array`, which is the value */
+    unsigned short writers;   /* of an array of its own: NumPy's that write into `array` now */
 } Handle;
 
 extern PyTypeObject HandleType;

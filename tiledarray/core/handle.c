@@ -13,6 +13,8 @@ static PyObject *how_transposed;
 
 PyObject *get_node(Handle *handle, void *unused)
 {
+    if (handle->writers)
+        wait_for_writers(handle);
     if (handle->node)
         return Py_NewRef(handle->node);
     if (handle->base || !handle->array) {

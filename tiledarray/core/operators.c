@@ -128,7 +128,9 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
             result = own(numpys[op](left, right));
         else if ((may = writable((Handle *)x, left)) == 1) {
             PyObject *number = op <= MOD ? number_beside(right, left, 1) : Py_NewRef(right);
+            Handle *root = begin_write((Handle *)x);
             result = number ? numpys_in_place[op](left, number) : NULL;
+            end_write(root);
             drop_number(number);
             if (result == left) {
                 Py_DECREF(result);

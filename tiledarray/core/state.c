@@ -337,6 +337,32 @@ int writable(Handle *handle, PyObject *array)
     return may;
 }
 
+/* While NumPy writes into what is writable: other threads run meanwhile, and whoever records what
+   is made of the value waits, or it would have the half of what is written.  To be ended. */
+Handle *begin_write(Handle *handle)
+{
+    Handle *root = root_of(handle);
+    Py_INCREF(root);
+    root->writers++;
+    return root;
+}
+
+void end_write(Handle *root)
+{
+    root->writers--;
+    Py_DECREF(root);
+}
+
+/* Wait until nobody writes into the settled value, but not for ever: see `begin_change`. */
+void wait_for_writers(const Handle *root)
+{
+    for (int k = 0; root->writers && k < LONGEST_WAIT; k++) {
+        Py_BEGIN_ALLOW_THREADS
+        wait_a_little();
+        Py_END_ALLOW_THREADS
+    }
+}
+
 /* ---- making handles ------------------------------------------------------------------------ */
 
 #define MOST_FREE 64

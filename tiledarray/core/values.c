@@ -2,6 +2,7 @@
 
    `twin_record.py` is this file and `recorder.c` in Python: what is changed here is changed there. */
 
+#include "handle.h"
 #include "recorder.h"
 
 PyObject *compute;
@@ -85,6 +86,12 @@ static PyObject *record_wrap(PyObject *module, PyObject *node)
     return wrap_node(node);
 }
 
+/* First, for Python does it, and other threads run meanwhile. */
+static int settle_own_steps(Handle *root)
+{
+    return !root->base && settle_steps(root) < 0 ? -1 : 0;
+}
+
 /* Make the node the value of an array that is no view: 1, or 0 if that has not the value `before`
    any more, where one is given; -1 with an error set.  The recording may be evaluated first, and
    meanwhile handlers and other threads write. */
@@ -92,8 +99,8 @@ int rebind(Handle *root, PyObject *node, const PyObject *before)
 {
     int failed;
     if (((Node *)node)->buffer) {
-        if (before && !held && root->node != before)
-            return 0;
+        if (before && !held && (settle_own_steps(root) || root->node != before))
+            return PyErr_Occurred() ? -1 : 0;
         failed = held ? PyObject_SetAttr((PyObject *)root, node_name, node)
                       : set_node(root, node, NULL);
         return failed ? -1 : 1;
@@ -101,7 +108,7 @@ int rebind(Handle *root, PyObject *node, const PyObject *before)
     Recorder *recorder = present_recorder();
     if (!recorder)
         return -1;
-    failed = consider(recorder, node);
+    failed = consider(recorder, node) || (!held && settle_own_steps(root));
     int suits = !before || held || root->node == before;
     if (!failed && suits)
         failed = give_pending(recorder, root, node);

@@ -30,7 +30,8 @@ class HostLaunch:
         self._kernel = kernel  # it stays loaded while somebody may launch it
         self._header = (kernel.address, program.blocks, grain, program.scratch_bytes)
         self._own: Arguments | None = self.arguments()
-        self._zeroed: np.ndarray | None = None
+        # Made here: of two threads that make it when it is first wanted one would keep the other's.
+        self._zeroed = np.zeros(sum(count for _, count in binding.counters), np.uint32)
 
     def bound(self, device: Device, buffers: dict[Value, Buffer],
               params: Sequence[Any]) -> tuple[Callable[[], int], Any]:
@@ -74,8 +75,6 @@ class HostLaunch:
 
     def counters(self, count: int) -> int:
         """Address of zeroed counters, which the kernel leaves at zero."""
-        if self._zeroed is None:
-            self._zeroed = np.zeros(count, np.uint32)
         return self._zeroed.ctypes.data
 
 
