@@ -50,11 +50,13 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
     PyObject *array = to_be_written(handle, key, value);
     if (!array)
         return PyErr_Occurred() ? -1 : 0;
+    Py_INCREF(array); /* another thread may give the handle its next value meanwhile */
     int done = write_element(handle, array, key, value);
-    if (done)
+    if (done) {
+        Py_DECREF(array);
         return done;
+    }
     int basic = basic_index(key);
-    Py_INCREF(array);
     if (basic && is_written_back(handle, key, value)) {
         Py_DECREF(array);
         return 1;
