@@ -5,7 +5,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from unittest import mock
 
 import numpy
 import pytest
@@ -47,8 +46,7 @@ class Program:
         monkeypatch.setattr(pacing.background, "unfinished", lambda: 0)
         monkeypatch.setattr(pacing, "was_faster", lambda: known)
         monkeypatch.setattr(pacing, "note_faster", self.noted.append)
-        monkeypatch.setattr(
-            pacing.core, "wait_for_place", lambda within: self.go_on(self.low, 0, 0))
+        monkeypatch.setattr(pacing.core, "wait_for_place", lambda within: self.go_on(0, 0, 0))
         self.pace = Pace()
 
     def go_on(self, low, due, within):
@@ -71,50 +69,9 @@ class Program:
 def test_what_is_faster_recorded_is_recorded(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, 15 * WORTH)
     assert program.run(FIRST) < 0.05
-    program.run(15 * WINDOW)
+    program.run(10 * WINDOW)
     assert program.pace.preferred
     assert program.run(60.0) > 0.95
-
-
-class TwoParts(Program):
-    """Its passes have two parts, of which the other does nothing with arrays."""
-
-    WORK, OTHER = 4.5 * WORTH * WINDOW, WINDOW  # of a pass: elements, then seconds
-    left, other, waits = 0.0, 0.0, False
-
-    def run(self, seconds, step=0.001):
-        end = self.now + seconds
-        while self.now < end:
-            self.now += step
-            self.own += step
-            top = self.left <= 0 and self.other <= 0
-            if top:
-                self.left, self.other = self.WORK, self.OTHER
-            if self.left > 0:
-                self.left -= step * self.speeds[self.low]
-                self.done += step * self.speeds[self.low]
-                if (top or not self.waits) and (
-                        self.done >= self.due or (self.low and self.now >= self.until)):
-                    self.waits = False
-                    self.pace.turn()
-            else:
-                self.other -= step
-
-    def wait(self, within):
-        """Until the top of a pass."""
-        self.go_on(self.low, 0, within)
-        self.waits = True
-
-
-def test_what_is_compared_begins_at_one_place(monkeypatch):
-    program = TwoParts(monkeypatch, 5 * WORTH, 4.5 * WORTH)
-    monkeypatch.setattr(pacing.core, "wait_for_place", program.wait)
-    program.pace._compare = mock.Mock(wraps=program.pace._compare)
-    program.pace.begin()
-    for _ in range(300):
-        program.run(0.1)
-        assert not program.pace.preferred
-    assert program.pace._compare.called
 
 
 @pytest.mark.parametrize(("higher", "lower", "preferred"), [
@@ -397,7 +354,7 @@ def test_recording_begins_at_the_top_of_a_loop(place):
         y = np.sqrt(y)
         told.append((step, "last", small()))
         if step == 2:
-            pacing.pace._then = LEAST
+            pacing.pace._waits = True
             pacing.core.wait_for_place(60.0)
         if place == 1:
             y = y - x

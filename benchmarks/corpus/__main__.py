@@ -4,7 +4,7 @@
     python -m benchmarks.corpus --size all --json FILE
     python -m benchmarks.corpus --first --only lu_crout life       # cold cache, cold process
 
-Each program has a process of its own, in which NumPy and tiledarray alternate; results and
+Each program has a process of its own, in which NumPy runs before and after tiledarray; results and
 arguments written in place are compared first.  With ``--first`` each run has a new process and an
 empty cache folder, and what is timed is all that follows the import: arguments and one run.
 Rows go to the standard error as they are found, and sorted to the standard output.

@@ -1,6 +1,7 @@
 """Times one program in a process of its own: ``python -m benchmarks.corpus.child``.
 
-``warm NAME SIZE DEVICE ROUNDS``: NumPy and tiledarray in turn, results checked first.
+``warm NAME SIZE DEVICE ROUNDS``: NumPy before and after tiledarray, results checked first.  Not in
+turn: a program runs with one of them, and how fast it goes is weighed while it runs.
 ``first NAME SIZE DEVICE LIBRARY``: arguments and first run in this process, after the import.
 The last line printed is JSON.
 """
@@ -22,7 +23,7 @@ from benchmarks.corpus.programs import Program, differences, leaves
 
 SECONDS = 2.0  # of both libraries' timed runs, where they are shorter than that
 FEWEST_ROUNDS = 3
-WARM = 16.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
+WARM = 12.0  # seconds and runs beforehand: kernels are compiled, and which way is faster is known
 MOST_WARM = 1000
 LOADED_AT_FIRST_USE = ("fft", "linalg", "ma", "polynomial", "random")
 
@@ -56,23 +57,25 @@ def warm(name: str, size: str, device: str, rounds: int) -> dict[str, Any]:
     reference, ours = Program(name, numpy), Program(name, tiledarray)
     expected = reference.results(reference.arguments(size))
     wrong = differences(expected, ours.results(ours.arguments(size)))
+    once = min(seconds_of_run(reference, numpy, size) for _ in range(2))
+    before = [seconds_of_run(reference, numpy, size)
+              for _ in range(max(FEWEST_ROUNDS, min(rounds, int(SECONDS / 2 / once))))]
     spent, runs = 0.0, 0
     while runs < 2 or (spent < WARM and runs < MOST_WARM):
         while background.unfinished():
             time.sleep(0.01)
         begun = time.perf_counter()
         wrong = wrong or differences(expected, ours.results(ours.arguments(size)))
-        seconds_of_run(reference, numpy, size)  # in turn, as they are timed
         runs, spent = runs + 1, spent + time.perf_counter() - begun
     if wrong:
         return {"failure": f"wrong: {'; '.join(wrong)}"[:400]}
-    both = seconds_of_run(ours, tiledarray, size) + seconds_of_run(reference, numpy, size)
+    both = seconds_of_run(ours, tiledarray, size) + once
     rounds = max(FEWEST_ROUNDS, min(rounds, int(SECONDS / both)))
-    found: dict[str, list[float]] = {"numpy": [], "tiledarray": []}
-    for _ in range(rounds):
-        gc.collect()
-        found["numpy"].append(seconds_of_run(reference, numpy, size))
-        found["tiledarray"].append(seconds_of_run(ours, tiledarray, size))
+    found: dict[str, list[float]] = {"numpy": before[:rounds], "tiledarray": []}
+    for key, library, program in (("tiledarray", tiledarray, ours), ("numpy", numpy, reference)):
+        for _ in range(rounds):
+            gc.collect()
+            found[key].append(seconds_of_run(program, library, size))
     return {
         "numpy": statistics.median(found["numpy"]),
         "tiledarray": statistics.median(found["tiledarray"]),

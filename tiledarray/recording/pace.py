@@ -80,7 +80,7 @@ class Pace:
         self._pairs = 0
         self._asked = False  # whether an earlier run went faster recorded
         self._turned = 0.0  # when recording last began
-        self._then: int | None = None  # how it is about to go on
+        self._waits = False  # whether it is about to
         self._patience = PATIENCE
         self._next = perf_counter() + FIRST  # when the other way is tried
         self._go(low=0, work=0.0)
@@ -90,12 +90,11 @@ class Pace:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if self._then is not None:
-                low, self._then = self._then, None
-                if not self._sums:
-                    self._turned = perf_counter()
+            if self._waits:
+                self._waits = False
+                self._turned = perf_counter()
                 expect_plans()  # op by op a try would tell nothing
-                self._go(low=low, work=self._speed[0] * WINDOW)
+                self._go(low=self._levels[0], work=self._speed[0] * WINDOW)
                 return
             if self.low and core.small() > self.low:  # errors raise, or it was set anew
                 self.begin()
@@ -112,9 +111,8 @@ class Pace:
                 self._windows.append(work / seconds)
                 self._speed[self.low] = max(self._windows)
                 low = self._weigh_recorded() if self.low else self._weigh_at_once()
-            if self._sums or (low and not self.low):
-                # What is compared begins at one place: else either way would meet other parts.
-                self._then = low
+            if low and not self.low:
+                self._waits = True
                 core.wait_for_place(LONGEST_WINDOW)
                 return
             self._go(low=low, work=self._speed[0] * WINDOW)
