@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from unittest import mock
 
 import numpy
 import pytest
@@ -17,7 +18,8 @@ from tests.plans import filled
 from tests.programs import difference, run, write_program
 from tiledarray import config
 from tiledarray.core import kind
-from tiledarray.execution import known
+from tiledarray.execution import known, launches, plans
+from tiledarray.graph.program import trace
 from tiledarray.recording import stretch
 
 THREADS = 6
@@ -482,3 +484,15 @@ def test_threads_fill_parts_of_one_array():
                 )
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.compiler
+def test_counters_are_made_with_the_launch():
+    """Threads that plan at once would make them twice, and one write into what is freed."""
+    with config.override(at_once=0):
+        node = np.sqrt(np.arange(300_000.0)).sum().node
+    made = plans.executable_for(trace([node]), node.device)
+    made.compile()
+    (launch,) = (each for each in made.launches.values() if each.binding.counters)
+    with mock.patch.object(launches.np, "zeros", side_effect=AssertionError):
+        assert launch.counters(1) == launch.counters(1) != 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays.handle import Handle, as_node, follow, part_of, shown, wrap
+from tiledarray.arrays.handle import Handle, as_node, fitting, follow, part_of, shown, wrap
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
 from tiledarray.arrays.tracing import may_look
@@ -100,10 +100,9 @@ def merge(function: Callable[..., Any], array: Handle, values: Any) -> Any:
 
 def rearrange(function: Callable[..., Any], array: Handle) -> None:
     """Do what a function does that moves elements within an array."""
-    node = array.node
-    places = np.arange(wrap(node).size).reshape(node.shape)
+    places = np.arange(array.size).reshape(array.shape)
     function(places)
-    array.store(wrap(_taken(_flat(node), places)))
+    array.change(lambda old: record.reshape(_taken(_flat(old), places), old.shape))
 
 
 def seen(value: Any) -> Any:
@@ -160,18 +159,21 @@ def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
                 not np.can_cast(value.dtype, node.dtype, "same_kind")):
             return False
         value = record.broadcast_to(record.cast(value, node.dtype), numbers.shape)
-    if value is not None and ufunc in (np.add, np.subtract):
-        if ufunc is np.subtract:
-            value = record.unary(BY_NAME["negative"], value)
-        inputs = (flat, value, *found.inputs)
-        changed = record.library(
-            add_at, inputs, found.template, flat.shape, flat.dtype)
-    else:
-        changed = flat
-        for turn in _turns(numbers.reshape(-1)):
-            changed = _changed(op, changed, numbers.reshape(-1)[turn], (
-                () if value is None else (_taken(_flat(value), turn),)))
-    array.store(wrap(record.reshape(changed, node.shape)))
+    if value is not None and ufunc is np.subtract:
+        value = record.unary(BY_NAME["negative"], value)
+
+    def changed(old: Node) -> Node:
+        flat = _flat(old)
+        if value is not None and ufunc in (np.add, np.subtract):
+            inputs = (flat, value, *found.inputs)
+            flat = record.library(add_at, inputs, found.template, flat.shape, flat.dtype)
+        else:
+            for turn in _turns(numbers.reshape(-1)):
+                flat = _changed(op, flat, numbers.reshape(-1)[turn], (
+                    () if value is None else (_taken(_flat(value), turn),)))
+        return fitting(wrap(record.reshape(flat, old.shape)), old.shape, old.dtype, old.device)
+
+    array.change(changed)
     return True
 
 
