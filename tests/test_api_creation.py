@@ -120,6 +120,15 @@ def test_the_sign_of_zero_in_progressions(name: str, arguments: Any, compile: st
     numpy.testing.assert_array_equal(numpy.signbit(found), numpy.signbit(expected))
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("limits, dtype", [
+    ((100_000, 0, -1), "e"), ((1e39, 2e39, 1e38), "f"), ((0, 200_000, 70_000), "e")])
+def test_progressions_that_begin_beyond_the_dtype(limits: Any, dtype: str) -> None:
+    with tiledarray.config.override(at_once=0):
+        found = numpy.asarray(tiledarray.arange(*limits, dtype=dtype))
+    numpy.testing.assert_array_equal(found, numpy.arange(*limits, dtype=dtype))
+
+
 @settings(max_examples=60, deadline=None)
 @given(arrays(), st.sampled_from([None, *DTYPES]))
 def test_from_arrays(array: numpy.ndarray, dtype: str | None) -> None:

@@ -247,6 +247,25 @@ def test_what_is_converted_writes_into_the_array(program, at_once):
     assert found[0] == found[1]
 
 
+class Zeros(Number):
+    """Negative zeros whose conversion writes into an array."""
+
+    def __array__(self, dtype=None, copy=None):
+        self.x[0] = 100.0
+        return numpy.full(2, -0.0)
+
+
+@pytest.mark.parametrize("at_once", [0, 65536])
+def test_a_zero_that_is_written_meanwhile_keeps_its_sign(at_once):
+    found = []
+    with config.override(at_once=at_once):
+        for lib in (numpy, np):
+            x = lib.zeros(6) + 0.0
+            lib.put(x, [1, 2], Zeros(x))
+            found.append(numpy.asarray(x).tobytes())
+    assert found[0] == found[1]
+
+
 WRITES = {
     "in place": "x += y", "in place, of a view": "x[1:] += y[1:]", "a slice": "x[2:5] = y[2:5]",
     "a number": "x[2:5] = 7.0",

@@ -413,6 +413,19 @@ def test_views_of_what_has_no_axes(expression, way):
         assert [float(y.sum()) for y in found] == wanted
 
 
+@pytest.mark.parametrize("change", ["s[None] += 5", "t = s[None]; t += 5", "s[None][0] = 5"])
+@pytest.mark.parametrize("again", ["s[...]", "s.view('i8')", "s[None]"])
+@pytest.mark.parametrize("at_once", [0, 65536])
+def test_what_has_no_axes_stays_an_array_when_it_is_written(change, again, at_once):
+    found = []
+    with tiledarray.config.override(at_once=at_once):
+        for library in (numpy, tiledarray):
+            names = {"s": library.array(1.0)}
+            exec(f"{change}; y = {again}; {change}", names)
+            found.append([float(names[name].sum()) for name in "sy"])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("make", [
     lambda np: np.broadcast_to(np.arange(3.0), (2, 3)),
     lambda np: np.broadcast_to(np.arange(12.0).reshape(4, 3)[::-1], (2, 4, 3)),

@@ -89,14 +89,16 @@ def _arange(
     refuse(dtype.kind == "b" or count > _INT64.max, "booleans, or too many elements")
     # NumPy rounds the first two elements to the dtype, and takes the step between them.
     first = np.zeros(2, dtype)
-    if count > 0:
-        first[0] = start
-    if count > 1:
-        first[1] = start + step
     loop = np.dtype(np.float32) if dtype == np.float16 else dtype
     with np.errstate(all="ignore"):
+        if count > 0:
+            first[0] = start
+        if count > 1:
+            first[1] = start + step
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
+    if not np.isfinite([begin, by]).all():  # the first two elements do not follow from these
+        return of_values(np.arange(start, stop, step, dtype=dtype), device)
     refuse(dtype.kind == "u" and max(begin, by) > _INT64.max, "unsigned integers beyond int64")
     if dtype == np.int64 and begin == 0 and by == 1:
         return wrap(record.places(count, device))  # as indices are, of which a plan then knows

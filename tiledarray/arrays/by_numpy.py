@@ -10,13 +10,23 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
 
 from tiledarray.arrays import in_traces, told
-from tiledarray.arrays.handle import Handle, as_node, by_protocol, scalar, shown, wrap
+from tiledarray.arrays.handle import (
+    Handle,
+    as_node,
+    by_protocol,
+    fitting,
+    follow,
+    scalar,
+    shown,
+    wrap,
+)
 from tiledarray.arrays.views import is_frozen, on_array
 from tiledarray.devices.device import resolve
 from tiledarray.errors import HistoryLost, LeaveToNumPy
@@ -349,15 +359,13 @@ class _Copies:
     pairs : dict
         For each array, by identity, the array and its copy.
     owners : list
-        Arrays and copies of theirs that hold all that can be changed; and what those were, where
-        one of the arguments may write into the arrays meanwhile.
+        Arrays, what their memory held, as an array, and copies that hold all that can be changed.
     """
 
     def __init__(self, values: Any, *, only_read: bool = False) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
-        self.owners: list[tuple[Handle, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]] = []
-        self._may_write = runs_code(values)
-        self._only_read = only_read and not self._may_write
+        self.owners: list[tuple[Handle, Handle, np.ndarray[Any, Any]]] = []
+        self._only_read = only_read and not runs_code(values)
         families: dict[int, dict[int, Handle]] = {}
         for handle in handles_in(values):
             families.setdefault(id(handle.origin()), {})[id(handle)] = handle
@@ -367,20 +375,21 @@ class _Copies:
     def _add(self, family: list[Handle]) -> None:
         """Copy an array, or all views of one array together."""
         root = family[0] if len(family) == 1 else family[0].origin()
-        base = shown(root).view() if self._only_read else shown(root).copy()
+        # As long as somebody has the value, nobody writes into it.
+        value = root if self._only_read else wrap(root.origin()._node)
         if self._only_read:
+            base = shown(root).view()
             base.flags.writeable = False
-        self._own(root, base)
+        else:
+            base = _seen(value, root).copy()
+            self.owners.append((root, value, base))
         for handle in family:
             copy = base if handle is root else on_array(base, handle.steps)
-            if not np.may_share_memory(copy, base):  # a reshape that had to copy
-                self._own(handle, copy)
+            if not self._only_read and not np.may_share_memory(copy, base):
+                self.owners.append((handle, value, copy))  # a reshape had to copy
             if self._only_read or is_frozen(handle.steps):
                 copy.flags.writeable = False
             self.pairs[id(handle)] = handle, copy
-
-    def _own(self, handle: Handle, copy: np.ndarray[Any, Any]) -> None:
-        self.owners.append((handle, copy, copy.copy() if self._may_write else None))
 
     def kept(self) -> list[Any]:
         """Return the nodes of the arrays whose history is wanted; no settled one has any."""
@@ -402,18 +411,10 @@ class _Copies:
     def write_back(self, mark: _Mark, outputs: Sequence[Handle]) -> None:
         """Store in the arrays what was changed in their copies, and in outputs in any case."""
         written = {id(each) for output in outputs for each in (output, output.origin())}
-        for handle, copy, before in self.owners:
-            if id(handle) in written:
-                handle.store(mark.of_written(copy, handle))
-                continue
-            if not copy.flags.writeable or (before is not None and _same_bytes(before, copy)):
-                continue
-            now = shown(handle)
-            if before is not None and not _same_bytes(before, now):
-                same = (copy == before) | ((copy != copy) & (before != before))
-                copy = np.where(same, now, copy)
-            if not _same_bytes(now, copy):
-                handle.store(mark.of_written(copy, handle))
+        for handle, value, copy in self.owners:
+            if id(handle) in written or (
+                    copy.flags.writeable and not _same_bytes(_seen(value, handle), copy)):
+                handle.change(partial(_merged, mark, handle, value, copy))
 
     def original(self, value: Any) -> Any:
         """Return the array of ours whose copy this is, ``None`` if there is none."""
@@ -421,6 +422,23 @@ class _Copies:
             if value is copy:
                 return handle
         return None
+
+
+def _seen(value: Handle, handle: Handle) -> np.ndarray[Any, Any]:
+    """Return what an array holds, or held, by the value of the one that owns its memory."""
+    return shown(follow(value, handle.steps))
+
+
+def _merged(mark: _Mark, handle: Handle, value: Handle, copy: np.ndarray[Any, Any],
+            old: Any) -> Any:
+    """Return the node of a copy that was changed, beside what others have written meanwhile.
+
+    An argument's code may have, or another thread: where the copy holds what the array did by its
+    ``value`` at first, it is theirs.
+    """
+    if handle.origin()._node is not value._node:
+        copy = np.where(_same_elements(_seen(value, handle), copy), shown(wrap(old)), copy)
+    return fitting(mark.of_written(copy, handle), old.shape, old.dtype, old.device)
 
 
 _PLAIN = (Handle, np.generic, np.dtype, type, int, float, complex, str, bytes, type(None),
@@ -447,6 +465,12 @@ def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool
         return left.tobytes() == right.tobytes()
     left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (left, right))
     return np.array_equal(left, right)
+
+
+def _same_elements(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:
+    """Say of each element whether it is the same to the bit."""
+    left, right = (np.ascontiguousarray(x)[..., None].view(np.uint8) for x in (left, right))
+    return (left == right).all(axis=-1)
 
 
 # Results ----------------------------------------------------------------------------------------

@@ -90,32 +90,27 @@ class Handle(Base):
 
     def assign(self, value: Node) -> None:
         """Give the array a new value, which has its dtype and broadcasts to its shape."""
+        self._advance(lambda before: views.write(before, self.steps, value))
+
+    def change(self, made: Callable[[Node], Node]) -> None:
+        """Give the array a new value that is made of its present one, as `assign` does."""
+        self._advance(lambda before: views.write(
+            before, self.steps, made(views.read(before, self.steps))))
+
+    def _advance(self, following: Callable[[Node], Node]) -> None:
+        """Have the value of the array that owns it followed by another.
+
+        It is made again where another thread has written into the array meanwhile.
+        """
         self._seen = None  # what it last read would be a reader of the old value
         while True:
             root = self.origin()
             before = root._node
-            after = views.write(before, self.steps, value)
+            after = following(before)
             if not after.form.kind.shape:
                 after = record.without_axes(after)
             place = id(before)  # no other has it while `after` refers to that, or is all new
             del before  # who holds the old value while it is written makes it a copy
-            if rebind(root, after, place):  # else another has written meanwhile: upon its value
-                return
-
-    def change(self, made: Callable[[Node], Node]) -> None:
-        """Give the array a new value that is made of its present one.
-
-        It is made again where another thread has written into the array meanwhile.
-        """
-        self._seen = None
-        while True:
-            root = self.origin()
-            before = root._node
-            after = views.write(before, self.steps, made(views.read(before, self.steps)))
-            if not after.form.kind.shape:
-                after = record.without_axes(after)
-            place = id(before)
-            del before
             if rebind(root, after, place):
                 return
 

@@ -473,13 +473,19 @@ static int may_be_written(const Arguments *arguments, PyObject *const *args, Py_
     return is_handle(args[at]) && is_array(array) ? writable((Handle *)args[at], array) : 0;
 }
 
+/* Which argument a function of kind WRITES writes into. */
+static Py_ssize_t place_written(const AtOnce *function)
+{
+    return (function->kind & BOUND) != 0;
+}
+
 /* Whether NumPy may write where a call has it write; as `may_be_written`. */
 static int may_write(const AtOnce *function, const Arguments *arguments, PyObject *const *args,
                      Py_ssize_t positional, Py_ssize_t out)
 {
     int may = 1;
     if (function->kind & WRITES) {
-        Py_ssize_t at = (function->kind & BOUND) != 0;
+        Py_ssize_t at = place_written(function);
         may = positional > at ? may_be_written(arguments, args, at) : 0;
     }
     return may == 1 && out >= 0 ? may_be_written(arguments, args, out) : may;
@@ -628,8 +634,8 @@ static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t 
     if (done)
         done = may_write(function, &arguments, args, positional, out);
     if (done == 1) {
-        const Py_ssize_t at = (function->kind & BOUND) != 0;
-        Handle *first = function->kind & WRITES ? begin_write((Handle *)args[at]) : NULL;
+        Handle *first =
+            function->kind & WRITES ? begin_write((Handle *)args[place_written(function)]) : NULL;
         Handle *second = out >= 0 ? begin_write((Handle *)args[out]) : NULL;
         PyObject *result = returned(function, &arguments, positional, names, created);
         if (first)

@@ -50,7 +50,7 @@ void unlink_view(Handle *view);
 int writable(Handle *handle, PyObject *array);
 Handle *begin_write(Handle *handle);
 void end_write(Handle *root);
-void wait_for_writers(const Handle *root);
+void wait_for_writers(Handle *root);
 PyObject *own(PyObject *value);
 PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index, PyObject *how);
 void handle_dealloc(PyObject *self);

@@ -327,6 +327,10 @@ static int write_step(Handle *root, PyObject *step, Node *value)
     int done = 0;
     if (!old)
         return PyErr_Occurred() ? -1 : 0;
+    if (!PyTuple_GET_SIZE(old->form->kind->shape)) { /* Python says that it stays an array */
+        Py_DECREF(old);
+        return 0;
+    }
     if (form_of_step(UPDATE_FORM, step, old->form->kind, &form) < 0)
         done = -1;
     Py_XINCREF(form); /* the table that it is from may change */

@@ -349,18 +349,21 @@ Handle *begin_write(Handle *handle)
 
 void end_write(Handle *root)
 {
-    root->writers--;
+    if (root->writers) /* else somebody has waited long enough */
+        root->writers--;
     Py_DECREF(root);
 }
 
-/* Wait until nobody writes into the settled value, but not for ever: see `begin_change`. */
-void wait_for_writers(const Handle *root)
+/* Wait until nobody writes into the settled value, but not for ever, and not twice: see
+   `begin_change`. */
+void wait_for_writers(Handle *root)
 {
     for (int k = 0; root->writers && k < LONGEST_WAIT; k++) {
         Py_BEGIN_ALLOW_THREADS
         wait_a_little();
         Py_END_ALLOW_THREADS
     }
+    root->writers = 0;
 }
 
 /* ---- making handles ------------------------------------------------------------------------ */

@@ -96,7 +96,12 @@ class Node:
 
     def kept_since(self) -> list[Node]:
         """All nodes made since this one whose history is wanted, inputs first; it is one itself."""
-        places = [*takewhile(lambda place: place > self._place, reversed(_keeping))]
+        while True:
+            try:
+                places = [*takewhile(lambda place: place > self._place, reversed(_keeping))]
+                break
+            except RuntimeError:  # another thread has recorded meanwhile
+                continue
         found = [_keeping[place]() for place in reversed(places) if place in _keeping]
         return [node for node in found if node is not None]
 

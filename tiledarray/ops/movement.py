@@ -99,8 +99,9 @@ def _iota(
         index = xp.arange(shape[0], dtype=loop)
     else:
         index = xp.arange(shape[0]).astype(loop)
-    if step != 1 or start != 0:  # both, for the sign of zero
+    if step != 1:
         index *= xp.asarray(step, loop)
+    if step != 1 or start != 0:  # 0 * -1 + 0 is 0
         index += xp.asarray(start, loop)
     return index.astype(dtype, copy=False)
 
