@@ -48,8 +48,6 @@ int settle_steps(Handle *root);
 void drop_arrays(Handle *root);
 void unlink_view(Handle *view);
 int writable(Handle *handle, PyObject *array);
-Handle *begin_write(Handle *handle);
-void end_write(Handle *root);
 void wait_for_writers(Handle *root);
 PyObject *own(PyObject *value);
 PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index, PyObject *how);
@@ -83,6 +81,23 @@ static inline PyObject *settled(Handle *handle)
     if (held || !limit)
         return NULL;
     return handle->array ? handle->array : find_settled(handle);
+}
+
+/* While NumPy writes into what is writable: other threads run meanwhile, and whoever records what
+   is made of the value waits, or it would have the half of what is written.  To be ended. */
+static inline Handle *begin_write(Handle *handle)
+{
+    Handle *root = root_of(handle);
+    Py_INCREF(root);
+    root->writers++;
+    return root;
+}
+
+static inline void end_write(Handle *root)
+{
+    if (root->writers) /* else somebody has waited long enough */
+        root->writers--;
+    Py_DECREF(root);
 }
 
 /* ---- the type (handle.c) -------------------------------------------------------------------- */

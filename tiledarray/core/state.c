@@ -337,23 +337,6 @@ int writable(Handle *handle, PyObject *array)
     return may;
 }
 
-/* While NumPy writes into what is writable: other threads run meanwhile, and whoever records what
-   is made of the value waits, or it would have the half of what is written.  To be ended. */
-Handle *begin_write(Handle *handle)
-{
-    Handle *root = root_of(handle);
-    Py_INCREF(root);
-    root->writers++;
-    return root;
-}
-
-void end_write(Handle *root)
-{
-    if (root->writers) /* else somebody has waited long enough */
-        root->writers--;
-    Py_DECREF(root);
-}
-
 /* Wait until nobody writes into the settled value, but not for ever, and not twice: see
    `begin_change`. */
 void wait_for_writers(Handle *root)
