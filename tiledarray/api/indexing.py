@@ -32,7 +32,6 @@ from tiledarray.arrays.handle import (
     Handle,
     array_of,
     as_operand,
-    fitting,
     is_recorded,
     stands_for_scalar,
     view_of,
@@ -325,10 +324,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         )
     if source is dst:  # nothing to do, and no error where it may not be written
         return
-    value = source.astype(dst.dtype)
-    dst.change(lambda old: fitting(
-        wrap(record.elementwise(_WHERE, mask.node, value.node, old)),
-        old.shape, old.dtype, old.device))
+    placing.write_where(dst, mask, source.astype(dst.dtype))
 
 
 @implements(np.putmask)

@@ -43,13 +43,13 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     else:
         turn = cumsum(holds.reshape(-1), dtype=np.intp) - 1
         values = values[turn % values.size].reshape(arr.shape)
-    _write(arr, holds, values)
+    write_where(arr, holds, values)
 
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Write where a mask is true what stands at the same place of the values."""
     flat = _flat(values, a, "safe")
-    _write(a, _mask(mask, a), _repeated(flat, a.size).reshape(a.shape))
+    write_where(a, _mask(mask, a), _repeated(flat, a.size).reshape(a.shape))
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
@@ -92,7 +92,8 @@ def _mask(mask: Any, target: Any) -> Any:
     return holds.reshape(target.shape).astype(bool, copy=False)
 
 
-def _write(target: Any, holds: Any, values: Any) -> None:
+def write_where(target: Any, holds: Any, values: Any) -> None:
+    """Write the values where a mask is true; all are arrays of ours."""
     target.change(lambda old: fitting(
         wrap(record.elementwise(_WHERE, holds.node, values.node, old)),
         old.shape, old.dtype, old.device))
