@@ -2,6 +2,7 @@
 
 import dis
 import functools
+import importlib
 import itertools
 import os
 import random
@@ -29,6 +30,7 @@ from tiledarray.execution import evaluate, plans
 from tiledarray.execution.executable import Executable
 from tiledarray.gradients import again
 from tiledarray.recording import history, segments, stretch
+from tiledarray.transforms import trees
 
 ROOT = Path(__file__).parents[1]
 MANY = 400_000
@@ -531,3 +533,17 @@ def test_what_a_handler_raises_is_never_lost(core, kind):
         env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CORE": core, "TILEDARRAY_AT_ONCE": "1",
              "TILEDARRAY_FIRST_SECONDS": "0.0", "TILEDARRAY_COMPILE": "wait"})
     assert result.stdout.split() == ["True", "0"], result.stdout + result.stderr[-2000:]
+
+
+def test_optree_is_imported_where_no_handler_runs(monkeypatch):
+    """One that raises while it registers its types would leave it broken for good."""
+    threads = []
+
+    def imported(name):
+        threads.append(threading.current_thread())
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(trees, "import_part", imported)
+    trees._optree.cache_clear()
+    assert trees._optree() is importlib.import_module("optree")
+    assert len(threads) == 1 and threads[0] is not threading.main_thread()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
+from queue import SimpleQueue
 from typing import Any
 
+from tiledarray.devices.threads import in_background
 from tiledarray.fork import import_part
 
 _NAMESPACE = "tiledarray"
@@ -16,7 +18,23 @@ _registered: set[type] = set()
 
 @functools.cache
 def _optree() -> Any:
-    return import_part("optree")
+    """Import optree, in a thread of its own.
+
+    What a signal handler raises while its types are registered would leave it broken for good, and
+    handlers run in the main thread alone.
+    """
+    ended: SimpleQueue[Any] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            ended.put(import_part("optree"))
+        except BaseException as error:
+            ended.put(error)
+
+    found = ended.get() if in_background(work) else import_part("optree")
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
