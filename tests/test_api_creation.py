@@ -111,13 +111,21 @@ def test_linspace(start: float, stop: float, num: int, endpoint: bool, dtype: st
 @pytest.mark.parametrize("compile", ["never", "wait"])
 @pytest.mark.parametrize("name, arguments", [
     ("linspace", (0, -1, 5)), ("linspace", (-0.0, -1, 5)), ("arange", (0, -1, -0.25)),
-    ("arange", (-0.0, -3, -1.0)), ("linspace", (0.0, 1.0, 3)), ("linspace", (1.0, -1.0, 5)),
+    ("arange", (-0.0, -3, -1.0)), ("arange", (-0.0, True)),
+    ("arange", (-0.0, 3.0, 1.0)), ("linspace", (0.0, 1.0, 3)), ("linspace", (1.0, -1.0, 5)),
 ])
 def test_the_sign_of_zero_in_progressions(name: str, arguments: Any, compile: str) -> None:
     with tiledarray.config.override(compile=compile, at_once=0):
         found = numpy.asarray(getattr(tiledarray, name)(*arguments))
     expected = getattr(numpy, name)(*arguments)
     numpy.testing.assert_array_equal(numpy.signbit(found), numpy.signbit(expected))
+
+
+@pytest.mark.parametrize("limits", [
+    (numpy.int64(-5), True, 0.1), (True, True - numpy.int64(500), numpy.int64(-5)), (-5, 3)])
+def test_unsigned_progressions_from_below_zero(limits: Any) -> None:
+    with tiledarray.config.override(at_once=0):
+        agree("arange", *limits, dtype="u4")
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

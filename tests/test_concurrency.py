@@ -370,6 +370,12 @@ def put(u, part, k):
 def add_at(u, part, k):
     numpy.add.at(u, numpy.arange(part.start, part.stop, 2), k + 1)
 
+def several(u, part, k):
+    for place in range(6):
+        v = u.reshape(-1, THREADS)[:, k]
+        v += 1
+        numpy.put(v, [37 * place + j for j in range(10)], k)
+
 def either(u, part, k):
     (scatter if k % 2 else add)(u, part, k)
 
@@ -410,11 +416,12 @@ def columns(np):
 def expression(np):
     return np.ones(THREADS * SIZE) * 2 + 1
 
-RECORDED = scatter, mask, put, add_at, either
+RECORDED = scatter, mask, put, add_at, either, several
 AT_ONCE = add, fill, count, double
 wrong = []
 for SIZE, makes, writes in ((600, 3 * [zeros, progression, columns], AT_ONCE),
-                            (20_000, 3 * [expression, progression], RECORDED),
+                            (20_000, 3 * [expression, progression], RECORDED[:-1]),
+                            (25_000, 12 * [zeros], (several,)),
                             (200_000, [zeros], AT_ONCE)):
     for make in makes:
         for write in writes:

@@ -87,6 +87,8 @@ def _arange(
         count = 0 if math.copysign(1, ratio) < 0 else 1
     count = max(count, 0)
     refuse(dtype.kind == "b" or count > _INT64.max, "booleans, or too many elements")
+    if dtype.kind == "u" and min(start, start + step) < 0:  # it may be an error
+        return of_values(np.arange(start, stop, step, dtype=dtype), device)
     # NumPy rounds the first two elements to the dtype, and takes the step between them.
     first = np.zeros(2, dtype)
     loop = np.dtype(np.float32) if dtype == np.float16 else dtype
@@ -97,7 +99,8 @@ def _arange(
             first[1] = start + step
         delta = first[1].astype(loop) - first[0].astype(loop) if count > 1 else loop.type(0)
     begin, by = first[0].item(), delta.item()
-    if not np.isfinite([begin, by]).all():  # the first two elements do not follow from these
+    if not np.isfinite([begin, by]).all() or (begin == 0 and np.signbit(first[0].real)):
+        # The first two elements do not follow from these.
         return of_values(np.arange(start, stop, step, dtype=dtype), device)
     refuse(dtype.kind == "u" and max(begin, by) > _INT64.max, "unsigned integers beyond int64")
     if dtype == np.int64 and begin == 0 and by == 1:

@@ -25,6 +25,7 @@ from tiledarray.core.twin_state import (
     OF_SHARED,
     SMALL,
     WRITE_FACTOR,
+    Turn,
     at_most,
     own,
     root_of,
@@ -344,14 +345,18 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
     values = values[:len(args)] if names else values
     if kind & METHOD:
         target, values = getattr(values[0], target), values[1:]
-    if kind & WRITES:
-        at = 1 if kind & BOUND else 0
-        if len(args) <= at or not may_be_written(args[at], arguments.values[at]):
-            return RECORDED
     out = names.get("out") if names else None
-    if out is not None and not may_be_written(out, options["out"]):
-        return RECORDED
-    return finished(function, target(*values, **options), arguments, args, names)
+    if out is None and not kind & WRITES:
+        return finished(function, target(*values, **options), arguments, args, names)
+    with Turn():
+        if kind & WRITES:
+            at = 1 if kind & BOUND else 0
+            if len(args) <= at or not may_be_written(args[at], arguments.values[at]):
+                return RECORDED
+        if out is not None and not may_be_written(out, options["out"]):
+            return RECORDED
+        result = target(*values, **options)
+    return finished(function, result, arguments, args, names)
 
 
 def finished(

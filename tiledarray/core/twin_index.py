@@ -18,9 +18,13 @@ from tiledarray.core.twin_operators import PLAIN, operand, quick_operand
 from tiledarray.core.twin_sequences import Arguments, plain_sequence
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
+    LONGEST_WAIT,
     WRITE_FACTOR,
+    Turn,
     at_most,
+    begin_turn,
     callbacks,
+    end_turn,
     is_present,
     make_own_constant,
     own,
@@ -30,6 +34,7 @@ from tiledarray.core.twin_state import (
     settled,
     size_of,
     take_view,
+    threads,
     writable,
 )
 
@@ -390,16 +395,29 @@ def handle_setitem(handle: Any, key: Any, value: Any) -> None:
                 plain = plain_index(key, most_read())
             if array.size > state.most:
                 new = None
-        if new is not None and plain is not UNKNOWN and state.most >= 0:
-            base = handle._base_
-            root = handle if base is None else base
-            if root._node_ is None and handle._array_ is array and (
-                base is None or base._array_ is handle._of_
-            ):
-                array[plain] = new
-                return
+        if new is not None and plain is not UNKNOWN and state.most >= 0 and (
+            put_present(handle, array, plain, new)
+        ):
+            return
     if not put_at_once(handle, key, value):
         recorded["__setitem__"](handle, key, value)
+
+
+def put_present(handle: Any, array: Any, key: Any, new: Any) -> bool:
+    """Write into a settled value, unless it is a node's too, or not the value any more."""
+    base = handle._base_
+    root = handle if base is None else base
+    turn = threads() and begin_turn(True, LONGEST_WAIT)
+    try:
+        if root._node_ is None and handle._array_ is array and (
+            base is None or base._array_ is handle._of_
+        ):
+            array[key] = new
+            return True
+        return False
+    finally:
+        if turn:
+            end_turn()
 
 
 def is_second_half(handle: Any, key: Any, value: Any) -> bool:
@@ -432,15 +450,8 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
         size_of(array[key]) > at_most(WRITE_FACTOR)
     ):
         return False  # a small part alone of a large array
-    root = root_of(handle)
-    if root._node_ is not None and not writable(handle, array):
-        return False
-    if root._node_ is None and handle._array_ is array and (
-        root is handle or root._array_ is handle._of_
-    ):
-        array[key] = new
-        return True
-    return False
+    with Turn():
+        return writable(handle, array) and put_present(handle, array, key, new)
 
 
 def handle_delitem(handle: Any, key: Any) -> None:

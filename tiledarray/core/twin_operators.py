@@ -19,13 +19,18 @@ from numpy import float64, ndarray
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
+    LONGEST_WAIT,
+    Turn,
     at_most,
+    begin_turn,
+    end_turn,
     own,
     own_known,
     recorded,
     root_of,
     settled,
     size_of,
+    threads,
     writable,
 )
 
@@ -172,11 +177,16 @@ def update(op: str) -> Function:
         elif left.size <= most if right is y else 0 < left.size * right.size <= most:
             base = x._base_
             root = x if base is None else base
-            if root._node_ is None and x._array_ is left and (
-                base is None or base._array_ is x._of_
-            ):
-                result = compute_in_place(left, right)
-                return x if result is left else own(result)
+            turn = threads() and begin_turn(True, LONGEST_WAIT)
+            try:
+                if root._node_ is None and x._array_ is left and (
+                    base is None or base._array_ is x._of_
+                ):
+                    result = compute_in_place(left, right)
+                    return x if result is left else own(result)
+            finally:
+                if turn:
+                    end_turn()
         return update_otherwise(op, x, y)
 
     return named(f"__i{op}__", method)
@@ -191,12 +201,12 @@ def update_otherwise(op: str, x: Any, y: Any) -> Any:
             return own(numpys[op](left, right))
         compute_in_place = numpys_in_place[op]
         root = root_of(x)
-        may = root._node_ is None or writable(x, left)
-        if may and root._node_ is None and x._array_ is left and (
-            x._base_ is None or root._array_ is x._of_
-        ):
-            result = compute_in_place(left, right)
-            return x if result is left else own(result)
+        with Turn():
+            if writable(x, left) and root._node_ is None and x._array_ is left and (
+                x._base_ is None or root._array_ is x._of_
+            ):
+                result = compute_in_place(left, right)
+                return x if result is left else own(result)
     return recorded[f"__i{op}__"](x, y)
 
 

@@ -10,6 +10,7 @@ becomes of its parent later does not matter.
 
 from __future__ import annotations
 
+import _thread
 import functools
 import gc
 import sys
@@ -147,12 +148,27 @@ def is_far(node: Any) -> bool:
     return type(buffer) is not tuple and not buffer.device.on_host
 
 
-# One thread at a time finds a value or makes it writable: else each would see the others hold what
-# nobody keeps, and record what they write in place.  Others wait, but not for ever: it may wait for
-# what they have locked.
+# One thread at a time finds a value, makes it writable, writes into it or gives an array the next:
+# else each would see the others hold what nobody keeps, and record what they write in place.  They
+# wait, but not for ever: it may wait for what they have locked.  Hot paths have a turn written out.
 LONGEST_WAIT = 1.0  # seconds
 _changing = threading.RLock()
 hold_at_fork(_changing)
+begin_turn, end_turn = _changing.acquire, _changing.release
+threads = _thread._count  # those beside the first; where there are none a turn need not be taken
+
+
+class Turn:
+    """A block in which no other thread changes what an array is."""
+
+    __slots__ = ("_held",)
+
+    def __enter__(self) -> None:
+        self._held = threads() and begin_turn(True, LONGEST_WAIT)
+
+    def __exit__(self, *_: object) -> None:
+        if self._held:
+            end_turn()
 
 
 def one_at_a_time(change: Function) -> Function:
@@ -160,12 +176,8 @@ def one_at_a_time(change: Function) -> Function:
 
     @functools.wraps(change)
     def changing(*arguments: Any) -> Any:
-        held = _changing.acquire(timeout=LONGEST_WAIT)
-        try:
+        with Turn():
             return change(*arguments)
-        finally:
-            if held:
-                _changing.release()
 
     return changing
 
@@ -385,9 +397,17 @@ def get_node(handle: Any) -> Any:
     node = handle._node_
     if node is not None:
         return node
-    array = handle._array_
-    if handle._base_ is not None or array is None:
+    if handle._base_ is not None or handle._array_ is None:
         raise AttributeError("_node")
+    return make_node(handle)
+
+
+@one_at_a_time
+def make_node(handle: Any) -> Any:
+    """Make a node of the settled value."""
+    node, array = handle._node_, handle._array_
+    if node is not None or array is None:
+        return node
     small = size_of(array) <= of_nodes()
     node = callbacks["leaf"](array, small)
     if handle._node_ is None and handle._array_ is array:
@@ -410,11 +430,16 @@ def set_node(handle: Any, node: Any = None) -> None:
 def exchange(handle: Any, before: Any, node: Any) -> bool:
     """Give an array of its own the next value in one go; ``False`` if it has another by now."""
     kept = handle._array_  # what dies with it dies after all is done
-    if handle._node_ is before and handle._base_ is None:
-        handle._array_, handle._node_, handle._copied_ = None, node, False
-        return True
-    del kept
-    return False
+    turn = threads() and begin_turn(True, LONGEST_WAIT)
+    try:
+        if handle._node_ is before and handle._base_ is None:
+            handle._array_, handle._node_, handle._copied_ = None, node, False
+            return True
+        return False
+    finally:
+        if turn:
+            end_turn()
+        del kept
 
 
 def get_recorded(handle: Any) -> Any:
