@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -40,7 +40,7 @@ _WHOLE, _VIEW, _SCALAR, _OBJECT = range(4)  # operands of library calls
 _MOST_OPERANDS = 8
 _NUMBERS: dict[Writer, int] = {
     WRITERS[name]: k for k, name in enumerate(("f64", "f32", "i32", "i64", "c128"))}
-_BYTE = np.dtype(np.uint8)
+_BYTE, _NOTES = np.dtype(np.uint8), np.dtype(np.int64)
 
 
 SMALL_BYTES = 1 << 14  # of arrays for which NumPy finds memory sooner than the pool
@@ -83,6 +83,40 @@ def program_of(
         return None
     try:
         return _Maker(executable, keeps).program(updates, given, gpu)
+    except _Unsuited:
+        return None
+
+
+def program_of_launch(
+    executable: Executable, launch: Launch, arguments: Any,
+    places: Sequence[tuple[int, int, int]], results: Sequence[Any],
+    produced: Mapping[Value, int], noted: int,
+) -> Any:
+    """Return the program of a plan that is one launch; ``None`` if Python has to run it.
+
+    Its leaves are the plan's and, behind them, ``noted`` buffers in which the kernel notes what
+    fails.
+
+    Parameters
+    ----------
+    executable : Executable
+    launch : Launch
+    arguments : Arguments
+        The launch's, in which all but addresses is written.
+    places : sequence of (int, int, int)
+        For each address the slot, the number of its buffer (first the leaves are counted, then
+        what is noted in, then the results), and how many bytes from its beginning.
+    results : sequence of (tuple of int, numpy.dtype)
+        What the launch computes.
+    produced : mapping of Value to int
+        Which of the results the plan's values are.
+    noted : int
+    """
+    if Program is None:
+        return None
+    try:
+        return _Maker(executable, keeps=False).lone(
+            launch, arguments, places, results, produced, noted)
     except _Unsuited:
         return None
 
@@ -181,24 +215,58 @@ class _Maker:
                     if value not in self._own:
                         self._drop(self._number(value))
         outputs = [self._output(place) for place in executable.places]
+        overwritten = [number for value in self._overwritten
+                       for number in (self._number(value), dict(executable.leaves)[value])]
+        # A plan that overwrites nothing, though it might have, is the one for others that may not.
+        asks = bool(overwritten) or not set(updates) <= set(given)
+        updated = [x for number in dict.fromkeys(updates) for x in (number, int(number in given))]
+        return self._made(leaves, outputs, tuple(updated) if asks else (), overwritten, gpu)
+
+    def _made(self, leaves: Sequence[int], outputs: Sequence[int], updated: Sequence[int] = (),
+              overwritten: Sequence[int] = (), gpu: Device | None = None) -> Any:
         ready = None
         start: int | None = start_on_device
         if self._device.kind != "cuda":
             start = _start_of_pool()
         else:
             ready = partial(self._device.backend.is_current, self._stream)
-        overwritten = [number for value in self._overwritten
-                       for number in (self._number(value), dict(executable.leaves)[value])]
-        # A plan that overwrites nothing, though it might have, is the one for others that may not.
-        asks = bool(overwritten) or not set(updates) <= set(given)
-        updated = [x for number in dict.fromkeys(updates) for x in (number, int(number in given))]
+        executable = self.executable
         return Program(
             executable, tuple(self.keep), tuple(self.shapes), start, _words(self.code),
             tuple(leaves), tuple(outputs), len(executable.launches), self._calls, self.turn,
-            tuple(updated) if asks else (), tuple(overwritten),
+            tuple(updated), tuple(overwritten),
             _words(_conditions(executable.plan.assumed)), tuple(self.objects),
             tuple(self._own.values()), tuple(map(self._number, self._own)),
             self._device.allocate, ready, gpu, not self._device.on_host)
+
+    def lone(
+        self, launch: Launch, arguments: Any, places: Sequence[tuple[int, int, int]],
+        results: Sequence[Any], produced: Mapping[Value, int], noted: int,
+    ) -> Any:
+        """Return the program of one launch; see `program_of_launch`.
+
+        Raises
+        ------
+        _Unsuited
+            There is no pool of threads.
+        """
+        for value, _ in self.executable.leaves:
+            self._there.add(value)
+            self._number(value)
+        self.shapes += [((), _NOTES)] * noted
+        given, first = len(self.shapes), len(self.shapes)
+        self.shapes += results
+        for value, number in produced.items():
+            self._there.add(value)
+            self._numbers[value] = first + number
+        self.keep += arguments, launch
+        self.code += [x for k in range(len(results)) for x in (_TAKE, first + k)]
+        for place, number, start in places:
+            self._address(_slot_of(launch, arguments, place), number, start, ())
+        self.code += _LAUNCH, self._started_by(launch, arguments), int(launch.is_shared)
+        self._calls = 1
+        outputs = [self._output(place) for place in self.executable.places]
+        return self._made([x for k in range(given) for x in (k, k)], outputs)
 
     def _number(self, value: Value) -> int:
         number = self._numbers.get(value)
@@ -354,11 +422,7 @@ class _Maker:
     def _launch(self, launch: Launch, overwrites: bool) -> None:
         arguments, binding = launch.arguments(), launch.binding
         self.keep += arguments, launch
-        first = ctypes.addressof(arguments.memory) + SLOT_BYTES * launch.header_length
-
-        def slot(place: int) -> int:
-            return first + SLOT_BYTES * place
-
+        slot = partial(_slot_of, launch, arguments)
         for place, value, fixed, terms in binding.addresses:
             self._address(slot(place), self._number(value), fixed, terms)
         for place, number, terms in binding.sums:
@@ -403,6 +467,11 @@ class _Maker:
     def _address(self, slot: int, number: int, fixed: int, terms: Terms) -> None:
         more, rest = _split(terms)
         self.code += _ADDRESS, slot, number, fixed + more, len(rest), *_flat(rest)
+
+
+def _slot_of(launch: Launch, arguments: Any, place: int) -> int:
+    """Address of one of the arguments of a launch."""
+    return ctypes.addressof(arguments.memory) + SLOT_BYTES * (launch.header_length + place)
 
 
 def _into(value: Value) -> Any:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
+from tiledarray.execution.instructions import program_of_launch
+from tiledarray.execution.launches import Launch
 from tiledarray.execution.library_calls import operand_of, stored
 from tiledarray.execution.outcomes import Failures
 from tiledarray.execution.spans import counters
@@ -45,38 +48,55 @@ def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any]
         return None
     scalars = (*(operand_of(arg, plan.memory)({}, params) for arg in value.args[body.inputs:]),
                *(0,) * len(body.lengths))
-    arguments = launch.arguments()
-    launch.binding.fill(arguments.slots, scalars, _nothing, _nothing)
-    numbers = {inner.plan.memory[leaf]: number for leaf, number in inner.leaves}
-    places = [(place, numbers[base], fixed + evaluated_terms(terms, scalars))
-              for place, base, fixed, terms in launch.binding.addresses]
     results = [(result.shape, result.dtype) for result in body.results]
+    numbers = {inner.plan.memory[leaf]: number for leaf, number in inner.leaves}
+    # First come the leaves, then what failures are noted in, then the results.
+    among = [len(executable.leaves) + bool(body.program.failures) + k for k in range(len(results))]
+    among += [*inputs, len(executable.leaves)]
+    places = [(place, among[numbers[base]], fixed + evaluated_terms(terms, scalars))
+              for place, base, fixed, terms in launch.binding.addresses]
+    produced = {item: item.attrs for item in executable.parts.get(value, ())}
+    if len(results) == 1:
+        produced[value] = 0
+    quick = program_of_launch(
+        executable, launch, _filled(launch, scalars), places, results, produced,
+        int(bool(body.program.failures)))
     failures = Failures(value, body, device) if body.program.failures else None
-    allocate, outputs, slots = device.allocate, executable.outputs, arguments.slots
+    allocate, outputs, arguments = device.allocate, executable.outputs, _filled(launch, scalars)
+    leaf_values = [leaf for leaf, _ in executable.leaves]
 
-    def bound(buffers: Sequence[Buffer]) -> None:
-        for place, number, offset in places:
-            slots[place] = buffers[number].pointer + offset
-        launch.start(arguments)
-
-    def run(leaves: Sequence[Buffer]) -> list[Any]:
+    def by_python(buffers: list[Buffer]) -> list[Any]:
         made = [allocate(shape, dtype) for shape, dtype in results]
-        buffers = [*made, *[leaves[number] for number in inputs]]
-        outcome = None if failures is None else failures.noting(bound, buffers)
-        if failures is None:
-            bound(buffers)
-        executable.runs += 1
+        given = [*buffers, *made]
+        for place, number, offset in places:
+            arguments.slots[place] = given[number].pointer + offset
+        launch.start(arguments)
         counters["library calls"] += 1
-        found: list[Any] = outputs({
-            **dict(zip(leaf_values, leaves, strict=True)),
+        return outputs({
+            **dict(zip(leaf_values, buffers, strict=False)),
             value: made[0] if len(made) == 1 else tuple(made),
             **{item: made[item.attrs] for item in executable.parts.get(value, ())}})
-        if outcome is not None:  # all else is done by then
-            outcome.told_or_kept()
+
+    def start(buffers: list[Buffer]) -> list[Any]:
+        found = None if quick is None else run_program(quick, buffers, [])
+        return by_python(buffers) if found is None else found
+
+    def run(leaves: list[Buffer]) -> list[Any]:
+        executable.runs += 1
+        if failures is None:
+            return start(leaves)
+        found, outcome = failures.noting(lambda noted: start([*leaves, noted]))
+        outcome.told_or_kept()
         return found
 
-    leaf_values = [leaf for leaf, _ in executable.leaves]
     return run
+
+
+def _filled(launch: Launch, scalars: Sequence[Any]) -> Any:
+    """Return arguments of a launch in which all but addresses is written."""
+    arguments = launch.arguments()
+    launch.binding.fill(arguments.slots, scalars, _nothing, _nothing)
+    return arguments
 
 
 def _numbers(executable: Executable, args: Sequence[Any]) -> list[int] | None:

@@ -72,7 +72,7 @@ def _problems(value: Value, executable: Executable, device: Device,
         if failures is None:
             run(leaves, scalars)
         else:
-            outcome = failures.noting(lambda noting: run(noting, scalars), leaves)
+            _, outcome = failures.noting(lambda noted: run([*leaves, noted], scalars))
             if outcomes is None:
                 outcome.told()
             else:

@@ -8,8 +8,8 @@ a jitted call: then the device keeps the outcome until somebody looks at what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from tiledarray.ops.failures import of_matrix
 
 if TYPE_CHECKING:
     from tiledarray.fusion.ir import Value
+
+T = TypeVar("T")
 
 
 class Failures:
@@ -41,12 +43,11 @@ class Failures:
         self._spare: list[tuple[Buffer, Any]] = []  # where failures are noted, and what to wait for
         self._lost: list[Buffer] = []  # where a kernel may still note some that nobody waits for
 
-    def noting(self, run: Callable[[Sequence[Buffer]], None], buffers: Sequence[Buffer]) -> Outcome:
-        """Run a kernel on these buffers and what it notes in; say what tells how that went."""
+    def noting(self, run: Callable[[Buffer], T]) -> tuple[T, Outcome]:
+        """Run a kernel, given what it notes in; return its result, and what tells how that went."""
         noted, mark = self._spare.pop() if self._spare else (self._fresh(), None)
         try:
-            run([*buffers, noted])
-            return Outcome(self, noted, self._mark(mark))
+            return run(noted), Outcome(self, noted, self._mark(mark))
         except BaseException:
             self._lost.append(noted)
             raise

@@ -527,4 +527,50 @@ template <int M, int N, int G, class T> constexpr int block_of_product() {
   return size;
 }
 
+// How a team within a warp shares a product out where there is much to sum and little to keep: a
+// thread has `rows` x `columns` sums, of every `count`th product each; count is 1 where sums are
+// better a thread's own.
+struct Slices {
+  int rows, columns, count;
+};
+template <int M, int N, int K, int G, class T> constexpr Slices slices_of_product() {
+  // A multiprocessor loads an element for a warp while it adds four products for it.
+  constexpr int LOAD = 4, S = block_of_product<M, N, G, T>();
+  constexpr int BLOCKS = ((M + S - 1) / S) * ((N + S - 1) / S);
+  Slices best{S, S, 1};
+  if (G == 1 || G > 32) return best;
+  int least = (BLOCKS + G - 1) / G * K * (2 * S * LOAD + S * S);
+  for (int rows = 1; rows < 2 * M && rows <= 16; rows *= 2)
+    for (int columns = 1; columns < 2 * N && columns <= 16; columns *= 2) {
+      const int sums = rows * columns, words = int(sizeof(T)) / 4;
+      const int blocks = ((M + rows - 1) / rows) * ((N + columns - 1) / columns);
+      int count = 1;
+      while (2 * count * blocks <= G && 8 * count <= K) count *= 2;
+      if (blocks > G || count == 1 || sums * words > 64) continue;
+      const int cost = (K + count - 1) / count * ((rows + columns) * LOAD + sums) +
+                       sums * (LOAD + 3);
+      if (cost < least) least = cost, best = Slices{rows, columns, count};
+    }
+  return best;
+}
+
+// Add up what COUNT / MASK threads side by side have of L sums, and leave an equal share of them to
+// each: those from `first` on, at the beginning.
+template <int L, int MASK, int COUNT, class T> TA_FN void share_out(T* sum, int rank, int& first) {
+  if constexpr (MASK < COUNT && L > 1) {
+    constexpr int H = L / 2;
+    const bool upper = (rank & MASK) != 0;
+    TA_UNROLL for (int e = 0; e < H; ++e) {
+      T kept = sum[e], given = sum[H + e];
+      exchange_if(upper, kept, given);
+      sum[e] = kept + shuffled(given, MASK);
+    }
+    first += upper ? H : 0;
+    share_out<H, 2 * MASK, COUNT>(sum, rank, first);
+  } else if constexpr (MASK < COUNT) {
+    sum[0] = sum[0] + shuffled(sum[0], MASK);
+    share_out<1, 2 * MASK, COUNT>(sum, rank, first);
+  }
+}
+
 }  // namespace linear

@@ -53,6 +53,38 @@ TA_FN void triangular(const Team<G>& given, T* x, const T* a, int& failed) {
   team.sync();
 }
 
+// The same by `Slices`: a thread sums every so manieth product of a block, and those that share a
+// block give each other what each has of the parts that they keep.
+template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B, int G, class T>
+TA_FN void product_by_slices(const Team<G>& team, T* c, const T* a, const T* b) {
+  using namespace linear;
+  constexpr Slices SHARED = slices_of_product<M, N, K, G, T>();
+  constexpr int ROWS = SHARED.rows, COLUMNS = SHARED.columns, COUNT = SHARED.count;
+  constexpr int ACROSS = (N + COLUMNS - 1) / COLUMNS, BLOCKS = (M + ROWS - 1) / ROWS * ACROSS;
+  const int slice = team.rank % COUNT, block = min_idx(team.rank / COUNT, BLOCKS - 1);
+  const int i = block / ACROSS * ROWS, j = block % ACROSS * COLUMNS;
+  T sum[ROWS * COLUMNS];
+  TA_UNROLL for (int e = 0; e < ROWS * COLUMNS; ++e) sum[e] = number<T>(0);
+  const auto add = [&](int k) {
+    T x[ROWS], y[COLUMNS];
+    TA_UNROLL for (int r = 0; r < ROWS; ++r)
+      x[r] = element<TRANS_A, LDA>(a, M % ROWS == 0 ? i + r : min_idx(i + r, M - 1), k);
+    TA_UNROLL for (int q = 0; q < COLUMNS; ++q)
+      y[q] = element<TRANS_B, LDB>(b, k, N % COLUMNS == 0 ? j + q : min_idx(j + q, N - 1));
+    TA_UNROLL for (int r = 0; r < ROWS; ++r)
+      TA_UNROLL for (int q = 0; q < COLUMNS; ++q) add_product(sum[r * COLUMNS + q], x[r], y[q]);
+  };
+  _Pragma("unroll 2") for (int k = 0; k < K / COUNT; ++k) add(k * COUNT + slice);
+  if (K % COUNT > 0 && slice < K % COUNT) add(K / COUNT * COUNT + slice);
+  int first = 0;
+  share_out<ROWS * COLUMNS, 1, COUNT>(sum, slice, first);
+  constexpr int KEPT = ROWS * COLUMNS > COUNT ? ROWS * COLUMNS / COUNT : 1;
+  TA_UNROLL for (int e = 0; e < KEPT; ++e) {
+    const int row = i + (first + e) / COLUMNS, column = j + (first + e) % COLUMNS;
+    if (team.rank / COUNT < BLOCKS && row < M && column < N) c[row * LDC + column] = sum[e];
+  }
+}
+
 // C = op(A) op(B), M x K by K x N.  A thread sums S x S elements, as far apart as there are threads.
 // Of a HERMITIAN one, where that is less for each thread, one triangle is summed.
 template <int M, int N, int K, int LDC, int LDA, int LDB, int TRANS_A, int TRANS_B,
@@ -65,6 +97,11 @@ TA_FN void product(const Team<G>& given, T* c, const T* a, const T* b) {
   constexpr int PAIRED = (ROWS + 1) / 2 * (ROWS + 1);
   constexpr bool HALF = HERMITIAN && (PAIRED + G - 1) / G < (ALL + G - 1) / G;
   team.sync();
+  if constexpr (slices_of_product<M, N, K, G, T>().count > 1) {
+    product_by_slices<M, N, K, LDC, LDA, LDB, TRANS_A, TRANS_B>(team, c, a, b);
+    team.sync();
+    return;
+  }
   _Pragma("unroll 1") for (int e = team.rank; e < (HALF ? PAIRED : ALL); e += G) {
     int i = e / COLUMNS, j = e % COLUMNS;
     if constexpr (HALF) {

@@ -15,17 +15,6 @@ template <class T> constexpr bool is_pointer<T*> = true;
 template <class T> constexpr bool is_pointer<T* const> = true;
 #define TA_ELEMENT(array) decltype(element_of(array))
 
-template <class T> TA_FN void exchange_if(bool holds, T& a, T& b) {
-  const T x = a, y = b;
-  if constexpr (is_complex<T>) {
-    a = T{holds ? y.re : x.re, holds ? y.im : x.im};
-    b = T{holds ? x.re : y.re, holds ? x.im : y.im};
-  } else {
-    a = holds ? y : x;
-    b = holds ? x : y;
-  }
-}
-
 template <int N, int LDL, int LDA, class L, class A>
 TA_FN void cholesky(const Team<1>&, L& l, const A& a, int& failed) {
   using T = TA_ELEMENT(a);

@@ -43,6 +43,16 @@ template <class T> TA_FN T number(part_of<T> x) {
   if constexpr (is_complex<T>) return T{x, 0};
   else return x;
 }
+template <class T> TA_FN void exchange_if(bool holds, T& a, T& b) {
+  const T x = a, y = b;
+  if constexpr (is_complex<T>) {
+    a = T{holds ? y.re : x.re, holds ? y.im : x.im};
+    b = T{holds ? x.re : y.re, holds ? x.im : y.im};
+  } else {
+    a = holds ? y : x;
+    b = holds ? x : y;
+  }
+}
 template <int TRANSPOSED, int LD, class T> TA_FN T element(const T* a, int i, int j) {
   if constexpr (TRANSPOSED == 0) return a[i * LD + j];
   else if constexpr (TRANSPOSED == 1) return a[j * LD + i];
