@@ -121,6 +121,7 @@ static unsigned __ballot_sync(unsigned, bool holds) {
   __syncwarp();
   return found;
 }
+static bool __any_sync(unsigned all, bool holds) { return __ballot_sync(all, holds) != 0; }
 static unsigned long long atomicMin(unsigned long long* at, unsigned long long x) {
   const unsigned long long before = *at;
   if (x < before) *at = x;

@@ -18,6 +18,7 @@ WITHOUT = {
     "check_places": "of integers",
     "linalg.matrix_power": "never recorded: it is a chain of products",
     "linalg.solve_by_factor": "never recorded: the planner makes it of a solve",
+    "linalg.solve_symmetric": "never recorded: the planner makes it of a solve",
     "linalg.cond": "never recorded: it is a quotient of singular values, or a product of norms",
 }
 OF_PLACES = {

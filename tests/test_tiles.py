@@ -455,6 +455,61 @@ def regression(np, x, y):
     return np.linalg.solve(gram, (turned(np, x) @ y[..., None]))[..., 0] * 1.0
 
 
+def shifted_equations(np, x, y, shift):
+    """Symmetric whatever the values; definite or not, as the shift has it."""
+    gram = turned(np, x) @ x + shift[:, None, None] * np.eye(x.shape[-1], dtype=x.dtype)
+    return np.linalg.solve(gram, y[..., None])[..., 0] * 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_symmetric_equations_whether_definite_or_not(through, dtype):
+    x, y = drawn(70, 7, 4, dtype=dtype), drawn(70, 4, dtype=dtype, seed=1)
+    shift = numpy.linspace(-9, 3, 70).astype(dtype)
+    gram = turned(numpy, x) @ x + shift[:, None, None] * numpy.eye(4)
+    definite = (numpy.linalg.eigvalsh(gram) > 0).all(-1)
+    assert 10 < definite.sum() < 60  # of neighbours, too, of which threads of a warp have one each
+    _, (found,) = through(shifted_equations, x, y, shift)
+    exact = shifted_equations(numpy, *(each.astype("f8") for each in (x, y, shift)))
+    apart = abs(found - exact).max(-1) / (abs(exact).max(-1) * numpy.linalg.cond(gram))
+    assert apart.max() < 20 * numpy.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("rows", [[[2, 2], [2, 2]], [[4, 2], [0, 0]], [[0, 0], [1, 4]]])
+def test_symmetric_equations_that_are_singular(through, rows):
+    x = drawn(40, 2, 2)
+    x[13] = rows
+    shift = numpy.where(numpy.arange(40) == 13, 0.0, 1.0)
+    with pytest.raises(numpy.linalg.LinAlgError, match=r"^Singular matrix \(matrix 13 of"):
+        through(shifted_equations, x, x[:, 0], shift)
+
+
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
+def test_symmetric_equations_that_are_not_finite(through, bad):
+    x, y, shift = drawn(40, 7, 4), drawn(40, 4, seed=1), numpy.ones(40)
+    x[5, 2, 1] = bad
+    _, (found,) = through(shifted_equations, x, y, shift)
+    keep = numpy.arange(40) != 5
+    assert not numpy.isfinite(found[5]).any()
+    numpy.testing.assert_allclose(
+        found[keep], shifted_equations(numpy, x[keep], y[keep], shift[keep]), rtol=1e-9)
+
+
+def test_symmetric_equations_need_no_exchanges(monkeypatch):
+    one_for_a_thread(monkeypatch)
+    x, y = drawn(40, 7, 4), drawn(40, 4, seed=1)
+
+    def of(program, *inputs):
+        (kernel,) = tiles.kernels(tiles.planned_for(tiles.traced_of(program, *inputs), DEVICE))
+        assert kernel.side == 1
+        return [s.numbers for s in kernel.program.statements if getattr(s, "name", "") == "lu"]
+
+    assert of(shifted_equations, x, y, numpy.ones(40)) == [(1,)]
+    assert of(lambda np, x, y: np.linalg.solve(turned(np, x) @ (x + 1), y[..., None]) * 1,
+              x, y) == [()]
+    assert of(lambda np, x, y: np.linalg.solve(turned(np, x) @ x - x[:, :4], y[..., None]) * 1,
+              x, y) == [()]
+
+
 def marginal_likelihood(np, x, y):
     n = x.shape[1]
     apart = ((x[:, :, None] - x[:, None]) ** 2).sum(-1)

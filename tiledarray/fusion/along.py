@@ -23,9 +23,9 @@ SUMMED = -10  # this and below: it is combined; equal numbers are combined toget
 
 # How many axes one problem has in the (first) result of a call, by its form in tiles; of transforms
 # the attributes say it.
-CORES = {"cholesky": 2, "solve": 2, "solve_by_factor": 2, "inv": 2, "inv_of_lower": 2,
-         "det": 0, "slogdet": 0, "qr": 2, "eigh": 1}
-EQUATIONS = ("solve", "solve_by_factor")  # a call of two operands
+CORES = {"cholesky": 2, "solve": 2, "solve_by_factor": 2, "solve_symmetric": 2, "inv": 2,
+         "inv_of_lower": 2, "det": 0, "slogdet": 0, "qr": 2, "eigh": 1}
+EQUATIONS = ("solve", "solve_by_factor", "solve_symmetric")  # a call of two operands
 
 Along = tuple[int | None, ...]  # which dimension of a value follows each of a loop's axes
 Sizes = tuple[int, ...]

@@ -279,8 +279,9 @@ BY_NAME: dict[str, Library] = {
         Library("linalg.solve", _solve, batch="solved(call)",
                 vjp=("equations_left(g, x, y, out)", "equations_right(g, x, y)"),
                 parts=Parts("matrices", 10), tile="solve"),
-        # The planner makes it (`fusion/tiles/definite.py`).
+        # The planner makes them (`fusion/tiles/definite.py`).
         Library("linalg.solve_by_factor", _solve_by_factor, tile="solve_by_factor"),
+        Library("linalg.solve_symmetric", _solve, tile="solve_symmetric"),
         _of_matrices("linalg.pinv", 150, "unpseudoinverted(g, x, out)", batch=_LAST),
         _of_matrices("linalg.eigvalsh", 60, "uneigvalsh(g, x, attrs)", batch=_LAST,
                      tile="eigh"),

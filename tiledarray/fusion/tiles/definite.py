@@ -4,6 +4,10 @@ Cholesky's factorization needs half of the arithmetic of elimination, and no piv
 fifth of the time.  NumPy's reads one triangle and takes the other for its mirror image, so this is
 for matrices that are symmetric whatever their values, as a look at how they are made shows: with
 rows and columns exchanged the formula is the same (Golub and Van Loan, Matrix Computations, 4.2).
+
+Equations of such matrices that nobody factors are eliminated without exchanges where a thread has a
+problem, in half of the arithmetic: where all pivots come out positive the matrix is definite, and
+that is as stable (4.1 there: L D L^T); of another matrix the thread eliminates again, with pivots.
 """
 
 from __future__ import annotations
@@ -15,32 +19,37 @@ from tiledarray.fusion.along import Entry, Graph, Looped
 from tiledarray.fusion.bodies import exchanged
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.teams import refusal
+from tiledarray.fusion.tiles.threads import worth_threads
 from tiledarray.ops import arithmetic, elementwise
 from tiledarray.ops.library import BY_NAME
-from tiledarray.ops.op import AxisView, Elementwise, Source
+from tiledarray.ops.op import AxisView, Elementwise, Library, Source
 
 Names = tuple[Any, ...]  # what each dimension of a value is called; 0 where its length is 1
 
 DEEPEST = 64  # operations of a formula that is looked at
-_CHOLESKY, _SOLVE = BY_NAME["linalg.cholesky"], BY_NAME["linalg.solve"]
+_CHOLESKY, _SOLVE, _MATMUL = BY_NAME["linalg.cholesky"], BY_NAME["linalg.solve"], BY_NAME["matmul"]
 SOLVE_BY_FACTOR = BY_NAME["linalg.solve_by_factor"]
+SOLVE_SYMMETRIC = BY_NAME["linalg.solve_symmetric"]
+INSTEAD = (SOLVE_BY_FACTOR, SOLVE_SYMMETRIC)  # of a solve
 _EVEN = tuple(elementwise.BY_NAME[name] for name in ("square", "absolute"))
 _COMMUTATIVE = tuple(elementwise.BY_NAME[name] for name in (
     "add", "multiply", "equal", "not_equal", "hypot", "logical_and", "logical_or"))
 
 
 def by_factors(looped: Looped, target: Target) -> Looped:
-    """Have equations solved by factors that are computed anyway, where kernels of tiles do that."""
+    """Have equations solved by factors that are computed anyway, where kernels of tiles do that.
+
+    Or as those of a symmetric matrix, where threads have a problem each.
+    """
     graph = Graph.of(looped)
+    solves = [(number, entry) for number, entry in enumerate(graph.entries) if entry.op is _SOLVE]
+    if not solves:
+        return looped
     factors = [number for number, entry in enumerate(graph.entries)
                if entry.op is _CHOLESKY and _is_small(entry, target)]
-    if not factors:
-        return looped
     formulas = _Formulas(graph)
     instead = {}
-    for number, entry in enumerate(graph.entries):
-        if entry.op is not _SOLVE:
-            continue
+    for number, entry in solves:
         left, right = entry.values
         for factor in factors:
             if entry.dtype == graph.entries[factor].dtype and (
@@ -48,6 +57,12 @@ def by_factors(looped: Looped, target: Target) -> Looped:
                 instead[number] = Entry(
                     SOLVE_BY_FACTOR, entry.attrs, entry.shape, entry.dtype, (factor, right))
                 break
+        else:
+            matrices = graph.entries[left]
+            if entry.dtype == matrices.dtype and _is_small(matrices, target) and (
+                    worth_threads(matrices.shape[:-2], target) and formulas.is_symmetric(left)):
+                instead[number] = Entry(
+                    SOLVE_SYMMETRIC, entry.attrs, entry.shape, entry.dtype, (left, right))
     return exchanged(graph, looped, instead) if instead else looped
 
 
@@ -75,12 +90,15 @@ class _Formulas:
     def are_one_symmetric(self, matrix: int, other: int) -> bool:
         """Whether two entries are one stack of matrices, symmetric whatever the values are."""
         shape = self._entries[matrix].shape
-        if shape != self._entries[other].shape:
+        if shape != self._entries[other].shape or not self.is_symmetric(other):
             return False
-        stack = tuple(range(len(shape) - 2))
-        found = self.of(other, (*stack, "i", "j"))
-        return found == self.of(other, (*stack, "j", "i")) and (
-            found == self.of(matrix, (*stack, "i", "j")))
+        names = (*range(len(shape) - 2), "i", "j")
+        return self.of(other, names) == self.of(matrix, names)
+
+    def is_symmetric(self, matrix: int) -> bool:
+        """Whether an entry is a stack of matrices that are symmetric whatever the values are."""
+        stack = range(len(self._entries[matrix].shape) - 2)
+        return self.of(matrix, (*stack, "i", "j")) == self.of(matrix, (*stack, "j", "i"))
 
     def of(self, number: int, names: Names, depth: int = 0) -> int:
         """Return the number of a formula; beyond `DEEPEST` a value is one of its own."""
@@ -102,6 +120,8 @@ class _Formulas:
             return self.of(source, self._behind(entry, names), depth)
         if isinstance(entry.op, Source):
             return entry.op, entry.attrs, entry.dtype, entry.refs, names
+        if isinstance(entry.op, Library) and entry.op.tile == "product":
+            return self._product(entry, names, depth)
         if not isinstance(entry.op, Elementwise):
             return None
         operands = [self._operand(ref, names, depth) for ref in entry.refs]
@@ -114,6 +134,17 @@ class _Formulas:
         if entry.op in _COMMUTATIVE and len({*entry.attrs}) == 1:
             operands.sort()
         return entry.op, entry.attrs, entry.dtype, *operands
+
+    def _product(self, entry: Entry, names: Names, depth: int) -> Any:
+        """Return the formula of a product of matrices; ``None`` for another."""
+        left, right = (self._entries[value] for value in entry.values)
+        if entry.op is not _MATMUL or not len(left.shape) == len(right.shape) == len(names):
+            return None
+        *stack, row, column = names
+        inner = "summed", depth
+        sides = sorted((self.of(entry.values[0], (*stack, row, inner), depth),
+                        self.of(entry.values[1], (*stack, inner, column), depth)))
+        return entry.op, entry.attrs, entry.dtype, *sides
 
     def _operand(self, ref: Any, names: Names, depth: int) -> int:
         """The number of an operand, which is broadcast; a scalar's is negative."""

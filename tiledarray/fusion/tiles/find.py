@@ -10,7 +10,7 @@ from tiledarray.fusion.along import Entry, Graph, Looped, looped_of, transformed
 from tiledarray.fusion.bodies import Made, cut_out, made_of
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles.build import NoRoom, NoTile
-from tiledarray.fusion.tiles.definite import SOLVE_BY_FACTOR, by_factors
+from tiledarray.fusion.tiles.definite import INSTEAD, by_factors
 from tiledarray.fusion.tiles.ir import Program
 from tiledarray.fusion.tiles.kernel import programmed
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
@@ -44,7 +44,7 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     by_factor = by_factors(looped, target)
     if by_factor is not looped:
         found = _in_tiles(by_factor, target)
-        if all(entry[0] is not SOLVE_BY_FACTOR for entry in found.looped.entries):
+        if all(entry[0] not in INSTEAD for entry in found.looped.entries):
             return found  # else libraries have to solve, which would need the matrices again
     return _in_tiles(looped, target)
 

@@ -81,7 +81,8 @@ def _solve(maker: Maker, value: Value) -> None:
     if kind:
         _triangular(maker, columns, matrix, lower=(kind == "lower") ^ (matrix.transposed > 0))
     else:
-        pivots = _factored(maker, matrix, SINGULAR)
+        symmetric = isinstance(value.op, Library) and value.op.tile == "solve_symmetric"
+        pivots = _factored(maker, matrix, SINGULAR, symmetric=symmetric)
         maker.call("lu_solve", (columns,), (columns, matrix, pivots),
                    2 * matrix.rows ** 2 * columns.columns)
     maker.known(value, x)
@@ -111,10 +112,11 @@ def _triangular(maker: Maker, columns: Matrix, matrix: Matrix, *, lower: bool) -
                (int(lower),), SINGULAR)
 
 
-def _factored(maker: Maker, matrix: Matrix, failure: str) -> Matrix:
+def _factored(maker: Maker, matrix: Matrix, failure: str, *, symmetric: bool = False) -> Matrix:
     n = matrix.rows
     pivots = Matrix(maker.tile((n,), np.dtype(np.int32)), n, 1)
-    maker.call("lu", (matrix, pivots), (matrix,), 2 * n ** 3 // 3, failure=failure)
+    maker.call("lu", (matrix, pivots), (matrix,), 2 * n ** 3 // 3, (1,) if symmetric else (),
+               failure)
     return pivots
 
 
@@ -347,7 +349,7 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
-    "cholesky": _cholesky, "solve": _solve, "solve_by_factor": _solve_by_factor,
+    "cholesky": _cholesky, "solve": _solve, "solve_symmetric": _solve, "solve_by_factor": _solve_by_factor,
     "inv": _inverse, "inv_of_lower": _inverse_of_lower, "det": _det, "slogdet": _slogdet,
     "qr": _qr, "eigh": _eigh,
     "product": _product, "fourier": _fourier,

@@ -87,10 +87,40 @@ TA_FN void product(const Team<1>&, C& c, const A& a, const B& b) {
     }
 }
 
+// L and U of a symmetric matrix in place of it, from its lower triangle, if all pivots are positive;
+// else it stays as it is.
+template <int N, int LD, class A, class P> TA_FN bool is_definite(A& a, P& pivots) {
+  using T = TA_ELEMENT(a);
+  T x[N][N];
+  bool definite = true;
+  TA_UNROLL for (int i = 0; i < N; ++i)
+    TA_UNROLL for (int j = 0; j <= i; ++j) x[i][j] = a[i * LD + j];
+  TA_UNROLL for (int k = 0; k < N; ++k) {
+    definite &= x[k][k] > 0 && x[k][k] < infinity<T>();
+    const T inverse = inverse_of(x[k][k]);
+    TA_UNROLL for (int j = k + 1; j < N; ++j) {
+      x[k][j] = x[j][k];
+      x[j][k] = x[j][k] * inverse;
+    }
+    TA_UNROLL for (int j = k + 1; j < N; ++j)
+      TA_UNROLL for (int i = j; i < N; ++i) subtract_product(x[i][j], x[i][k], x[k][j]);
+  }
+  if (definite) {
+    TA_UNROLL for (int i = 0; i < N; ++i) {
+      pivots[i] = i;
+      TA_UNROLL for (int j = 0; j < N; ++j) a[i * LD + j] = x[i][j];
+    }
+  }
+  return definite;
+}
+
 // Rows to the left of a pivot stay where they are when it is exchanged, as `lu_solve` expects.
-template <int N, int LD, class A, class P>
+// A SYMMETRIC one is not exchanged where it turns out definite.
+template <int N, int LD, bool SYMMETRIC = false, class A, class P>
 TA_FN void lu(const Team<1>&, A& a, P& pivots, int& failed) {
   using T = TA_ELEMENT(a);
+  if constexpr (SYMMETRIC)
+    if (is_definite<N, LD>(a, pivots)) return;
   T x[N][N];
   TA_UNROLL for (int i = 0; i < N; ++i)
     TA_UNROLL for (int j = 0; j < N; ++j) x[i][j] = a[i * LD + j];
@@ -126,7 +156,8 @@ TA_FN void lu_solve(const Team<1>&, X& x, const A& a, const P& pivots) {
     T b[N];
     TA_UNROLL for (int k = 0; k < N; ++k) b[k] = x[k * LDX + c];
     TA_UNROLL for (int k = 0; k < N; ++k) {
-      TA_UNROLL for (int i = k + 1; i < N; ++i) exchange_if(pivots[k] == i, b[k], b[i]);
+      if (__any_sync(0xffffffffu, pivots[k] != k))
+        TA_UNROLL for (int i = k + 1; i < N; ++i) exchange_if(pivots[k] == i, b[k], b[i]);
       TA_UNROLL for (int i = k + 1; i < N; ++i) subtract_product(b[i], a[i * LDA + k], b[k]);
     }
     TA_UNROLL for (int k = N - 1; k >= 0; --k) {

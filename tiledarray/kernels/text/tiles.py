@@ -425,7 +425,8 @@ class TilePrinter(TileText):
 
     def _call_lu(self, call: Call, failed: str) -> None:
         a, pivots = call.out
-        text = (f"{self.by}lu<{_listed((a.rows, a.pitch))}>"
+        symmetric = ", true" if self.alone and call.numbers else ""
+        text = (f"{self.by}lu<{_listed((a.rows, a.pitch))}{symmetric}>"
                 f"(team, {_name(a)}, {_name(pivots)}, {failed});")
         if call.failure:
             self.put(text)
