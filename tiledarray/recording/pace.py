@@ -79,7 +79,7 @@ class Pace:
         self._sums: dict[int, list[float]] = {}  # while two ways are compared: work and seconds
         self._pairs = 0
         self._asked = False  # whether an earlier run went faster recorded
-        self._turned = 0.0  # when recording last began
+        self._turned = _now()  # when recording last began
         self._waits = False  # whether it is about to
         self._patience = PATIENCE
         self._next = perf_counter() + FIRST  # when the other way is tried
@@ -92,7 +92,7 @@ class Pace:
         try:
             if self._waits:
                 self._waits = False
-                self._turned = perf_counter()
+                self._turned = _now()
                 expect_plans()  # op by op a try would tell nothing
                 self._go(low=self._levels[0], work=self._speed[0] * WINDOW)
                 return
@@ -174,7 +174,7 @@ class Pace:
         if _new() == self._new or self._tries[level] >= TRIES:
             return level if len(self._windows) < 2 else self._stands(preferred=False)
         self._windows.clear()
-        spent = perf_counter() - self._turned
+        spent = _seconds_since(self._turned)
         return level if spent < TRY else self._later(spent)
 
     def _later(self, spent: float) -> int:
@@ -191,7 +191,7 @@ class Pace:
         """
         self._sums = {0: [0.0, 0.0], self._levels[0]: [0.0, 0.0]}
         self._pairs = 0
-        self._turned = perf_counter()
+        self._turned = _now()
         return 0
 
     def _compared(self, work: float, seconds: float) -> int:
@@ -210,7 +210,7 @@ class Pace:
         self._sums = {}
         if not told and self._tries[level] < TRIES:
             self.preferred = 0
-            return self._later(perf_counter() - self._turned)
+            return self._later(_seconds_since(self._turned))
         worth = self._speed[0] * (1.0 if self.preferred else AHEAD)
         return self._stands(preferred=self._speed[level] > worth)
 
