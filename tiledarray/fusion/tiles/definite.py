@@ -4,6 +4,8 @@ Cholesky's factorization needs half of the arithmetic of elimination, and no piv
 fifth of the time.  NumPy's reads one triangle and takes the other for its mirror image, so this is
 for matrices that are symmetric whatever their values, as a look at how they are made shows: with
 rows and columns exchanged the formula is the same (Golub and Van Loan, Matrix Computations, 4.2).
+A matrix times its transpose is one: a library may round its halves differently, by no more than the
+product is off.
 
 Equations of such matrices that nobody factors are eliminated without exchanges where a thread has a
 problem, in half of the arithmetic: where all pivots come out positive the matrix is definite, and
