@@ -65,7 +65,7 @@ def warm(name: str, size: str, device: str, rounds: int) -> dict[str, Any]:
         nonlocal wrong
         wrong = wrong or differences(expected, ours.results(ours.arguments(size)))
 
-    # What is looked at, and when, is part of a program: half of the time goes to what will be timed.
+    # What is looked at, and when, is part of a program: half of the time is for what will be timed.
     for run in (checked, lambda: seconds_of_run(ours, tiledarray, size)):
         spent, runs = 0.0, 0
         while runs < 2 or (spent < WARM / 2 and runs < MOST_WARM):
