@@ -455,6 +455,15 @@ def regression(np, x, y):
     return np.linalg.solve(gram, (turned(np, x) @ y[..., None]))[..., 0] * 1.0
 
 
+@pytest.mark.parametrize("shape", [(40, 5, 3), (40, 3, 5), (40, 4, 4)])
+def test_the_whole_of_q_is_left_to_libraries(shape):
+    x = drawn(*shape)
+    with config.override(compile="wait", at_once=0):
+        found = ta.jit(lambda x: ta.linalg.qr(x, mode="complete"))(ta.array(x))
+    for mine, theirs in zip(found, numpy.linalg.qr(x, mode="complete"), strict=True):
+        numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-12, atol=1e-12)
+
+
 def shifted_equations(np, x, y, shift):
     """Symmetric whatever the values; definite or not, as the shift has it."""
     gram = turned(np, x) @ x + shift[:, None, None] * np.eye(x.shape[-1], dtype=x.dtype)

@@ -25,7 +25,13 @@ ALONE = 64
 def is_seed(entry: Any) -> bool:
     """Whether an entry of a signature is a call for the sake of which there are tiles."""
     op = entry[0]
-    return isinstance(op, Library) and op.tile in (*CORES, "fourier") and 0 not in entry[2]
+    return isinstance(op, Library) and op.tile in (*CORES, "fourier") and 0 not in entry[2] and (
+        not _is_complete(op, entry[1]))
+
+
+def _is_complete(op: Library, attrs: Any) -> bool:
+    """Whether a call asks for the whole of Q, more columns of which tiles do not compute."""
+    return op.tile == "qr" and dict(attrs)["mode"] == "complete"
 
 
 def batch_axes(entry: Entry) -> tuple[int, ...]:
@@ -47,8 +53,8 @@ def has_form(entry: Entry) -> bool:
     if dtype.char not in "?bBhHiIlLqQfdFD":
         return False
     if isinstance(op, Library):
-        return bool(op.tile) and dtype.kind in "fc" and 0 not in entry.shape and not (
-            op.tile == "qr" and dict(entry.attrs)["mode"] == "complete")
+        return bool(op.tile) and dtype.kind in "fc" and 0 not in entry.shape and (
+            not _is_complete(op, entry.attrs))
     if isinstance(op, Reduction):
         return op.accumulator in ("Sum", "Prod", "Min", "Max", "All", "Any", "ArgMin", "ArgMax")
     return isinstance(op, Elementwise | AxisView | Reshape | Item) or (
