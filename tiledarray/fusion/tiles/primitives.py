@@ -349,7 +349,8 @@ def _at(axis: int, step: int, start: int, count: int) -> Affine:
 
 
 _FORMS: dict[str, Callable[[Maker, Value], None]] = {
-    "cholesky": _cholesky, "solve": _solve, "solve_symmetric": _solve, "solve_by_factor": _solve_by_factor,
+    "cholesky": _cholesky, "solve": _solve, "solve_symmetric": _solve,
+    "solve_by_factor": _solve_by_factor,
     "inv": _inverse, "inv_of_lower": _inverse_of_lower, "det": _det, "slogdet": _slogdet,
     "qr": _qr, "eigh": _eigh,
     "product": _product, "fourier": _fourier,
