@@ -1,7 +1,7 @@
-"""Spectra for a GPU: rules of `rewrite` by which half of one is computed where that says all.
+"""Rules of `rewrite` by which half of a spectrum is computed where that says all.
 
-CuPy's library transforms what is real as if it were complex, and reads what an inverse gives once
-more, to divide it by its length.  NumPy's does neither.
+Libraries transform what is real as if it were complex.  CuPy's also reads what an inverse gives
+once more, to divide it by its length; NumPy's does not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _transform_of(value: Value) -> _Transform:
 def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
                          dtype: DType) -> Value | None:
     """The real part of an inverse transform is one of the half that its symmetric part has."""
-    if not _calls_cupy(builder) or op is not selection.real or (
+    if not builder.calls or op is not selection.real or (
             not _is_divided_later(builder, args[0], _INVERSES)):
         return None
     inner = args[0]
