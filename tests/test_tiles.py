@@ -12,6 +12,8 @@ import tiledarray as ta
 from tests import tiles
 from tests.plans import DEVICE, HOST, TARGETS, kinds, planned
 from tiledarray import config
+from tiledarray.core import Program, run_program
+from tiledarray.execution import lone
 from tiledarray.execution.executable import program_name, source_of
 from tiledarray.fusion import limits
 from tiledarray.fusion.plan import Call as LibraryCall
@@ -462,6 +464,32 @@ def test_the_whole_of_q_is_left_to_libraries(shape):
         found = ta.jit(lambda x: ta.linalg.qr(x, mode="complete"))(ta.array(x))
     for mine, theirs in zip(found, numpy.linalg.qr(x, mode="complete"), strict=True):
         numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_lone_launch_is_run_by_the_core(monkeypatch):
+    """Under `jit`, also after a failure, and where several results come of it."""
+    found = []
+
+    def counted(program, buffers, params):
+        found.append(run_program(program, buffers, params))
+        return found[-1]
+
+    monkeypatch.setattr(lone, "run_program", counted)
+    x = numpy.eye(6) * 3 + drawn(3000, 6, 6)
+    bad = x.copy()
+    bad[7] = 0
+    with config.override(compile="wait"):
+        inverse = ta.jit(lambda x: ta.linalg.inv(x * 2) + 1)
+        parts = ta.jit(lambda x: tuple(ta.linalg.slogdet(x * 2)))
+        for _ in range(3):
+            numpy.testing.assert_allclose(
+                inverse(ta.array(x)).numpy(), numpy.linalg.inv(x * 2) + 1, rtol=1e-9)
+            for mine, theirs in zip(parts(ta.array(x)), numpy.linalg.slogdet(x * 2), strict=True):
+                numpy.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-9)
+            with pytest.raises(numpy.linalg.LinAlgError, match="matrix 7 of"):
+                inverse(ta.array(bad))
+    # With the core in Python there are no programs.
+    assert len(found) == (0 if Program is None else 9) and None not in found
 
 
 def shifted_equations(np, x, y, shift):
