@@ -256,6 +256,24 @@ def test_a_try_in_which_much_is_new_tells_nothing(monkeypatch):
     monkeypatch.undo()
 
 
+@pytest.mark.parametrize(("way", "soon"), [("background", True), ("wait", False)])
+def test_what_sleeps_in_a_try_is_tried_again_soon(monkeypatch, way, soon):
+    """While kernels compile, say; but a thread that waits for its own compilers loses that time."""
+    program = Program(monkeypatch, 5 * WORTH, 4 * WORTH)
+    monkeypatch.setattr(pacing, "_new", lambda: object())  # never the same
+    program.run(FIRST)
+    while not program.low:
+        program.run(0.001)
+    program.now += 3.0
+    begun = program.now
+    with config.override(compile=way):
+        while program.low:
+            program.run(0.001)
+        program.run(20.0)
+    again = next(now for now, low in program.told if low and now > begun + 1.0)
+    assert (again - begun < 3.0) == soon
+
+
 def test_tries_that_tell_nothing_end(monkeypatch):
     program = Program(monkeypatch, 5 * WORTH, WORTH)
     fresh = iter(range(1, 1 << 30))

@@ -86,8 +86,7 @@ def test_real_parts_of_other_spectra(program, tmp_path_factory):
     plan = agree(program, X, folder=tmp_path_factory.getbasetemp())
     check_inverse(plan)
     assert not {"fft.rfft", "fft.rfftn"} & {*calls(plan)}
-    on_host = {*calls(agree(program, X, HOST))}
-    assert on_host & {"fft.irfft", "fft.irfftn"} and not on_host & {"fft.ifft", "fft.ifftn"}
+    assert not {"fft.irfft", "fft.irfftn"} & {*calls(agree(program, X, HOST))}
 
 
 def test_on_chip_there_are_no_calls():

@@ -174,12 +174,19 @@ class Pace:
         if _new() == self._new or self._tries[level] >= TRIES:
             return level if len(self._windows) < 2 else self._stands(preferred=False)
         self._windows.clear()
-        spent = _seconds_since(self._turned)
-        return level if spent < TRY else self._later(spent)
+        return level if self._spent() < TRY else self._later()
 
-    def _later(self, spent: float) -> int:
+    def _spent(self) -> float:
+        """Return what a try has taken of this thread: what it sleeps meanwhile is its own affair.
+
+        By the clock where it has to wait for compilers itself.
+        """
+        wall, _, _ = self._turned
+        return perf_counter() - wall if config.compile == "wait" else _seconds_since(self._turned)
+
+    def _later(self) -> int:
         """Try once more later: it told nothing."""
-        level = self._levels[0]
+        level, spent = self._levels[0], self._spent()
         self._tries[level] += 1
         self._next = perf_counter() + 2 * self._tries[level] * spent
         return 0
@@ -210,7 +217,7 @@ class Pace:
         self._sums = {}
         if not told and self._tries[level] < TRIES:
             self.preferred = 0
-            return self._later(_seconds_since(self._turned))
+            return self._later()
         worth = self._speed[0] * (1.0 if self.preferred else AHEAD)
         return self._stands(preferred=self._speed[level] > worth)
 
