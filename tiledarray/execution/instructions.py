@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -87,36 +87,48 @@ def program_of(
         return None
 
 
-def program_of_launch(
-    executable: Executable, launch: Launch, arguments: Any,
-    places: Sequence[tuple[int, int, int]], results: Sequence[Any],
-    produced: Mapping[Value, int], noted: int,
-) -> Any:
-    """Return the program of a plan that is one launch; ``None`` if Python has to run it.
+class Lone(NamedTuple):
+    """A launch that is all of a plan.
 
-    Its leaves are the plan's and, behind them, ``noted`` buffers in which the kernel notes what
-    fails.
-
-    Parameters
+    Attributes
     ----------
-    executable : Executable
     launch : Launch
-    arguments : Arguments
-        The launch's, in which all but addresses is written.
-    places : sequence of (int, int, int)
+    scalars : tuple of scalar
+    places : list of (int, int, int)
         For each address the slot, the number of its buffer (first the leaves are counted, then
         what is noted in, then the results), and how many bytes from its beginning.
-    results : sequence of (tuple of int, numpy.dtype)
+    results : list of (tuple of int, numpy.dtype)
         What the launch computes.
-    produced : mapping of Value to int
+    produced : dict
         Which of the results the plan's values are.
-    noted : int
+    notes : bool
+        Whether it notes what fails, in a buffer that comes behind the plan's leaves.
     """
+
+    launch: Launch
+    scalars: tuple[Any, ...]
+    places: list[tuple[int, int, int]]
+    results: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    produced: dict[Value, int]
+    notes: bool
+
+    def arguments(self) -> Any:
+        """Return arguments of the launch in which all but addresses is written."""
+        arguments = self.launch.arguments()
+        self.launch.binding.fill(arguments.slots, self.scalars, _nothing, _nothing)
+        return arguments
+
+
+def _nothing(size: int) -> int:
+    raise AssertionError("the launch has no memory of its own")
+
+
+def program_of_launch(executable: Executable, lone: Lone) -> Any:
+    """Return the program of a plan that is one launch; ``None`` if Python has to run it."""
     if Program is None:
         return None
     try:
-        return _Maker(executable, keeps=False).lone(
-            launch, arguments, places, results, produced, noted)
+        return _Maker(executable, keeps=False).lone(lone)
     except _Unsuited:
         return None
 
@@ -224,6 +236,7 @@ class _Maker:
 
     def _made(self, leaves: Sequence[int], outputs: Sequence[int], updated: Sequence[int] = (),
               overwritten: Sequence[int] = (), gpu: Device | None = None) -> Any:
+        """Put the program together."""
         ready = None
         start: int | None = start_on_device
         if self._device.kind != "cuda":
@@ -239,29 +252,29 @@ class _Maker:
             tuple(self._own.values()), tuple(map(self._number, self._own)),
             self._device.allocate, ready, gpu, not self._device.on_host)
 
-    def lone(
-        self, launch: Launch, arguments: Any, places: Sequence[tuple[int, int, int]],
-        results: Sequence[Any], produced: Mapping[Value, int], noted: int,
-    ) -> Any:
-        """Return the program of one launch; see `program_of_launch`.
+    def lone(self, lone: Lone) -> Any:
+        """Return the program of a launch that is all of a plan.
 
         Raises
         ------
         _Unsuited
             There is no pool of threads.
         """
+        launch, arguments = lone.launch, lone.arguments()
+        self.keep += arguments, launch
         for value, _ in self.executable.leaves:
             self._there.add(value)
             self._number(value)
-        self.shapes += [((), _NOTES)] * noted
-        given, first = len(self.shapes), len(self.shapes)
-        self.shapes += results
-        for value, number in produced.items():
+        if lone.notes:
+            self.shapes.append(((), _NOTES))
+        given = len(self.shapes)
+        for value, number in lone.produced.items():
             self._there.add(value)
-            self._numbers[value] = first + number
-        self.keep += arguments, launch
-        self.code += [x for k in range(len(results)) for x in (_TAKE, first + k)]
-        for place, number, start in places:
+            self._numbers[value] = given + number
+        for shape in lone.results:
+            self.code += _TAKE, len(self.shapes)
+            self.shapes.append(shape)
+        for place, number, start in lone.places:
             self._address(_slot_of(launch, arguments, place), number, start, ())
         self.code += _LAUNCH, self._started_by(launch, arguments), int(launch.is_shared)
         self._calls = 1

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiledarray.core import run_program
 from tiledarray.devices.storage import Buffer
-from tiledarray.execution.instructions import program_of_launch
-from tiledarray.execution.launches import Launch
+from tiledarray.execution.instructions import Lone, program_of_launch
 from tiledarray.execution.library_calls import operand_of, stored
 from tiledarray.execution.outcomes import Failures
 from tiledarray.execution.spans import counters
@@ -30,55 +29,35 @@ def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any]
 
     It is for one thread at a time.
     """
-    plan, device = executable.plan, executable.device
-    if len(plan.steps) != 1:
+    if len(executable.plan.steps) != 1:
         return None
-    (step,) = plan.steps
+    (step,) = executable.plan.steps
     if not isinstance(step, Call) or not isinstance(step.value.op, Loop) or (
             step.value.attrs.program is None):
         return None
-    value, body = step.value, step.value.attrs
-    inner = executable.bodies[value][body.block]
-    inputs = _numbers(executable, value.args[:body.inputs])
-    if inputs is None or len(inner.plan.steps) != 1:
+    value: Value = step.value
+    lone = _found(executable, value, params)
+    if lone is None:
         return None
-    (kernel,) = inner.plan.steps
-    launch: Any = inner.launches.get(kernel) if isinstance(kernel, Kernel) else None
-    if launch is None or launch.binding.scratch or launch.binding.counters:
-        return None
-    scalars = (*(operand_of(arg, plan.memory)({}, params) for arg in value.args[body.inputs:]),
-               *(0,) * len(body.lengths))
-    results = [(result.shape, result.dtype) for result in body.results]
-    numbers = {inner.plan.memory[leaf]: number for leaf, number in inner.leaves}
-    # First come the leaves, then what failures are noted in, then the results.
-    among = [len(executable.leaves) + bool(body.program.failures) + k for k in range(len(results))]
-    among += [*inputs, len(executable.leaves)]
-    places = [(place, among[numbers[base]], fixed + evaluated_terms(terms, scalars))
-              for place, base, fixed, terms in launch.binding.addresses]
-    produced = {item: item.attrs for item in executable.parts.get(value, ())}
-    if len(results) == 1:
-        produced[value] = 0
-    quick = program_of_launch(
-        executable, launch, _filled(launch, scalars), places, results, produced,
-        int(bool(body.program.failures)))
-    failures = Failures(value, body, device) if body.program.failures else None
-    allocate, outputs, arguments = device.allocate, executable.outputs, _filled(launch, scalars)
+    device, arguments = executable.device, lone.arguments()
+    program = program_of_launch(executable, lone)
+    failures = Failures(value, value.attrs, device) if lone.notes else None
     leaf_values = [leaf for leaf, _ in executable.leaves]
 
     def by_python(buffers: list[Buffer]) -> list[Any]:
-        made = [allocate(shape, dtype) for shape, dtype in results]
+        made = [device.allocate(shape, dtype) for shape, dtype in lone.results]
         given = [*buffers, *made]
-        for place, number, offset in places:
+        for place, number, offset in lone.places:
             arguments.slots[place] = given[number].pointer + offset
-        launch.start(arguments)
+        lone.launch.start(arguments)
         counters["library calls"] += 1
-        return outputs({
+        return executable.outputs({
             **dict(zip(leaf_values, buffers, strict=False)),
             value: made[0] if len(made) == 1 else tuple(made),
             **{item: made[item.attrs] for item in executable.parts.get(value, ())}})
 
     def start(buffers: list[Buffer]) -> list[Any]:
-        found = None if quick is None else run_program(quick, buffers, [])
+        found = None if program is None else run_program(program, buffers, [])
         return by_python(buffers) if found is None else found
 
     def run(leaves: list[Buffer]) -> list[Any]:
@@ -92,11 +71,30 @@ def lone_launch(executable: Executable, params: Sequence[Any]) -> Callable[[Any]
     return run
 
 
-def _filled(launch: Launch, scalars: Sequence[Any]) -> Any:
-    """Return arguments of a launch in which all but addresses is written."""
-    arguments = launch.arguments()
-    launch.binding.fill(arguments.slots, scalars, _nothing, _nothing)
-    return arguments
+def _found(executable: Executable, value: Value, params: Sequence[Any]) -> Lone | None:
+    """Return the launch that computes a loop's value, if it is all there is of it."""
+    plan, body = executable.plan, value.attrs
+    inner = executable.bodies[value][body.block]
+    inputs = _numbers(executable, value.args[:body.inputs])
+    if inputs is None or len(inner.plan.steps) != 1:
+        return None
+    (kernel,) = inner.plan.steps
+    launch: Any = inner.launches.get(kernel) if isinstance(kernel, Kernel) else None
+    if launch is None or launch.binding.scratch or launch.binding.counters:
+        return None
+    scalars = (*(operand_of(arg, plan.memory)({}, params) for arg in value.args[body.inputs:]),
+               *(0,) * len(body.lengths))
+    notes, leaves = bool(body.program.failures), len(executable.leaves)
+    among = [*(leaves + notes + k for k in range(len(body.results))), *inputs, leaves]
+    numbers = {inner.plan.memory[leaf]: among[number] for leaf, number in inner.leaves}
+    produced = {item: item.attrs for item in executable.parts.get(value, ())}
+    if len(body.results) == 1:
+        produced[value] = 0
+    return Lone(
+        launch, scalars,
+        [(place, numbers[base], fixed + evaluated_terms(terms, scalars))
+         for place, base, fixed, terms in launch.binding.addresses],
+        [(result.shape, result.dtype) for result in body.results], produced, notes)
 
 
 def _numbers(executable: Executable, args: Sequence[Any]) -> list[int] | None:
@@ -111,7 +109,3 @@ def _numbers(executable: Executable, args: Sequence[Any]) -> list[int] | None:
             return None
         found.append(places[base])
     return found
-
-
-def _nothing(size: int) -> int:
-    raise AssertionError("the launch has no memory of its own")

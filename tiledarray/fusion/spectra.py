@@ -57,8 +57,8 @@ def real_part_of_inverse(builder: Builder, op: Any, attrs: Any, args: Args, shap
                          dtype: DType) -> Value | None:
     """The real part of an inverse transform is one of the half that its symmetric part has.
 
-    On the host only where that is the spectrum of a real array, which has but half of it: to add the
-    mirror image of another takes as long as is saved, along short rows twice as long.
+    On the host only where that is the spectrum of a real array, which has but half of it: to add
+    the mirror image of another takes as long as is saved, along rows twice as long.
     """
     if not builder.calls or op is not selection.real or (
             not _is_divided_later(builder, args[0], _INVERSES)):
