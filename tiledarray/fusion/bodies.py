@@ -141,20 +141,18 @@ def cut_out(region: Cut, looped: Looped, made: Made) -> Looped:
         return exchanged(region.graph, looped, {region.results[0]: entry})
     items = {number: Entry(movement.item, k, *results[k][:2], (count,))
              for k, number in enumerate(region.results)}
-    return exchanged(region.graph, looped, items, (entry, ~looped.numbers[region.seed]))
+    return exchanged(region.graph, looped, items, [(entry, ~looped.numbers[region.seed])])
 
 
 def exchanged(graph: Graph, looped: Looped, instead: dict[int, Entry],
-              more: tuple[Entry, int] | None = None) -> Looped:
+              more: Sequence[tuple[Entry, int]] = ()) -> Looped:
     """The entries that are still asked for, in order, with some instead of others.
 
-    One ``more``, with its number in ``numbers``, is what others may refer to as the last.
+    Others may refer to ``more``, each with its number in ``numbers``, as those that follow.
     """
     entries = [instead.get(number, entry) for number, entry in enumerate(graph.entries)]
-    numbers = [*looped.numbers]
-    if more is not None:
-        entries.append(more[0])
-        numbers.append(more[1])
+    entries += [entry for entry, _ in more]
+    numbers = [*looped.numbers, *(number for _, number in more)]
     places: dict[int, int] = {}
     # Leaves stay whether anyone asks for them or not: they are known by their numbers.
     path = [*reversed(looped.outputs)]

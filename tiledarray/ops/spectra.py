@@ -11,7 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tiledarray.ops.op import Library
+import numpy as np
+
+from tiledarray.ops.op import Elementwise, Library
 
 
 def of_real(xp: Any, array: Any, attrs: Any) -> Any:
@@ -52,6 +54,17 @@ def _real_inverse(xp: Any, half: Any, *, attrs: Any, shape: Any, dtype: Any) -> 
 # the one of them that is halved, if one is.
 fold = Library("fft.fold", _fold)
 real_inverse = Library("fft.real_inverse", _real_inverse)
+
+
+def root_of_one(order: int, sign: int) -> Elementwise:
+    """Return the op that gives ``exp(sign 2 pi i x y / order)``; ``x`` times ``y`` is less."""
+
+    def reference(xp: Any, x: Any, y: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+        turns = (x * y).astype(np.float64) / order
+        return xp.exp(sign * 2j * np.pi * turns).astype(dtype)
+
+    return Elementwise(f"root_of_one_{order}_{'m' if sign < 0 else 'p'}", reference,
+                       f"unit_root<part_of<T>, {order}, {sign}>(x * y)", cost=30)
 
 
 def options_of(attrs: Any, ndim: int) -> tuple[Sequence[int], tuple[int, ...], Any]:

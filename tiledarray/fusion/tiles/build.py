@@ -18,7 +18,6 @@ from tiledarray.fusion.ir import (
     broadcast_index,
     normalised,
     through_view,
-    unit_axes,
     value_args,
 )
 from tiledarray.fusion.regions import region_index
@@ -507,12 +506,40 @@ def _base(value: Value) -> Value:
 
 
 def through_reshape(value: Value, index: Index) -> Index:
-    """Index into a reshape's input that only adds or drops axes of length one."""
-    inner = value.args[0]
-    axes = unit_axes(inner.shape, value.shape)
-    if axes is None:
-        raise NoTile("a reshape that moves elements has no form for tiles")
-    return tuple(ORIGIN if axis < 0 else index[axis] for axis in axes)
+    """Index into a reshape's input, given that into the reshape, which may split axes.
+
+    Raises
+    ------
+    NoTile
+        If it joins axes that are both gone along.
+    """
+    waiting = [(n, at) for n, at in zip(value.shape, index, strict=True) if n != 1][::-1]
+    found = []
+    for n in value.args[0].shape:
+        at, length = ORIGIN, 1
+        while length < n and waiting:
+            more, place = waiting.pop()
+            at, length = _joined(at, more, place), length * more
+        if length != n:
+            raise NoTile("a reshape that moves elements has no form for tiles")
+        found.append(at)
+    return tuple(found)
+
+
+def _joined(outer: Affine, length: int, inner: Affine) -> Affine:
+    """The place along an axis that has been split, given those along both parts.
+
+    Raises
+    ------
+    NoTile
+    """
+    if outer.axis >= 0 and inner.axis >= 0:
+        raise NoTile("a reshape that joins axes of a problem has no form for tiles")
+    terms = dict(inner.terms)
+    for number, coefficient in outer.terms:
+        terms[number] = terms.get(number, 0) + length * coefficient
+    axis, step = (inner.axis, inner.step) if outer.axis < 0 else (outer.axis, length * outer.step)
+    return Affine(axis, step, tuple(sorted(terms.items())))
 
 
 def build(signature: tuple[Any, ...], lengths: Shape, scalars: int, target: Target,

@@ -13,6 +13,7 @@ from tiledarray.fusion.tiles.build import NoRoom, NoTile
 from tiledarray.fusion.tiles.definite import INSTEAD, by_factors
 from tiledarray.fusion.tiles.ir import Program
 from tiledarray.fusion.tiles.kernel import programmed
+from tiledarray.fusion.tiles.long import in_steps
 from tiledarray.fusion.tiles.region import TileRegion, batch_axes, is_seed
 from tiledarray.fusion.tiles.signs import shown
 from tiledarray.fusion.tiles.teams import EIGENVALUES_ROW_BYTES, refusal
@@ -41,12 +42,21 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     target : Target
     """
     looped = looped_of(signature)
+    split = in_steps(looped, target)
+    if split is not looped:
+        found = _in_tiles(split, target)
+        if not any(_is_transform(entry) for entry in found.looped.entries):
+            return found  # else libraries do one of the steps, and rather do both at once
     by_factor = by_factors(looped, target)
     if by_factor is not looped:
         found = _in_tiles(by_factor, target)
         if all(entry[0] not in INSTEAD for entry in found.looped.entries):
             return found  # else libraries have to solve, which would need the matrices again
     return _in_tiles(looped, target)
+
+
+def _is_transform(entry: Any) -> bool:
+    return isinstance(entry[0], Library) and entry[0].tile == "fourier"
 
 
 def _in_tiles(looped: Looped, target: Target) -> Found:

@@ -137,11 +137,15 @@ def parts(expression: Expression) -> Iterator[Expression]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Load:
-    """What an array has at ``index`` of a tile's place, into the tile."""
+    """What an array has at ``index`` of a tile's place, into the tile.
+
+    ``turned``, here and of other statements: see `Program.beside`.
+    """
 
     tile: Tile
     source: Value
     index: Index
+    turned: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,6 +156,7 @@ class Map:
     index: Index
     domain: Shape
     expression: Expression
+    turned: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -238,6 +243,7 @@ class Store:
     index: Index
     domain: Shape
     expression: Expression
+    turned: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -302,6 +308,12 @@ class Program:
         Of a problem, roughly.
     own : frozenset of Tile or None
         On a device where a thread has a problem: the tiles in its registers, which lie nowhere.
+    beside : int
+        On a device: neighbouring problems whose elements lie side by side on chip, and are those of
+        threads side by side; a statement that is ``turned`` goes along each of them instead.  0
+        where each problem's tiles lie together.
+    apart : int
+        Elements on chip from one of a problem to its next then.
     """
 
     lengths: Shape
@@ -312,6 +324,8 @@ class Program:
     nbytes: int = 0
     flops: int = 0
     own: frozenset[Tile] | None = None
+    beside: int = 0
+    apart: int = 1
 
     @property
     def problems(self) -> int:

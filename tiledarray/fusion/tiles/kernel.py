@@ -14,6 +14,7 @@ from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
+from tiledarray.fusion.tiles.beside import goes_beside
 from tiledarray.fusion.tiles.build import NoRoom, NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
@@ -104,7 +105,14 @@ def _built(body: Body, target: Target) -> tuple[Program, Builder, list[Value]]:
         made = _begun(body, target, padded=False)
         if goes_to_threads(made[0], target):
             return made
-    made = _begun(body, target, padded=target.kind == "cuda")
+    padded = target.kind == "cuda"
+    made = _begun(body, target, padded=padded)
+    if padded and any(_transforms(statement) for statement in made[0].statements):
+        beside = _begun(body, target, padded=False)
+        if goes_beside(beside[0], _widest(beside[0]), target):
+            made = beside
+    if padded:
+        absorb(made[0])
     lay_out(made[0])
     put_barriers(made[0])
     return made
@@ -116,9 +124,11 @@ def _begun(body: Body, target: Target, *, padded: bool) -> tuple[Program, Builde
     scalars = len(signature[1]) - len(body.lengths)
     made = build(signature, body.lengths, scalars, target, primitive, padded=padded)
     drop_unread(made[0])
-    if target.kind == "cuda":
-        absorb(made[0])
     return made
+
+
+def _transforms(statement: ir.Statement) -> bool:
+    return isinstance(statement, Call) and statement.name == "fourier"
 
 
 def _sides(program: Program, target: Target) -> tuple[int, int]:
@@ -150,6 +160,11 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
         If there is no room for one.
     """
     side = _widest(program) if program.own is None else 1
+    if program.beside:
+        if program.beside * _region(program, side) > room:
+            raise NoRoom(f"{program.beside} problems of {program.nbytes} bytes do not fit in "
+                         "shared memory, where they have to lie side by side")
+        return side, program.beside
     while side < WARP and WARP // side * _region(program, side) > room:
         side *= 2
     if _region(program, side) > room:
@@ -169,6 +184,8 @@ def _region(program: Program, side: int) -> int:
     """Bytes from the tiles of one problem to those of the next."""
     if program.own is not None:
         return region_of_thread(program)
+    if program.beside:
+        return -(-program.nbytes * program.apart // program.beside)
     widths = [tile.dtype.itemsize for tile in program.tiles if tile.dtype.kind in "fc"]
     return max(16, -(-region(program.nbytes, side, max(widths, default=8)) // 16) * 16)
 
@@ -258,8 +275,7 @@ def _resident(program: Program, side: int, teams: int) -> int:
     """Blocks that a multiprocessor's registers should have room for; 0 if it does not matter."""
     registers = [registers_of_transform(out.columns, out.tile.dtype.itemsize, side)
                  for statement in program.statements
-                 if isinstance(statement, Call) and statement.name == "fourier"
-                 for out in statement.out[:1]]
+                 if _transforms(statement) for out in statement.out[:1]]
     return max(1, REGISTERS // (side * teams * max(registers))) if registers else 0
 
 

@@ -257,7 +257,7 @@ def _fourier(maker: Maker, value: Value) -> None:
     half = (*whole_shape[:last], lengths[-1] // 2 + 1, *whole_shape[last + 1:])
     dtype = np.result_type(value.dtype, np.complex64)
     from_half, to_half = name in ("irfft", "hfft"), name in ("rfft", "ihfft")
-    apart = pitch_of_transform(whole_shape[-1]) if maker.target.kind == "cuda" else 0
+    apart = pitch_of_transform(whole_shape[-1]) if maker.padded else 0
     if not from_half and whole_shape == tuple(source.shape[k] for k in order):
         tile = maker.fresh(source, dtype, order, apart)
     else:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tiledarray.fusion.ir import ORIGIN, Affine, Index
+from tiledarray.fusion.ir import Index
+from tiledarray.fusion.tiles.build import whole
 from tiledarray.fusion.tiles.ir import (
+    Apply,
     Call,
+    Expression,
     Load,
     Map,
+    Position,
     Program,
     Read,
-    Shape,
     Statement,
     Store,
     Tile,
@@ -33,10 +36,11 @@ def absorb(program: Program) -> None:
         statement = waiting.pop()
         if isinstance(statement, Call) and _along_rows(statement):
             tile = statement.out[0].tile
-            if found and (before := _filling(found[-1], tile)) is not None:
+            if found and (before := _filling(_aligned(found[-1], tile), tile)) is not None:
                 statement = replace(statement, before=before)
                 found.pop()
-            if waiting and (after := _emptying(waiting[-1], tile, waiting[:-1])) is not None:
+            if waiting and (after := _emptying(
+                    _aligned(waiting[-1], tile), tile, waiting[:-1])) is not None:
                 statement = replace(statement, after=after)
                 waiting.pop()
         found.append(statement)
@@ -55,14 +59,44 @@ def _along_rows(call: Call) -> bool:
     return call.name == "fourier" and call.numbers[1:] == (len(shape) - 1, *shape)
 
 
-def _whole(shape: Shape) -> Index:
-    return tuple(ORIGIN if n == 1 else Affine(axis) for axis, n in enumerate(shape))
+def _aligned(statement: Statement, tile: Tile) -> Statement:
+    """The statement with the axes of a tile, where that but takes axes of length 1 elsewhere."""
+    if not isinstance(statement, Map | Store) or statement.domain == tile.shape:
+        return statement
+    own, others = ([axis for axis, n in enumerate(shape) if n != 1]
+                   for shape in (statement.domain, tile.shape))
+    if [statement.domain[axis] for axis in own] != [tile.shape[axis] for axis in others]:
+        return statement
+    axes = dict(zip(own, others, strict=True))
+    return replace(statement, domain=tile.shape, index=_along(statement.index, axes),
+                   expression=_renamed(statement.expression, axes, {}))
+
+
+def _along(index: Index, axes: dict[int, int]) -> Index:
+    return tuple(at if at.axis < 0 else replace(at, axis=axes[at.axis]) for at in index)
+
+
+def _renamed(expression: Expression, axes: dict[int, int],
+             known: dict[Expression, Expression]) -> Expression:
+    """The expression along other axes; what is shared in it stays so."""
+    for part in parts(expression):
+        if part in known:
+            continue
+        if isinstance(part, Apply):
+            known[part] = replace(part, args=tuple(known[arg] for arg in part.args))
+        elif isinstance(part, Read):
+            known[part] = replace(part, index=_along(part.index, axes))
+        elif isinstance(part, Position):
+            known[part] = replace(part, at=_along((part.at,), axes)[0])
+        else:
+            known[part] = part
+    return known[expression]
 
 
 def _alone(statement: Map | Store, tile: Tile) -> bool:
     """Whether each point of a statement reads of a tile the element there, at most."""
-    return statement.domain == tile.shape and all(
-        part.index == _whole(tile.shape) for part in parts(statement.expression)
+    return statement.domain == tile.shape and not statement.turned and all(
+        part.index == whole(tile.shape) for part in parts(statement.expression)
         if isinstance(part, Read) and part.source is tile)
 
 
@@ -70,8 +104,9 @@ def _filling(statement: Statement, tile: Tile) -> Load | Map | None:
     """The statement, if all it does is to give a tile its elements."""
     if isinstance(statement, Map):
         return statement if statement.tile is tile and _alone(statement, tile) and (
-            statement.index == _whole(tile.shape)) else None
-    return statement if isinstance(statement, Load) and statement.tile is tile else None
+            statement.index == whole(tile.shape)) else None
+    return statement if isinstance(statement, Load) and statement.tile is tile and (
+        not statement.turned) else None
 
 
 def _emptying(statement: Statement, tile: Tile, later: Sequence[Statement]) -> Map | Store | None:

@@ -46,7 +46,11 @@ constexpr int power_of_two_in(int n) { return n & -n; }
 template <class C, int N, int RADIX, int BEFORE, bool PADDED> struct Between {
   static constexpr int SPAN = RADIX * BEFORE, WAVEFRONT = 128 / sizeof(C);
   static constexpr int LINE = power_of_two_in(N) < WAVEFRONT ? power_of_two_in(N) : WAVEFRONT;
+#ifdef TA_BESIDE  // what threads side by side take lies side by side
+  static constexpr bool CONFLICTS = false;
+#else
   static constexpr bool CONFLICTS = power_of_two_in(SPAN) == SPAN && BEFORE < LINE;
+#endif
   static constexpr bool GAPS = PADDED && CONFLICTS && RADIX >= 8, TURNS = CONFLICTS && !GAPS;
   static __device__ __forceinline__ int place(unsigned i) {
     if constexpr (GAPS) return i + i / SPAN * BEFORE;
@@ -163,12 +167,12 @@ TA_FN void fourier(const Team<G>& team, C* y, C* = nullptr) {
 }
 // Two transforms, the second of what `between(j, Y_j)` makes of the first.  Where a thread has the
 // elements that it needs next, they stay in its registers.
-template <int N, int SIGN, int SIGN_AFTER, bool PADDED, int G, class C, class Load, class Middle,
-          class Store>
+template <int N, int SIGN, int SIGN_AFTER, bool PADDED, int STRIDE = 1, int G, class C, class Load,
+          class Middle, class Store>
 TA_FN void fourier_twice(const Team<G>& team, C* tile, Load load, Middle between, Store store) {
   using namespace fourier_parts;
   if constexpr (keeps_elements<C, N, G>()) {
-    const Strided<C, 1, PADDED> y{tile};
+    const Strided<C, STRIDE, PADDED> y{tile};
     C kept[N / G];
     team.sync();
     passes<N, SIGN, 0>(team, y, [&](i64 k, int) { return load(k); },
@@ -176,8 +180,9 @@ TA_FN void fourier_twice(const Team<G>& team, C* tile, Load load, Middle between
     passes<N, SIGN_AFTER, 0>(team, y, [&](i64, int slot) { return kept[slot]; },
                              [&](i64 j, const C& x, int) { store(j, x); });
   } else {
-    fourier_through<N, SIGN, PADDED>(team, tile, load,
-                                     [&](int j, C x) { tile[j] = between(j, x); });
-    fourier_through<N, SIGN_AFTER, PADDED>(team, tile, [&](int k) { return tile[k]; }, store);
+    fourier_through<N, SIGN, PADDED, STRIDE>(
+        team, tile, load, [&](int j, C x) { tile[j * STRIDE] = between(j, x); });
+    fourier_through<N, SIGN_AFTER, PADDED, STRIDE>(
+        team, tile, [&](int k) { return tile[k * STRIDE]; }, store);
   }
 }

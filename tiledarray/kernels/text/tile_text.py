@@ -30,7 +30,12 @@ class TileText(Writer):
         Names of where a problem's part of an array begins, by what tells such parts apart.
     written : dict
         Names of values that the statement at hand has computed.
+    turned : bool
+        Whether that goes along problems that lie side by side: ``other`` is how many further than a
+        thread's own the one is that an element belongs to.
     """
+
+    turned = False
 
     def __init__(self, kernel: TileKernel, *, device: bool) -> None:
         super().__init__()
@@ -71,10 +76,13 @@ class TileText(Writer):
                 by = self.size(f"s_{d}_{value.number}_{at.step}".replace("-", "m"), step) if any(
                     other > d for other in batch) else str(step)
                 moving.append(f"i_{at.axis} * {by}" if step != 1 else f"i_{at.axis}")
+        last = len(self.program.lengths) - 1
         terms = tuple(sorted(item for item in offset.items() if item[1]))
         key = (storage(value) if not stores else value, terms, tuple(sorted(places.items())),
                stores)
         name = self.pointers.setdefault(key, f"{'q' if stores else 'g'}_{len(self.pointers)}")
+        if self.turned and last in places:
+            moving.append(f"other * {self.size(f'{name}_{last}', places[last])}")
         which = "" if self.device else "[w]"
         return f"{name}{which}[{' + '.join(moving) or '0'}]"
 
@@ -97,6 +105,9 @@ class TileText(Writer):
 
     def _on_chip(self, tile: Tile, index: Index) -> str:
         offset = self._offset(tile, index)
+        if self.program.beside:
+            other = " + other" if self.turned else ""
+            return f"t_{tile.number}[({offset}) * {self.program.apart}{other}]"
         return f"t_{tile.number}[{offset}]" if self.device else (
             f"t_{tile.number}[({offset}) * W + w]")
 
@@ -135,8 +146,11 @@ class TileText(Writer):
             if number == ONE:
                 terms.append(f"i64({coefficient})")
             elif number >= self.program.scalars:
-                which = "" if self.device else "[w]"
-                terms.append(f"b_{number - self.program.scalars}{which} * {coefficient}")
+                axis = number - self.program.scalars
+                place = f"b_{axis}{'' if self.device else '[w]'}"
+                if self.turned and axis == len(self.program.lengths) - 1:
+                    place = f"({place} + other)"
+                terms.append(f"{place} * {coefficient}")
             else:
                 terms.append(f"i64({self.size(f'o_{number}', 0, ((number, 1),))}) * {coefficient}")
         start, step = (self._scalar(x, expression.loop)

@@ -76,8 +76,10 @@ class TilePrinter(TileText):
                 self.put(f"{kind} t_{tile.number}[{tile.size}];")
                 continue
             offset = program.offsets[tile]
-            at = f"{offset}" if self.device else f"{offset} * W"
-            self.put(f"{kind}* const t_{tile.number} = reinterpret_cast<{kind}*>(memory + {at});")
+            at = f"{offset * program.apart}" if self.device else f"{offset} * W"
+            own = " + threadIdx.x % TEAMS" if program.beside else ""
+            self.put(f"{kind}* const t_{tile.number} = "
+                     f"reinterpret_cast<{kind}*>(memory + {at}){own};")
         for place in range(len(program.failures)):
             self.put(f"int failed_{place}{' = 0' if self.device else '[W] = {}'};")
         self._statements(program.statements)
@@ -95,6 +97,7 @@ class TilePrinter(TileText):
         text = "\n".join([
             f"using idx = {'int' if self.device and not wide else 'long long'};",
             *(["#define TA_ONE_TEAM"] if self.device and kernel.teams == 1 else []),
+            *([f"#define TA_BESIDE {kernel.teams}"] if program.beside else []),
             *([f"#define TA_RESIDENT {schedule.resident}"] if schedule.resident else []),
             '#include "tile.h"', *self._headers(),
             f"struct Args {{ {fields} }};",
@@ -120,11 +123,13 @@ class TilePrinter(TileText):
         axes = range(len(self.program.lengths))
         if self.device:
             self.put("const Team<G> team;")
-            self.put("const i64 problem = i64(block) * TEAMS + threadIdx.x / G;")
+            beside = self.program.beside
+            self.put("const i64 problem = i64(block) * TEAMS + threadIdx.x "
+                     f"{'% TEAMS' if beside else '/ G'};")
             self.put(f"const bool valid = problem < {count};")
             self.put(f"i64 t = valid ? problem : {count} - 1;")
-            self.put("char* const memory = reinterpret_cast<char*>(shared_memory) + "
-                     f"threadIdx.x / G * {self.kernel.region};")
+            own = "" if beside else f" + threadIdx.x / G * {self.kernel.region}"
+            self.put(f"char* const memory = reinterpret_cast<char*>(shared_memory){own};")
             for k in reversed(axes[1:]):
                 n = self.size(f"n_{k}", self.program.lengths[k])
                 self.put(f"const i64 b_{k} = t % {n}; t /= {n};")
@@ -181,6 +186,7 @@ class TilePrinter(TileText):
 
     def _statement(self, statement: Statement) -> None:
         self.written = {}
+        self.turned = isinstance(statement, Load | Map | Store) and statement.turned
         if not isinstance(statement, Load):
             self._await_copies()
         if isinstance(statement, Barrier):
@@ -202,11 +208,20 @@ class TilePrinter(TileText):
             self._product(statement)
         else:
             self._call(statement)
+        self.turned = False
 
     @contextmanager
     def _points(self, domain: Shape, *, guarded: bool = False, structs: bool = False,
                 expression: Expression | None = None) -> Iterator[None]:
         """A loop over the points of a domain, and on the host over problems within."""
+        if self.turned:
+            count = prod(domain)
+            self.put('_Pragma("unroll 4")')
+            with self.block(f"for (int f = threadIdx.x; f < TEAMS * {count}; f += TX)"):
+                self.put(f"const int e = f % {count}, other = f / {count} - threadIdx.x % TEAMS;")
+                self._indices(domain, "e")
+                yield
+            return
         if self.device:
             guard = " if (valid)" if guarded else ""
             # Whole, it would keep all addresses in registers.
@@ -281,7 +296,7 @@ class TilePrinter(TileText):
     def _load(self, statement: Load) -> None:
         tile, shape = statement.tile, statement.tile.shape
         source = self._in_memory(statement.source, statement.index)
-        if copied(statement, device=self.device):
+        if copied(statement, device=self.device) and not self.program.beside:
             begin, name = source[:source.index("[")], f"t_{tile.number}"
             if self.device:
                 self.put(f"load_rows<{self._rows(tile)}>(team, {name}, {begin});")
@@ -290,7 +305,13 @@ class TilePrinter(TileText):
                 self.put(f"load_problems<{prod(shape)}>({name}, {begin});")
             return
         with self._points(shape, structs=tile.dtype.kind == "c"):
-            self.put(f"{self._on_chip(tile, everywhere(tile))} = {source};")
+            place = self._on_chip(tile, everywhere(tile))
+            if self.turned:
+                begin, _, at = source[:-1].partition("[")
+                self.put(f"problems::begin_copy(&{place}, {begin}.at + ({at}));")
+                self.copies = True
+            else:
+                self.put(f"{place} = {source};")
 
     def _await_copies(self) -> None:
         if self.copies:
@@ -304,7 +325,7 @@ class TilePrinter(TileText):
 
     def _store(self, statement: Store) -> None:
         kind = ctype(statement.target.dtype)
-        tile = copied(statement, device=self.device)
+        tile = None if self.program.beside else copied(statement, device=self.device)
         if tile is not None:
             place = self._in_memory(statement.target, statement.index, stores=True)
             begin, name = place[:place.index("[")], f"t_{tile.number}"
@@ -493,8 +514,9 @@ class TilePrinter(TileText):
             self.put(f"for (int i_{k} = 0; i_{k} < {extents[k]}; ++i_{k})")
         at = self._offset(tile, tuple(
             Affine(k) if k in others else ORIGIN for k in range(len(extents))))
-        line = f"t_{tile.number} + ({at}){'' if self.device else ' * W'}"
-        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis]}>"
+        apart = self.program.apart
+        line = f"t_{tile.number} + ({at}) * {apart if self.device else 'W'}"
+        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis] * apart}>"
                  f"({', '.join(['team', line, *work])});")
 
     def _fourier_through(self, first: Call, second: Call | None = None) -> None:
@@ -507,11 +529,12 @@ class TilePrinter(TileText):
         tile = rows.tile
         signs = [str(call.numbers[0]) for call in (first, second) if call is not None]
         padded = str(tile.pitch >= rows.columns + rows.columns // 8).lower()
+        apart = self.program.apart
         name = "fourier_twice" if second else "fourier_through"
         with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
             self._indices(tile.shape[:-1], "row")
-            self.put(f"{name}<{_listed((rows.columns, *signs, padded))}>(team, {_name(rows)} + "
-                     f"row * {tile.pitch},")
+            self.put(f"{name}<{_listed((rows.columns, *signs, padded, apart))}>"
+                     f"(team, {_name(rows)} + row * {tile.pitch * apart},")
             self._element(first, "", lambda: self._filled(first))
             if second is not None:
                 self._element(first, "found", lambda: f"return {self._made(first)};")
