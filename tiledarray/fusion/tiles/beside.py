@@ -9,7 +9,7 @@ each problem together in memory instead is turned on its way.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -32,14 +32,22 @@ from tiledarray.fusion.tiles.ir import (
     written,
 )
 
+from tiledarray.fusion.tiles.teams import team_beside
+
 LINE = 128  # bytes that threads side by side should read
 SECTOR = 32  # of which fewer take as long to read
-MOST_THREADS = 512  # of a block, which leave it enough registers
+MOST_THREADS = 512  # of a block
+BLOCKS = 2  # of a multiprocessor, at least: one waits for memory while another computes
 FEW = 16  # elements of a problem that may lie anywhere
 
 
-def goes_beside(program: Program, side: int, target: Target) -> bool:
-    """Put problems side by side, so many threads to each, if that is how memory has them.
+def side_of(statements: Sequence[Statement]) -> int:
+    """Threads of a team."""
+    return max(team_beside(call.out[0].columns) for call in statements if isinstance(call, Call))
+
+
+def goes_beside(program: Program, target: Target) -> bool:
+    """Put problems side by side if that is how memory has them.
 
     Tiles have no places yet.
     """
@@ -47,20 +55,20 @@ def goes_beside(program: Program, side: int, target: Target) -> bool:
             isinstance(statement, Call) and statement.name == "fourier")
             for statement in program.statements):
         return False
-    sides = {where for statement in program.statements for where in _sides(program, statement)}
-    if "beside" not in sides:
-        return False
     statements = _at_once(program)
     last = program.lengths[-1]
     tiles = {tile for statement in statements for tile in written(statement)}
     width = max(tile.dtype.itemsize for tile in tiles)
     nbytes = sum(tile.nbytes for tile in tiles)  # seldom is there more than one
-    count = LINE // width
+    sides = {where for statement in statements for where in _sides(program, statement)}
+    turned = "along" in sides  # of problems that are all equally far apart
+    if "beside" not in sides:
+        return False
+    count, side = LINE // width, side_of(statements)
     while count * width > SECTOR and (
             count * side > MOST_THREADS or 2 * (count + 1) * nbytes > target.shared_bytes
-            or last % count):
+            or (turned and last % count)):
         count //= 2
-    turned = "along" in sides
     if last < count or (turned and last % count) or count * width < SECTOR:
         return False
     program.statements = [

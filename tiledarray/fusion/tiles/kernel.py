@@ -14,7 +14,7 @@ from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
-from tiledarray.fusion.tiles.beside import goes_beside
+from tiledarray.fusion.tiles.beside import BLOCKS, goes_beside, side_of
 from tiledarray.fusion.tiles.build import NoRoom, NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
@@ -109,7 +109,7 @@ def _built(body: Body, target: Target) -> tuple[Program, Builder, list[Value]]:
     made = _begun(body, target, padded=padded)
     if padded and any(_transforms(statement) for statement in made[0].statements):
         beside = _begun(body, target, padded=False)
-        if goes_beside(beside[0], _widest(beside[0]), target):
+        if goes_beside(beside[0], target):
             made = beside
     if padded:
         absorb(made[0])
@@ -159,12 +159,12 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
     NoRoom
         If there is no room for one.
     """
-    side = _widest(program) if program.own is None else 1
     if program.beside:
-        if program.beside * _region(program, side) > room:
+        if program.beside * _region(program, 1) > room:
             raise NoRoom(f"{program.beside} problems of {program.nbytes} bytes do not fit in "
                          "shared memory, where they have to lie side by side")
-        return side, program.beside
+        return side_of(program.statements), program.beside
+    side = _widest(program) if program.own is None else 1
     while side < WARP and WARP // side * _region(program, side) > room:
         side *= 2
     if _region(program, side) > room:
@@ -276,7 +276,8 @@ def _resident(program: Program, side: int, teams: int) -> int:
     registers = [registers_of_transform(out.columns, out.tile.dtype.itemsize, side)
                  for statement in program.statements
                  if _transforms(statement) for out in statement.out[:1]]
-    return max(1, REGISTERS // (side * teams * max(registers))) if registers else 0
+    least = BLOCKS if program.beside else 1
+    return max(least, REGISTERS // (side * teams * max(registers))) if registers else 0
 
 
 def arrays_read(program: Program) -> Iterator[tuple[Value, int]]:

@@ -22,6 +22,7 @@ import numpy as np
 from tiledarray.fusion.along import Entry, Graph, Looped
 from tiledarray.fusion.bodies import exchanged
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles.beside import LINE
 from tiledarray.fusion.tiles.teams import refusal
 from tiledarray.ops import arithmetic, movement, selection
 from tiledarray.ops.library import BY_NAME
@@ -29,6 +30,7 @@ from tiledarray.ops.op import Elementwise, Library, Reduction
 from tiledarray.ops.spectra import options_of, root_of_one
 
 _FORWARD, _INVERSE = BY_NAME["fft.fft"], BY_NAME["fft.ifft"]
+LONGEST = 1024  # of both factors; beyond, blocks have fewer columns than memory has lines for
 DEEPEST = 64  # operations before a transform that are done with its first step
 _INDEX = np.dtype(np.int64)
 
@@ -48,17 +50,19 @@ class Form(NamedTuple):
 
 def in_steps(looped: Looped, target: Target) -> Looped:
     """Have transforms that are too long for a tile done in two steps, where that pays."""
+    if target.kind != "cuda":
+        return looped
     graph = Graph.of(looped)
     forms = {number: found for number, entry in enumerate(graph.entries)
-             if (found := form_of(entry, graph, target)) is not None}
-    if not forms or _have_halves(graph, forms):
+             if (found := _form_of(entry, graph)) is not None}
+    if not any(_saves(graph, number, forms) for number in forms) or _have_halves(graph, forms):
         return looped
     return _Split(graph, looped, forms).looped()
 
 
-def form_of(entry: Entry, graph: Graph, target: Target) -> Form | None:
+def _form_of(entry: Entry, graph: Graph) -> Form | None:
     """How the argument of a long transform is split; ``None`` of anything else."""
-    if target.kind != "cuda" or entry.op not in (_FORWARD, _INVERSE):
+    if entry.op not in (_FORWARD, _INVERSE):
         return None
     (length,), (axis,), _ = options_of(entry.attrs, len(entry.shape))
     source, width = graph.entries[entry.values[0]], entry.dtype.itemsize
@@ -67,13 +71,24 @@ def form_of(entry: Entry, graph: Graph, target: Target) -> Form | None:
         return None
     if refusal("fourier", (length,), width, device=True) is None:
         return None
-    for columns in range(isqrt(length), 0, -1):
-        if length % columns == 0 and columns % (128 // width) == 0:
-            rows = length // columns
-            fits = rows % (128 // width) == 0 and all(
-                refusal("fourier", (n,), width, device=True) is None for n in (rows, columns))
-            return Form(rows, columns, swapped=False) if fits else None
+    line = LINE // width
+    for columns in range(isqrt(length) // line * line, 0, -line):
+        rows = length // columns
+        if length % columns == 0 and rows % line == 0 and rows <= LONGEST and all(
+                refusal("fourier", (n,), width, device=True) is None for n in (rows, columns)):
+            return Form(rows, columns, swapped=False)
     return None
+
+
+def _saves(graph: Graph, number: int, forms: Iterable[int]) -> bool:
+    """Whether something beside a transform is done with it; alone, cuFFT is faster."""
+    source = graph.entries[number].values[0]
+    beside = [*graph.users[number]]
+    if len(graph.users[source]) == 1 and source not in graph.outputs:
+        beside.append(source)
+    return any(other in forms or (isinstance(graph.entries[other].op, Elementwise)
+                                  and graph.entries[other].shape == graph.entries[number].shape)
+               for other in beside)
 
 
 def _have_halves(graph: Graph, forms: Iterable[int]) -> bool:
@@ -116,8 +131,8 @@ class _Split:
             if form.swapped:
                 ref = self._swapped(ref)
                 swapped = self._entry(ref)
-                ref = self._add(arithmetic.positive, (entry.dtype,), swapped.shape, entry.dtype,
-                                ref)
+                # An operation, so that it is stored like this and not turned once more.
+                ref = self._add(selection.cast, (entry.dtype,), swapped.shape, entry.dtype, ref)
             instead[number] = Entry(movement.reshape, None, entry.shape, entry.dtype, (ref,))
         return exchanged(self.graph, self.looped_before, instead, self._more)
 

@@ -16,6 +16,7 @@ from tiledarray.fusion.along import (
     transformed,
 )
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles.beside import LINE
 from tiledarray.ops import movement
 from tiledarray.ops.op import AxisView, Elementwise, Item, Library, Reduction, Reshape, Source
 
@@ -124,10 +125,17 @@ class TileRegion:
         return sum(self.graph.entries[number].nbytes for number in self.results)
 
     def apart(self) -> int:
-        """How many of the batch axes lie behind an axis of the problem, so that it is scattered."""
-        own = [axis for axis in range(len(self.graph.entries[self.seed].shape))
-               if axis not in self.axes]
-        return sum(axis > min(own, default=axis) for axis in self.axes)
+        """How many of the batch axes lie behind an axis of the problem, so that it is scattered.
+
+        Problems that may lie side by side on chip as they do in memory are not: see `beside`.
+        """
+        entry = self.graph.entries[self.seed]
+        own = [axis for axis in range(len(entry.shape)) if axis not in self.axes]
+        last = len(entry.shape) - 1
+        beside = self.target.kind == "cuda" and isinstance(entry.op, Library) and (
+            entry.op.tile == "fourier" and entry.shape[last] * entry.dtype.itemsize >= LINE)
+        return sum(axis > min(own, default=axis) for axis in self.axes
+                   if axis != last or not beside)
 
     # ---- growing -------------------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ def _team_of_transform(length: int, itemsize: int) -> int:
     return min(1024, _power_of_two(-(-length // each)))
 
 
+def team_beside(length: int) -> int:
+    """The same where teams lie side by side: 16 elements to each, so that two blocks have room."""
+    return _power_of_two(-(-length // 16))
+
+
 def registers_of_transform(length: int, itemsize: int, team: int) -> int:
     """What a thread of such a team may need of the 65,536 registers of a multiprocessor."""
     return 168 if -(-length // team) * itemsize > 128 else 80
