@@ -116,6 +116,7 @@ STEPS = [
         ..., 0]),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.fft(x)[..., ::-1, :].real * y),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.ifft(x * 2, axis=-2).imag + y),
+    lambda np, made, x, y, u, z, s: ("matrix", np.fft.fft(x, axis=0).real + np.fft.fft(y).imag),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.ifft2(np.fft.fft2(x) * y).real + x),
     lambda np, made, x, y, u, z, s: ("matrix", np.fft.irfftn(
         np.fft.rfftn(y.real, axes=(-1, -2)), s=(made.n, made.n), axes=(-1, -2)) - x),

@@ -753,6 +753,21 @@ def test_gradients_go_through_tiles(monkeypatch):
     numpy.testing.assert_allclose(found, want, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("target", [HOST, DEVICE], ids=["host", "device"])
+def test_what_is_transformed_is_needed_whole(target):
+    """It was once computed for each problem apart along an axis that it is transformed along."""
+    def program(np, a, b):
+        inner = np.fft.fft(np.fft.fft(b, axis=1) * 3, axis=2)
+        turned = np.linalg.inv(b)[:, :, ::-1]
+        return (np.fft.fft(a, axis=2) * 2 + inner, np.fft.ifft(a * 2, axis=0) - np.fft.fft(
+            np.fft.ifft(b + 1, axis=-1), axis=0), np.linalg.solve(a, b) + np.fft.fft(turned, axis=0))
+
+    a, b = drawn(6, 8, 8, dtype="c16"), drawn(6, 8, 8, dtype="c16", seed=1) + 9 * numpy.eye(8)
+    _, results = tiles.through("interpreter", program, a, b, target=target)
+    for found, want in zip(results, program(numpy, a, b), strict=True):
+        numpy.testing.assert_allclose(found, want, rtol=0, atol=1e-11 * abs(want).max())
+
+
 def test_larger_matrices_are_left_to_lapack_on_the_host():
     x = drawn(40, 40, 40, dtype="c16")
     plan = tiles.planned_for(tiles.traced_of(by_solve, x, x), HOST)

@@ -218,10 +218,18 @@ class TileRegion:
         return along if agree else None
 
     def _may_be_cut(self, number: int, along: Along) -> bool:
-        """Whether each batch axis of an entry is one of its operand, or repeats that."""
+        """Whether each batch axis of an entry is one of its operand, or repeats that.
+
+        Of a call it is none of those that a problem has: what is transformed is needed whole.
+        """
         entry = self.graph.entries[number]
         if isinstance(entry.op, Source):
             return entry.op is movement.full
+        if isinstance(entry.op, Library) and entry.op.tile not in ("", "product"):
+            rank = len(entry.shape)
+            own = transformed(entry.attrs, rank) if entry.op.tile == "fourier" else range(
+                rank - CORES[entry.op.tile], rank)
+            return not any(d in own for d in along)
         if not isinstance(entry.op, AxisView | Reshape):
             return True
         ((_, relation),) = self.graph.operands(number)
