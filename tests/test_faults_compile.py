@@ -17,8 +17,9 @@ from tiledarray.errors import CompilerError, TiledArrayWarning
 from tiledarray.execution import background, plans
 from tiledarray.execution.executable import Executable
 from tiledarray.graph.program import trace
-from tiledarray.kernels.compile import host
+from tiledarray.kernels.compile import cache, host
 from tiledarray.kernels.compile.elf import incomplete
+from tiledarray.kernels.compile.folder import Folder
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 pytest_plugins = ["tests.faults_fixtures"]
@@ -184,6 +185,55 @@ def test_ctrl_c_reaches_a_wait_for_the_compiler(kernels, hangs, tmp_path, folder
     status, _, messages = ended(child)
     assert (status, messages) == (0, "")
     assert len(begun(tmp_path)) > kernels  # the later look tried again
+
+
+TIMED_OUT = """
+    import signal
+
+    def on_alarm(*_):
+        raise TimeoutError("time is up")
+
+    signal.signal(signal.SIGALRM, on_alarm)
+    x = np.array(numpy.arange(5000.0))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        (np.sqrt(x) + 1).numpy()
+        print("lost")
+    except TimeoutError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("takes", ["sleep 1000", 'sleep 1.5; exec REAL "$@"'])
+def test_a_time_out_of_the_program_s_reaches_a_wait_for_the_compiler(takes, script, folder):
+    """What its handler raises, of a kind that a compiler may fail with, is none of its failures."""
+    program = script(f"{VERSION}{takes}")
+    child = begin(TIMED_OUT, folder, CXX=str(program), TILEDARRAY_COMPILE="wait")
+    assert ended(child) == (0, "time is up\n", "")
+
+
+@pytest.mark.parametrize("step", ["read", "touch", "write"])
+def test_what_a_handler_raises_while_the_cache_is_read_is_no_fault_of_the_disk_s(
+        step, tmp_path, monkeypatch):
+    """The entry and the folder stay in use."""
+    class TimeOut(TimeoutError):
+        pass
+
+    def raising(*_, **__):
+        exec("raise TimeOut", {"__name__": "a_program", "TimeOut": TimeOut})
+
+    with config.override(cache_dir=tmp_path / "cache"):
+        key = cache.key("some")
+        cache.put(key, ".txt", b"what it holds")
+        root = cache.folder()
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder if step != "touch" else os, {
+                "read": "read", "touch": "utime", "write": "write"}[step], raising)
+            with pytest.raises(TimeOut):
+                cache.put(cache.key("more"), ".txt", b"") if step == "write" else cache.get(
+                    key, ".txt")
+        assert cache.folder() == root
+        assert cache.get(key, ".txt").data == b"what it holds"
 
 
 # ---- a compiler that fails -------------------------------------------------------------------

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from tiledarray import config
-from tiledarray.errors import OutOfMemory
+from tiledarray.errors import OutOfMemory, raised_outside
 
 LOOK_SECONDS = 0.5  # between looks for signals while others work
 START_SECONDS = 5.0  # after which a thread that has not begun is given up
@@ -256,9 +256,12 @@ def _raised(work: Callable[[Any], None], argument: Any) -> BaseException | None:
 
 def all_of(
     work: Callable[[_Given], _Made], arguments: Sequence[_Given], workers: int,
-    seconds: float = 0.0,
+    seconds: float = 0.0, *, apart: bool = False,
 ) -> list[_Made]:
     """Return what ``work`` makes of each argument, by so many threads at a time.
+
+    What is done ``apart`` is so where signal handlers run, too: what they raise comes out of the
+    wait then, and is not taken for a failure of the work.
 
     The first error ends the wait, and so does an interruption; the threads are left to themselves.
 
@@ -267,7 +270,8 @@ def all_of(
     TimeoutError
         It takes longer than ``seconds``, unless that is 0.
     """
-    if workers <= 1 and not seconds:
+    apart = apart and threading.current_thread() is threading.main_thread()
+    if workers <= 1 and not seconds and not apart:
         return [work(argument) for argument in arguments]
     deadline = time.monotonic() + seconds
     waiting = deque(enumerate(arguments))
@@ -316,7 +320,9 @@ def available_cpus() -> int:
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return min(count, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if raised_outside(error):
+            raise
         return count
 
 

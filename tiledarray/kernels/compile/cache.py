@@ -29,13 +29,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from tiledarray import config
-from tiledarray.errors import TiledArrayWarning
+from tiledarray.errors import TiledArrayWarning, raised_outside, suppress_own
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels.compile.folder import Folder, not_ours
 
@@ -180,7 +180,9 @@ def keep_failed(name: str, source: str) -> Path | None:
 
     try:
         return _in_root(write)
-    except OSError:
+    except OSError as error:
+        if raised_outside(error):
+            raise
         return None
 
 
@@ -232,11 +234,12 @@ def _in_root(work: Callable[[Folder], _T]) -> _T:
         try:
             with Folder(root) as opened:
                 return work(opened)
-        except FileNotFoundError:  # deleted meanwhile: it is made again
-            _forget(root)
         except OSError as error:
-            if error.errno in _NOT_ITS_FAULT:
+            if error.errno in _NOT_ITS_FAULT or raised_outside(error):
                 raise
+            if isinstance(error, FileNotFoundError):  # deleted meanwhile: it is made again
+                _forget(root)
+                continue
             _abandon(root, error)
             if folder() == root:
                 raise
@@ -267,7 +270,7 @@ def _prepare(wanted: Path) -> Path:
         try:
             return _own_root(wanted)
         except OSError as error:
-            if error.errno in _NOT_ITS_FAULT:
+            if error.errno in _NOT_ITS_FAULT or raised_outside(error):
                 raise
             if not tries or error.errno != errno.ENOENT:  # that is: deleted meanwhile
                 return _take_temporary(wanted, error)
@@ -303,7 +306,7 @@ def _sweep(root: Folder) -> None:
     """Remove the folders of compilers whose process was killed."""
     with root.folder("work") as work:
         for name in work.names():
-            with suppress(OSError):
+            with suppress_own(OSError):
                 if time.time() - work.status(name).st_mtime > FORGOTTEN:
                     shutil.rmtree(work.path / name, ignore_errors=True)
 
@@ -424,7 +427,7 @@ def _wait_for_lock(file: int) -> None:
 
 def _give_up_lock(file: int) -> None:
     if sys.platform != "win32":
-        with suppress(OSError):
+        with suppress_own(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
@@ -468,11 +471,11 @@ def _found(root: Folder, key: str, suffix: str) -> Entry | None:
                 continue
             try:
                 data = shard.read(name)
-            except FileNotFoundError:
-                continue  # another process dropped it
             except OSError as error:
-                if error.errno in _NOT_ITS_FAULT:
+                if error.errno in _NOT_ITS_FAULT or raised_outside(error):
                     raise
+                if isinstance(error, FileNotFoundError):
+                    continue  # another process dropped it
             else:
                 if hmac.compare_digest(name, _name(_secret(root), key, suffix, data)):
                     shard.touch(name)  # eviction goes by the time of last use
@@ -498,9 +501,9 @@ def _all_entries(root: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
     for shard_name in root.names():
         if len(shard_name) != 2:
             continue
-        with suppress(OSError), root.folder(shard_name, make=False) as shard:
+        with suppress_own(OSError), root.folder(shard_name, make=False) as shard:
             for name in shard.names():
-                with suppress(OSError):  # another process dropped it
+                with suppress_own(OSError):  # another process dropped it
                     status = shard.status(name)
                     if "-" in name and stat.S_ISREG(status.st_mode):
                         yield shard, name, status

@@ -12,9 +12,10 @@ import functools
 import os
 import secrets
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+
+from tiledarray.errors import raised_outside, suppress_own
 
 BY_DESCRIPTOR = os.open in os.supports_dir_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -100,7 +101,7 @@ class Folder:
             As for `Folder`.
         """
         if make:
-            with suppress(FileExistsError):
+            with suppress_own(FileExistsError):
                 os.mkdir(self._name(name), 0o700, **self._there())
         return Folder(self.path / name, self)
 
@@ -159,10 +160,10 @@ class Folder:
         """Give a file a second name, if that is free; false where the system has no such thing."""
         try:
             os.link(self._name(old), self._name(new), **self._both())
-        except FileExistsError:
-            pass
-        except OSError:
-            return False
+        except OSError as error:
+            if raised_outside(error):
+                raise
+            return isinstance(error, FileExistsError)
         return True
 
     def open(self, name: str, flags: int) -> int:
@@ -182,12 +183,12 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file or a link, if it is there."""
-        with suppress(OSError):
+        with suppress_own(OSError):
             os.unlink(self._name(name), **self._there())
 
     def touch(self, name: str) -> None:
         """Note that a file was used now."""
-        with suppress(OSError):
+        with suppress_own(OSError):
             os.utime(self._name(name), **self._there())
 
     def _name(self, name: str) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.devices.threads import ThreadPool, available_cpus, host_threads
-from tiledarray.errors import CompilerError
+from tiledarray.errors import CompilerError, raised_outside
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
 from tiledarray.kernels.compile import cache
@@ -197,7 +197,7 @@ def compile_many(
     try:
         return threads.all_of(
             lambda pair: compile_source(*pair, contract=contract, compilers=compilers),
-            sources, min(len(sources), available_cpus()))
+            sources, min(len(sources), available_cpus()), apart=True)
     except BaseException:
         compilers.stop()
         raise
@@ -332,6 +332,8 @@ def _opened(entry: cache.Entry) -> Library:
             try:
                 return Library(path)
             except OSError as error:
+                if raised_outside(error):
+                    raise
                 # A folder's rules stand, other causes (memory, descriptors) may pass.  The loader
                 # says in words alone why, and of a mount not always.
                 forbidden = _runs_nothing(path) or "denied" in str(error)
