@@ -759,8 +759,9 @@ def test_what_is_transformed_is_needed_whole(target):
     def program(np, a, b):
         inner = np.fft.fft(np.fft.fft(b, axis=1) * 3, axis=2)
         turned = np.linalg.inv(b)[:, :, ::-1]
-        return (np.fft.fft(a, axis=2) * 2 + inner, np.fft.ifft(a * 2, axis=0) - np.fft.fft(
-            np.fft.ifft(b + 1, axis=-1), axis=0), np.linalg.solve(a, b) + np.fft.fft(turned, axis=0))
+        down = np.fft.fft(np.fft.ifft(b + 1, axis=-1), axis=0)
+        return (np.fft.fft(a, axis=2) * 2 + inner, np.fft.ifft(a * 2, axis=0) - down,
+                np.linalg.solve(a, b) + np.fft.fft(turned, axis=0))
 
     a, b = drawn(6, 8, 8, dtype="c16"), drawn(6, 8, 8, dtype="c16", seed=1) + 9 * numpy.eye(8)
     _, results = tiles.through("interpreter", program, a, b, target=target)

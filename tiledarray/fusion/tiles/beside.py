@@ -1,8 +1,8 @@
 """Transforms whose problems lie side by side on a GPU: those of columns.
 
 Where neighbours in memory belong to neighbouring problems, threads side by side should, too: then
-they read whole lines.  On chip the elements of such problems alternate, so that wherever a butterfly
-takes its own from, threads side by side find theirs at different banks.  What has the elements of
+they read whole lines.  On chip the elements of such problems alternate, so that threads side by
+side find theirs at different banks, wherever a butterfly takes them from.  What has the elements of
 each problem together in memory instead is turned on its way.
 """
 
@@ -31,7 +31,6 @@ from tiledarray.fusion.tiles.ir import (
     reads,
     written,
 )
-
 from tiledarray.fusion.tiles.teams import team_beside
 
 LINE = 128  # bytes that threads side by side should read

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def _begun(body: Body, target: Target, *, padded: bool) -> tuple[Program, Builde
     return made
 
 
-def _transforms(statement: ir.Statement) -> bool:
+def _transforms(statement: ir.Statement) -> TypeGuard[Call]:
     return isinstance(statement, Call) and statement.name == "fourier"
 
 

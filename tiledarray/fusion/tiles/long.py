@@ -12,7 +12,7 @@ and what is done to the elements in between is done to them where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import cache
 from math import isqrt
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from tiledarray.fusion.tiles.beside import LINE
 from tiledarray.fusion.tiles.teams import refusal
 from tiledarray.ops import arithmetic, movement, selection
 from tiledarray.ops.library import BY_NAME
-from tiledarray.ops.op import Elementwise, Library, Reduction
+from tiledarray.ops.op import Elementwise, Reduction
 from tiledarray.ops.spectra import options_of, root_of_one
 
 _FORWARD, _INVERSE = BY_NAME["fft.fft"], BY_NAME["fft.ifft"]
@@ -53,9 +53,10 @@ def in_steps(looped: Looped, target: Target) -> Looped:
     if target.kind != "cuda":
         return looped
     graph = Graph.of(looped)
-    forms = {number: found for number, entry in enumerate(graph.entries)
-             if (found := _form_of(entry, graph)) is not None}
-    if not any(_saves(graph, number, forms) for number in forms) or _have_halves(graph, forms):
+    long = {number: found for number, entry in enumerate(graph.entries)
+            if (found := _form_of(entry, graph)) is not None}
+    forms = {number: form for number, form in long.items() if _saves(graph, number, long)}
+    if not forms or _have_halves(graph, forms):
         return looped
     return _Split(graph, looped, forms).looped()
 
@@ -80,18 +81,18 @@ def _form_of(entry: Entry, graph: Graph) -> Form | None:
     return None
 
 
-def _saves(graph: Graph, number: int, forms: Iterable[int]) -> bool:
+def _saves(graph: Graph, number: int, long: Collection[int]) -> bool:
     """Whether something beside a transform is done with it; alone, cuFFT is faster."""
     source = graph.entries[number].values[0]
     beside = [*graph.users[number]]
     if len(graph.users[source]) == 1 and source not in graph.outputs:
         beside.append(source)
-    return any(other in forms or (isinstance(graph.entries[other].op, Elementwise)
+    return any(other in long or (isinstance(graph.entries[other].op, Elementwise)
                                   and graph.entries[other].shape == graph.entries[number].shape)
                for other in beside)
 
 
-def _have_halves(graph: Graph, forms: Iterable[int]) -> bool:
+def _have_halves(graph: Graph, forms: Collection[int]) -> bool:
     """Whether libraries would need but half of the spectra: see `fusion.spectra`."""
     real = any(graph.entries[ref].dtype.kind == "f"
                for number in forms for ref in graph.entries[number].values)
@@ -150,10 +151,10 @@ class _Split:
         found = None
         for ref in entry.values:
             if ref in self.made and found is None:
-                shape = self.graph.entries[ref].shape
-                alike = isinstance(entry.op, Elementwise) and entry.shape == shape
-                kept = isinstance(entry.op, Reduction) and len(shape) - 1 not in entry.attrs[0] and (
-                    not entry.op.positions)
+                shape, op = self.graph.entries[ref].shape, entry.op
+                alike = isinstance(op, Elementwise) and entry.shape == shape
+                kept = isinstance(op, Reduction) and not op.positions and (
+                    len(shape) - 1 not in entry.attrs[0])
                 found = self.made[ref][1] if alike or kept else None
         return found
 
