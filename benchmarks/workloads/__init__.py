@@ -54,6 +54,8 @@ WORKLOADS = {
         layers.DOUBLE_LAYER,
         problems.FACTOR,
         problems.FILTER,
+        problems.LONG_FILTER,
+        problems.LONG_SPECTRUM,
         problems.RIDGES,
         problems.LEAST_SQUARES,
         dispatch.WORKLOAD,

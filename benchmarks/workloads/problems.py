@@ -1,4 +1,4 @@
-"""Many small problems: factorizations, regressions, a filter in the frequency domain."""
+"""Many small problems: factorizations, regressions, filters in the frequency domain."""
 
 from functools import partial
 
@@ -56,6 +56,16 @@ def filter_torch():
     import torch
 
     return lambda x, h: torch.fft.ifft(torch.fft.fft(x) * h)
+
+
+def spectrum(np, x, window):
+    return abs(np.fft.fft(x * window)) ** 2
+
+
+def spectrum_torch():
+    import torch
+
+    return lambda x, window: torch.fft.fft(x * window).abs() ** 2
 
 
 def setup_regressions(size, seed, rows, columns):
@@ -127,6 +137,30 @@ FILTER = Workload(
     tolerance=1e-5,
     traffic=lambda inputs: 2 * inputs[0].nbytes + inputs[1].nbytes,
     variants={"torch": filter_torch},
+    refusals=_REFUSALS,
+)
+LONG_FILTER = Workload(
+    name="long_filter",
+    title="ifft(fft(x) * h) of rows of 65,536, complex64",
+    sizes=Sizes(cpu=64, cuda=1024, quick=2),
+    setup=partial(setup_filter, n=1 << 16),
+    program=filtered,
+    reference=in_part(filtered, np.complex128),
+    tolerance=1e-5,
+    traffic=lambda inputs: 2 * inputs[0].nbytes + inputs[1].nbytes,
+    variants={"torch": filter_torch},
+    refusals=_REFUSALS,
+)
+LONG_SPECTRUM = Workload(
+    name="long_spectrum",
+    title="abs(fft(x * window))**2 of rows of 65,536, complex64",
+    sizes=Sizes(cpu=64, cuda=1024, quick=2),
+    setup=partial(setup_filter, n=1 << 16),
+    program=spectrum,
+    reference=in_part(spectrum, np.complex128),
+    tolerance=1e-5,
+    traffic=lambda inputs: inputs[0].nbytes * 3 // 2 + inputs[1].nbytes,
+    variants={"torch": spectrum_torch},
     refusals=_REFUSALS,
 )
 RIDGES = Workload(
