@@ -74,6 +74,51 @@ def test_spills_are_reported():
         assert not report.clean
 
 
+def test_spills_are_seen_where_nvrtc_has_compiled_it_before(monkeypatch):
+    """With a driver it has a cache, which keeps no reports; ours would have taken the spilled one."""
+    real, said = cuda._nvrtc(), []
+
+    class Cached:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        def nvrtcCompileProgram(self, program, count, options):  # noqa: N802
+            said.append(b"--no-cache" in options)
+            return real.nvrtcCompileProgram(program, count, options)
+
+        def nvrtcGetProgramLogSize(self, program):  # noqa: N802
+            status, size = real.nvrtcGetProgramLogSize(program)
+            return (status, size) if said[-1] else (status, 1)
+
+        def nvrtcGetProgramLog(self, program, log):  # noqa: N802
+            return real.nvrtcGetProgramLog(program, log) if said[-1] else (
+                real.nvrtcResult.NVRTC_SUCCESS,)
+
+    monkeypatch.setattr(cuda, "_nvrtc", Cached)
+    headers, options = cuda._headers(), cuda._options(SPILLING, "sm_90", False)
+    (report,) = cuda._unpack(cuda._build(SPILLING, "spilling", headers, options))[1].values()
+    assert report.spill_stores > 0
+    assert said == [False, True]
+
+
+def test_fewer_blocks_are_tried_before_one_alone(monkeypatch):
+    """That one would wait for memory with nothing to do meanwhile."""
+    tried = []
+
+    def build(source, name, headers, options):
+        tried.append([option for option in options if "RESIDENT" in option])
+        local = 0 if tried[-1] == ["-DTA_BLOCKS_RESIDENT=2"] else 8
+        report = cuda.ResourceReport("k", 64, 0, local, local, local)
+        return cuda._pack(b"", {"k": report})
+
+    monkeypatch.setattr(cuda, "_build", build)
+    cuda._best("#define TA_RESIDENT 3\n", "k", {}, [])
+    assert tried == [[], ["-DTA_BLOCKS_RESIDENT=2"]]
+    tried.clear()
+    cuda._best("#define TA_RESIDENT 6\n", "k", {}, [])
+    assert tried == [[], ["-DTA_BLOCKS_RESIDENT=4"], ["-DTA_BLOCKS_RESIDENT=2"]]
+
+
 def test_run_time_indexing_is_reported_as_local_memory():
     for report in cuda.resources(INDEXED, "indexed").values():
         assert report.local_bytes >= 256

@@ -39,7 +39,7 @@ def agree(program, *inputs):
             assert (mine.numpy() != best).mean() < 1e-2
             continue
         unit = numpy.finfo(mine.dtype).eps * max(1, abs(best).max())
-        assert abs(mine.numpy() - best).max() <= 24 * unit
+        assert abs(mine.numpy() - best).max() <= 64 * unit
 
 
 @pytest.mark.parametrize("dtype", ["F", "D"])
@@ -54,7 +54,7 @@ def test_short_ones_taken_for_long(program, dtype, monkeypatch):
 @pytest.mark.parametrize(("count", "n", "dtype"), [
     (5, 1 << 14, "F"), (3, 20480, "F"), (1, 48 * 1000, "F"), (2, 1 << 18, "F"), (1, 1 << 20, "F"),
     (3, 1 << 13, "D"), (2, 48 * 1000, "D"), (1, 1 << 18, "D")])
-@pytest.mark.parametrize("program", [cases.filtered, cases.windowed, cases.asked_for_as_well])
+@pytest.mark.parametrize("program", [cases.filtered, cases.spectrum, cases.asked_for_as_well])
 def test_long_ones(program, count, n, dtype):
     x, h = cases.drawn(count, n, dtype=dtype), cases.drawn(n, dtype=dtype, seed=1)
     agree(program, x, h, cases.drawn(count, 1, dtype=dtype, seed=2))

@@ -43,9 +43,9 @@ _LOCAL = re.compile(r"(\d+) bytes lmem")
 # multiprocessor than there are registers for.
 _MORE_REGISTERS = (["--ptxas-options=--register-usage-level=10"], ["-DTA_BLOCKS_RESIDENT=1"])
 # Before those, where the source itself asks for more blocks than these.
-FEWER_BLOCKS = 4
-_FEWER_BLOCKS = [f"-DTA_BLOCKS_RESIDENT={FEWER_BLOCKS}"]
+FEWER_BLOCKS = (4, 2)
 _RESIDENT = re.compile(r"#define TA_RESIDENT (\d+)")
+_NO_CACHE = "--no-cache"
 _TRAILER = b"\ntiledarray-report:"
 
 
@@ -171,7 +171,7 @@ def compile_source(
     options = _options(source, arch, config.contract is True if contract is None else contract)
     headers = _headers()
     key = cache.key("cuda", name, source, *headers.values(), *options,
-                    str((_FEWER_BLOCKS, *_MORE_REGISTERS)),
+                    str((FEWER_BLOCKS, *_MORE_REGISTERS)),
                     nvrtc_version())
 
     def build() -> bytes:
@@ -280,7 +280,8 @@ def _best(source: str, name: str, headers: Mapping[str, str], options: list[str]
     """
     best, least = b"", -1
     asked = _RESIDENT.search(source)
-    fewer = [_FEWER_BLOCKS] if asked and int(asked[1]) > FEWER_BLOCKS else []
+    fewer = [[f"-DTA_BLOCKS_RESIDENT={blocks}"] for blocks in FEWER_BLOCKS
+             if asked and int(asked[1]) > blocks]
     deals_out = "take_registers<" in source  # threads that count on how many the kernel begins with
     for more in ([], *(() if deals_out else (*fewer, *_MORE_REGISTERS))):
         try:
@@ -325,7 +326,11 @@ def _build(source: str, name: str, headers: Mapping[str, str], options: list[str
         _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return _pack(cubin, parse_log(log_text))
+    reports = parse_log(log_text)
+    if not reports and _NO_CACHE not in options:
+        # NVRTC took it from a cache of its own, which keeps what it made and not what it said.
+        return _build(source, name, headers, [*options, _NO_CACHE])
+    return _pack(cubin, reports)
 
 
 def _compile_error(
