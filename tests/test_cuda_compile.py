@@ -75,22 +75,22 @@ def test_spills_are_reported():
 
 
 def test_spills_are_seen_where_nvrtc_has_compiled_it_before(monkeypatch):
-    """With a driver it has a cache, which keeps no reports; ours would have taken the spilled one."""
+    """With a driver it has a cache, which keeps no reports: what spilled was taken for the best."""
     real, said = cuda._nvrtc(), []
 
     class Cached:
         def __getattr__(self, name):
             return getattr(real, name)
 
-        def nvrtcCompileProgram(self, program, count, options):  # noqa: N802
+        def nvrtcCompileProgram(self, program, count, options):
             said.append(b"--no-cache" in options)
             return real.nvrtcCompileProgram(program, count, options)
 
-        def nvrtcGetProgramLogSize(self, program):  # noqa: N802
+        def nvrtcGetProgramLogSize(self, program):
             status, size = real.nvrtcGetProgramLogSize(program)
             return (status, size) if said[-1] else (status, 1)
 
-        def nvrtcGetProgramLog(self, program, log):  # noqa: N802
+        def nvrtcGetProgramLog(self, program, log):
             return real.nvrtcGetProgramLog(program, log) if said[-1] else (
                 real.nvrtcResult.NVRTC_SUCCESS,)
 

@@ -32,6 +32,7 @@ from tiledarray.fusion.tiles.ir import (
     written,
 )
 from tiledarray.fusion.tiles.teams import team_beside
+from tiledarray.fusion.tiles.through import aligned
 
 LINE = 128  # bytes that threads side by side should read
 SECTOR = 32  # of which fewer take as long to read
@@ -82,13 +83,15 @@ def _at_once(program: Program) -> list[Statement]:
     readers = Counter(tile for statement in program.statements for tile in {*reads(statement)})
     for statement in program.statements:
         last = found[-1] if found else None
-        if isinstance(statement, Store) and isinstance(last, Map) and isinstance(
-                value := statement.expression, Read) and value.source is last.tile and (
-                last.domain == statement.domain == last.tile.shape and readers[last.tile] == 1
-                and value.index == last.index == whole(last.domain)):
-            found[-1] = replace(statement, expression=last.expression)
-        else:
-            found.append(statement)
+        if isinstance(last, Map) and last.domain == last.tile.shape and (
+                last.index == whole(last.domain) and readers[last.tile] == 1):
+            store = aligned(statement, last.tile)
+            if isinstance(store, Store) and isinstance(value := store.expression, Read) and (
+                    value.source is last.tile and value.index == last.index
+                    and store.domain == last.domain):
+                found[-1] = replace(store, expression=last.expression)
+                continue
+        found.append(statement)
     return found
 
 

@@ -36,11 +36,11 @@ def absorb(program: Program) -> None:
         statement = waiting.pop()
         if isinstance(statement, Call) and _along_rows(statement):
             tile = statement.out[0].tile
-            if found and (before := _filling(_aligned(found[-1], tile), tile)) is not None:
+            if found and (before := _filling(aligned(found[-1], tile), tile)) is not None:
                 statement = replace(statement, before=before)
                 found.pop()
             if waiting and (after := _emptying(
-                    _aligned(waiting[-1], tile), tile, waiting[:-1])) is not None:
+                    aligned(waiting[-1], tile), tile, waiting[:-1])) is not None:
                 statement = replace(statement, after=after)
                 waiting.pop()
         found.append(statement)
@@ -59,7 +59,7 @@ def _along_rows(call: Call) -> bool:
     return call.name == "fourier" and call.numbers[1:] == (len(shape) - 1, *shape)
 
 
-def _aligned(statement: Statement, tile: Tile) -> Statement:
+def aligned(statement: Statement, tile: Tile) -> Statement:
     """The statement with the axes of a tile, where that but takes axes of length 1 elsewhere."""
     if not isinstance(statement, Map | Store) or statement.domain == tile.shape:
         return statement
