@@ -494,14 +494,7 @@ def handler(*_):
 signal.signal(signal.SIGALRM, handler)
 x = np.array(numpy.arange(400.0))
 
-def work():
-    v = np.sqrt(x) * 0.5
-    y = v / (np.abs(x) + 1)
-    z = y.sum() * 1e-3
-    y[2] = 3.5
-    y *= np.tanh(z)
-    y -= 0.5
-    str(y[:2])
+{work}
 
 for _ in range(100):
     work()
@@ -521,14 +514,57 @@ print(seen > 100, lost)
 """
 
 
+OF_ARRAYS = """
+def work():
+    v = np.sqrt(x) * 0.5
+    y = v / (np.abs(x) + 1)
+    z = y.sum() * 1e-3
+    y[2] = 3.5
+    y *= np.tanh(z)
+    y -= 0.5
+    str(y[:2])
+"""
+JITTED = """
+scales = {"first": 2.0, "second": [3.0]}
+
+@np.jit
+def f(a, b):
+    return a * scales["first"] + b * scales["second"][0]
+
+def work():
+    for _ in range(4):
+        f(x, x)
+"""
+FAILING = """
+matrices = numpy.random.default_rng(0).standard_normal((40, 5, 5)) + 6 * numpy.eye(5)
+matrices[15] = 0
+a, b, o = np.array(matrices), np.ones((40, 5, 2)), np.zeros((40, 5, 2))
+
+@np.jit
+def f(a, b, o):
+    for k in range(4):
+        o[k::4] = a[k::4, :, :2] + o[k::4]
+    o[...] = o + np.linalg.solve(a, b)
+
+def work():
+    try:
+        f(a, b, o)
+    except np.linalg.LinAlgError:
+        pass
+"""
+
+
 @pytest.mark.compiler
 @pytest.mark.parametrize("core", ["c", "python"])
-@pytest.mark.parametrize("kind", ["Exception", "MemoryError", "OSError", "RuntimeError"])
-def test_what_a_handler_raises_is_never_lost(core, kind):
+@pytest.mark.parametrize(("work", "kind"), [
+    (OF_ARRAYS, "Exception"), (OF_ARRAYS, "MemoryError"), (OF_ARRAYS, "OSError"),
+    (OF_ARRAYS, "RuntimeError"), (JITTED, "RuntimeError"), (JITTED, "LookupError"),
+    (FAILING, "BaseException"), (FAILING, "ValueError")])
+def test_what_a_handler_raises_is_never_lost(core, work, kind):
     """Be it what the library has its own way to go on after."""
     root = str(Path(__file__).parents[1])
     result = subprocess.run(
-        [sys.executable, "-c", STORM.replace("{kind}", kind)],
+        [sys.executable, "-c", STORM.replace("{kind}", kind).replace("{work}", work)],
         capture_output=True, text=True, timeout=100, cwd=root,
         env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_CORE": core, "TILEDARRAY_AT_ONCE": "1",
              "TILEDARRAY_FIRST_SECONDS": "0.0", "TILEDARRAY_COMPILE": "wait"})

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from operator import call
 
+from tiledarray.errors import raised_outside
+
 ATTEMPTS = 100
 
 
@@ -31,10 +33,17 @@ def at_one_go(start: Callable[[], int | None], marks: Iterable[Callable[[], None
 
 
 def persist(work: Callable[[], None]) -> None:
-    """Do work that may be repeated, again if a signal handler raises in the middle of it."""
+    """Do work that may be repeated, again if a signal handler raises in the middle of it.
+
+    What that raises comes out when the work is done, as from an ``except`` clause of the program's.
+    """
+    raised: BaseException | None = None
     for _ in range(ATTEMPTS):
         try:
-            return work()
-        except BaseException:  # a handler's: what the program raised already matters more
-            continue
-    return None
+            work()
+            break
+        except BaseException as error:
+            if not isinstance(error, Exception) or raised_outside(error):
+                raised = error
+    if raised is not None:
+        raise raised

@@ -367,11 +367,13 @@ class Executable:
                 sound = True
             settle(outputs)
         except BaseException:
-            if sound:
-                self.failed = self.plan.steps[done] if done < len(self._steps) else None
-                persist(lambda: self._keep(done, overwritten, buffers, marks))
-            while self._outcomes:
-                self._outcomes.pop().drop()
+            try:
+                if sound:
+                    self.failed = self.plan.steps[done] if done < len(self._steps) else None
+                    persist(lambda: self._keep(done, overwritten, buffers, marks))
+            finally:
+                while self._outcomes:
+                    self._outcomes.pop().drop()
             raise
         counters["launches"] += len(self.launches)
         return outputs

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tiledarray.arrays.handle import Handle
+from tiledarray.errors import raised_outside
 from tiledarray.transforms.code_names import is_library
 
 GONE = object()  # what is found where nothing is
@@ -343,7 +344,9 @@ class Watch:
             for way, held, part in self.entries:
                 if not part.holds(held if way is None else way(arguments), met):
                     return None
-        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError):
+        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            if raised_outside(error):
+                raise
             return None  # another thread changes it meanwhile
         return met
 
@@ -353,7 +356,7 @@ class _Text:
 
     def __init__(self) -> None:
         self.lines = ["def holds(arguments, met):"]
-        self.known: dict[str, Any] = {"GONE": GONE, "alike": alike, "Handle": Handle,
+        self.known: dict[str, Any] = {"__name__": __name__, "GONE": GONE, "alike": alike, "Handle": Handle,
                                       "content": content, "FunctionType": FunctionType}
 
     def name(self, value: Any) -> str:
