@@ -356,8 +356,9 @@ class _Text:
 
     def __init__(self) -> None:
         self.lines = ["def holds(arguments, met):"]
-        self.known: dict[str, Any] = {"__name__": __name__, "GONE": GONE, "alike": alike, "Handle": Handle,
-                                      "content": content, "FunctionType": FunctionType}
+        self.known: dict[str, Any] = {
+            "__name__": __name__, "GONE": GONE, "alike": alike, "Handle": Handle,
+            "content": content, "FunctionType": FunctionType}
 
     def name(self, value: Any) -> str:
         """The name of a value in the text."""

@@ -34,15 +34,17 @@ template <int M, int LD, int G, class T> struct Reflections {
   TA_MEMBER T reflect(int k) const {
     const int place = team.rank % WARP;
     const T alpha = a[k * LD + k];
-    R largest = size_of(alpha), below = 0;
+    R beyond = 0, below = 0;
     for (int i = k + 1 + place; i < M; i += WARP) {
       const R size = size_of(a[i * LD + k]);
-      largest = size > largest ? size : largest;
+      beyond = size > beyond ? size : beyond;
     }
-    largest = maximum_of<WARP>(largest, place);
+    beyond = maximum_of<WARP>(beyond, place);
+    const R first = size_of(alpha), largest = beyond > first ? beyond : first;
     const R unit = largest > 0 ? 1 / largest : (R)1;
     for (int i = k + 1 + place; i < M; i += WARP) below = square(scaled(a[i * LD + k], unit), below);
     below = sum_of<WARP>(below, place);
+    if (beyond > 0) below += largest - largest;  // NaN beside an infinity
     const R norm = m_sqrt(square(scaled(alpha, unit), below)) * largest;
     const R beta = real_of(alpha) < 0 ? norm : -norm;
     R other = 0;

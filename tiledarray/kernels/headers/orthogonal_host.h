@@ -16,11 +16,12 @@ template <class T, int W, int LD, int M> struct Reflections {
   // Of column k; its numbers are scaled so that no square leaves the range.
   TA_MEMBER void reflect(int k) const {
     const V alpha = a(k, k);
-    typename V::V largest = alpha.size(), below{};
+    typename V::V beyond{}, below{};
     for (int i = k + 1; i < M; ++i) {
       const auto size = a(i, k).size();
-      largest = size > largest ? size : largest;
+      beyond = size > beyond ? size : beyond;
     }
+    const typename V::V first = alpha.size(), largest = beyond > first ? beyond : first;
     const typename V::V unit = largest > 0 ? 1 / largest : largest - largest + 1;
     _Pragma("GCC unroll 1") for (int begin = k + 1; begin < M; begin += LEAF_ROWS) {
       typename V::V part{};
@@ -29,6 +30,7 @@ template <class T, int W, int LD, int M> struct Reflections {
         part = square(a(i, k).scaled(unit), part);
       below = below + part;
     }
+    below = below + (beyond > 0 ? largest - largest : V::all(0).re);  // NaN beside an infinity
     const typename V::V all = square(alpha.scaled(unit), below);
     const typename V::V norm = root(all) * largest;
     const typename V::V beta = alpha.re < 0 ? norm : -norm;
