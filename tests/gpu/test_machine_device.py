@@ -12,7 +12,7 @@ from tiledarray.recording.stretch import local
 pytestmark = pytest.mark.gpu
 
 STEPS = int(os.environ.get("MACHINE_STEPS", "100000"))
-PIECES = 4
+PIECES = 8
 
 
 @pytest.fixture(autouse=True)

@@ -277,7 +277,7 @@ def _norm_of_singular_values(
     row, column = (normalize_axis_index(place, array.ndim) for place in axis)
     if row == column:
         raise ValueError("Duplicate axes given.")
-    refuse(0 in array.shape, "empty")
+    refuse(0 in (array.shape[row], array.shape[column]), "empty")
     values = svdvals(moveaxis(array, (row, column), (-2, -1)))
     if order == "nuc":
         result = reducing.sum(values, axis=-1)
