@@ -13,6 +13,7 @@ from tiledarray.fusion.plan import Call, Kernel
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import teams
 from tiledarray.fusion.tiles.ir import Load, Store
+from tiledarray.fusion.tiles.text import text_of
 from tiledarray.kernels.compile import cuda
 
 H200 = Target("cuda", 132, 227 << 10, contract=True)
@@ -250,6 +251,26 @@ def test_columns(program, dtype, tier, tmp_path):
         plan = check(tier, program, x, h, folder=tmp_path)
         if shape[-2] > 15 and program not in (into_rows, padded_down):
             assert all(alternating(plan))
+
+
+@pytest.mark.parametrize(("n", "dtype"), [
+    (1000, "F"), (2048, "F"), (4096, "F"), (6000, "F"), (8192, "F"), (1024, "D"), (4096, "D")])
+def test_blocks_are_no_larger_than_a_multiprocessor_takes(n, dtype):
+    x = numpy.zeros((n, 4096), dtype)
+    for target in (DEVICE, H200):
+        traced = tiles.traced_of(lambda np, x: np.fft.fft(x * 2, axis=0), x)
+        plan = tiles.planned_for(traced, target)
+        for kernel in tiles.kernels(plan):
+            assert kernel.side * kernel.teams <= 1024
+            assert kernel.schedule.shared_bytes <= target.shared_bytes - 1024
+
+
+def test_the_text_says_what_lies_side_by_side():
+    x, h = numpy.zeros((2, 1 << 14), "F"), numpy.zeros(1 << 14, "F")
+    first, second = tiles.kernels(tiles.planned_for(tiles.traced_of(spectrum, x, h, x), H200))
+    assert "for each of 2 x 128 problems, 16 side by side" in text_of(first.program)
+    assert "turned" not in text_of(first.program)
+    assert "load t1 from a1[b0, b1, i2] for i2 < 128, turned" in text_of(second.program)
 
 
 def test_columns_are_read_by_whole_lines():

@@ -36,7 +36,9 @@ from tiledarray.fusion.tiles.through import aligned
 
 LINE = 128  # bytes that threads side by side should read
 SECTOR = 32  # of which fewer take as long to read
-MOST_THREADS = 512  # of a block
+MOST_THREADS = 512  # of a block, if that leaves as many columns as a sector has
+LARGEST_BLOCK = 1024
+OWN_BYTES = 1 << 10  # of a block's shared memory, which the system takes
 BLOCKS = 2  # of a multiprocessor, at least: one waits for memory while another computes
 FEW = 16  # elements of a problem that may lie anywhere
 
@@ -69,11 +71,13 @@ def goes_beside(program: Program, target: Target) -> bool:
             count * side > MOST_THREADS or 2 * (count + 1) * nbytes > target.shared_bytes
             or (turned and last % count)):
         count //= 2
-    if last < count or (turned and last % count) or count * width < SECTOR:
+    apart = count + 1 if turned else count
+    if last < count or (turned and last % count) or count * width < SECTOR or (
+            count * side > LARGEST_BLOCK or apart * nbytes > target.shared_bytes - OWN_BYTES):
         return False
     program.statements = [
         part for statement in statements for part in _turned(program, statement)]
-    program.beside, program.apart = count, count + 1 if turned else count
+    program.beside, program.apart = count, apart
     return True
 
 

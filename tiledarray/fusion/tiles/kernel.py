@@ -15,7 +15,7 @@ from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
-from tiledarray.fusion.tiles.beside import BLOCKS, goes_beside, side_of
+from tiledarray.fusion.tiles.beside import BLOCKS, OWN_BYTES, goes_beside, side_of
 from tiledarray.fusion.tiles.build import NoRoom, NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
@@ -41,7 +41,6 @@ MULTIPROCESSOR_BYTES = 160 << 10  # of its shared memory, for all blocks
 LARGEST_TEAM = 128
 ALONE = 100 << 10  # bytes of a block, of which more leave a multiprocessor hardly another
 REGISTERS = 1 << 16  # of it
-OWN_BYTES = 1 << 10  # of a block's shared memory, which the system takes
 STATUS = np.dtype(np.int64)
 FINE = -1  # where no problem failed: all bits, which is beyond all others without a sign
 
@@ -161,9 +160,6 @@ def _teams(program: Program, room: int) -> tuple[int, int]:
         If there is no room for one.
     """
     if program.beside:
-        if program.beside * _region(program, 1) > room:
-            raise NoRoom(f"{program.beside} problems of {program.nbytes} bytes do not fit in "
-                         "shared memory, where they have to lie side by side")
         return side_of(program.statements), program.beside
     side = _widest(program) if program.own is None else 1
     while side < WARP and WARP // side * _region(program, side) > room:

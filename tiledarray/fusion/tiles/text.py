@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tiledarray.fusion.ir import ONE, Affine, Index, Param, Size, Terms, Value
@@ -23,6 +24,7 @@ from tiledarray.fusion.tiles.ir import (
     Scalar,
     Shape,
     Statement,
+    Store,
     Tile,
 )
 
@@ -30,7 +32,8 @@ from tiledarray.fusion.tiles.ir import (
 def text_of(program: Program) -> str:
     """Return a program as text: its tiles, then a line for each statement."""
     lengths = " x ".join(map(str, program.lengths))
-    lines = [f"for each of {lengths} problems, in {program.nbytes} bytes on chip:"]
+    beside = f", {program.beside} side by side" if program.beside else ""
+    lines = [f"for each of {lengths} problems{beside}, in {program.nbytes} bytes on chip:"]
     for tile in program.tiles:
         shape = " x ".join(map(str, tile.shape)) or "1"
         apart = f", rows {tile.pitch} apart" if tile.shape and tile.pitch != tile.shape[-1] else ""
@@ -106,6 +109,8 @@ class _Writer(Expressions):
         """One statement as a line."""
         if isinstance(statement, Barrier):
             return "barrier"
+        if isinstance(statement, Load | Map | Store) and statement.turned:
+            return f"{self.statement(replace(statement, turned=False))}, turned"
         if isinstance(statement, Load):
             shape = statement.tile.shape
             return (f"load {statement.tile} from {self._array(statement.source)}"
