@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from importlib import import_module
 from typing import Any
 
@@ -32,8 +33,15 @@ def of_real(xp: Any, array: Any, attrs: Any) -> Any:
 def _fold(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
     axes, halved = attrs
     if xp.__name__ == "numpy":
-        mirrored = xp.roll(xp.flip(array, axes), 1, axes) if axes else array
-        return (array + mirrored.conj())[tuple(map(slice, shape))]
+        half = xp.array(array[tuple(map(slice, shape))])
+        for beyond in product((False, True), repeat=len(axes)):  # whether an index is not 0
+            here, there = ([slice(n) for n in shape] for _ in range(2))
+            for axis, rest in zip(axes, beyond, strict=True):
+                n, kept = array.shape[axis], shape[axis]
+                here[axis] = slice(1, kept) if rest else slice(1)
+                there[axis] = slice(n - 1, n - kept, -1) if rest else slice(1)
+            half[tuple(here)] += array[tuple(there)].conj()
+        return half
     array, half = xp.ascontiguousarray(array), xp.empty(shape, dtype)
     if half.size:
         _kernel(xp, "fold", axes, halved, array.dtype.kind, array.size, array.ndim)(
