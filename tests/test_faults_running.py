@@ -583,3 +583,42 @@ def test_optree_is_imported_where_no_handler_runs(monkeypatch):
     trees._optree.cache_clear()
     assert trees._optree() is importlib.import_module("optree")
     assert len(threads) == 1 and threads[0] is not threading.main_thread()
+
+
+LEAKED = """
+import _imp, sys, threading
+import numpy, tiledarray as np
+x = np.ones(5000)
+_imp.acquire_lock()  # what an import leaves that was interrupted (CPython 3.11)
+assert np.grad(lambda u: (u * u).sum())(x)[0] == 2
+_imp.acquire_lock()
+assert ((np.sqrt(x) + 1).numpy() == 2).all()
+print(_imp.lock_held())
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "rightly_held":
+            np.array([1.0])
+            free_imports()
+            print(_imp.lock_held())
+
+from tiledarray.fork import free_imports
+sys.meta_path.insert(0, Finder())
+try:
+    import rightly_held
+except ModuleNotFoundError:
+    print("not found")
+"""
+
+
+@pytest.mark.compiler
+def test_an_interrupted_import_does_not_stop_other_threads_for_ever(tmp_path):
+    root = str(Path(__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-c", LEAKED], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root, "TILEDARRAY_COMPILE": "wait",
+             "TILEDARRAY_CACHE_DIR": str(tmp_path / "cache")})
+    held = sys.version_info < (3, 12)  # by the finder's import; later ones lock modules alone
+    assert result.stdout.split("\n")[:1] == ["False"], result.stdout + result.stderr[-2000:]
+    assert result.stdout.split("\n")[-2] == "not found"
+    assert not held or result.stdout.split("\n")[1] == "True"

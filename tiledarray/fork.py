@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _imp
 import importlib
 import os
+import sys
 import threading
-from types import ModuleType
+from contextlib import suppress
+from types import FrameType, ModuleType
 from typing import Any
 
 _outer: list[Any] = []
@@ -39,8 +42,33 @@ importing = threading.RLock()
 
 def import_part(name: str) -> ModuleType:
     """Import a module that is needed now, while no other thread forks."""
+    free_imports()
     with importing:
         return importlib.import_module(name)
+
+
+# Where CPython has its lock of all imports rightly.
+_LOCKING = frozenset(("_find_spec", "_get_module_lock", "_lock_unlock_module", "cb", "__enter__"))
+
+
+def free_imports() -> None:
+    """Give up CPython's lock of all imports, if an import that was interrupted has left it held.
+
+    (A signal handler that raises between ``acquire_lock`` and the ``try`` after it, in
+    ``importlib._bootstrap``, leaves it with its thread.)  That thread goes on importing, while all
+    others would wait for ever as they import something, and it for them.
+    """
+    if not _imp.lock_held():
+        return
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        inside = frame.f_globals.get("__name__") == "importlib._bootstrap"
+        if inside and frame.f_code.co_name in _LOCKING:
+            return
+        frame = frame.f_back
+    with suppress(RuntimeError):  # it is another thread's, and perhaps rightly
+        while True:
+            _imp.release_lock()
 
 
 def _take() -> None:

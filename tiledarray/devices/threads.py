@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from tiledarray import config
 from tiledarray.errors import OutOfMemory, raised_outside
+from tiledarray.fork import free_imports
 
 LOOK_SECONDS = 0.5  # between looks for signals while others work
 START_SECONDS = 5.0  # after which a thread that has not begun is given up
@@ -122,6 +123,7 @@ def in_background(work: Callable[[], None]) -> bool:
     (`threading.Thread.start` waits for ever for a thread that ends for want of memory before it
     has begun.)
     """
+    free_imports()
     begins = _thread.allocate_lock()
     begins.acquire()
 
@@ -301,6 +303,7 @@ def all_of(
             except Empty:
                 if left <= LOOK_SECONDS and seconds:
                     raise TimeoutError(f"not done within {seconds:g} seconds") from None
+                free_imports()
                 continue
             if error is not None:
                 raise error

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import numpy as np

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from tiledarray.devices.threads import in_background
-from tiledarray.fork import import_part
+from tiledarray.devices.threads import LOOK_SECONDS, in_background
+from tiledarray.fork import free_imports, import_part
 
 _NAMESPACE = "tiledarray"
 _registering = threading.Lock()
@@ -31,10 +31,18 @@ def _optree() -> Any:
         except BaseException as error:
             ended.put(error)
 
-    found = ended.get() if in_background(work) else import_part("optree")
+    found = _awaited(ended) if in_background(work) else import_part("optree")
     if isinstance(found, BaseException):
         raise found
     return found
+
+
+def _awaited(ended: SimpleQueue[Any]) -> Any:
+    while True:
+        try:
+            return ended.get(timeout=LOOK_SECONDS)
+        except Empty:
+            free_imports()  # an earlier wait may have been interrupted as it imported
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
