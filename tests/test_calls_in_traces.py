@@ -193,15 +193,22 @@ def test_places_beyond_the_array_are_an_error_of_the_call():
     assert program(np.array(V), np.array([1, 3]))[3] == 1
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 2), (0, 2), (0, 0)])
 @pytest.mark.parametrize("order", [2, -2, "nuc"])
-def test_norms_of_no_matrices(order):
-    x = numpy.zeros((0, 3, 4))
-
+def test_norms_of_nothing(order, shape):
     def program(np, x):
         return np.linalg.norm(x, ord=order, axis=(-2, -1))
 
-    found = np.jit(lambda x: program(np, x))(np.array(x))
-    assert (found.shape, found.dtype) == (program(numpy, x).shape, numpy.dtype("f8"))
+    x = numpy.zeros(shape)
+    for traced in (False, True):
+        call = np.jit(lambda x: program(np, x)) if traced else lambda x: program(np, x)
+        if order == -2 and 0 in shape[-2:]:
+            with pytest.raises(ValueError, match="reduction operation minimum which has no identi"):
+                call(np.array(x))
+            continue
+        found, want = call(np.array(x)), program(numpy, x)
+        assert (found.shape, found.dtype) == (want.shape, numpy.dtype("f8"))
+        numpy.testing.assert_array_equal(found.numpy(), want)
 
 
 def test_a_shape_that_depends_on_values_is_refused():

@@ -277,10 +277,11 @@ def _norm_of_singular_values(
     row, column = (normalize_axis_index(place, array.ndim) for place in axis)
     if row == column:
         raise ValueError("Duplicate axes given.")
-    refuse(0 in (array.shape[row], array.shape[column]), "empty")
     values = svdvals(moveaxis(array, (row, column), (-2, -1)))
     if order == "nuc":
         result = reducing.sum(values, axis=-1)
+    elif order == 2 and not values.shape[-1]:
+        result = reducing.max(values, axis=-1, initial=0)
     else:
         result = (reducing.max if order == 2 else reducing.min)(values, axis=-1)
     return expand_dims(result, tuple(sorted((row, column)))) if keepdims else result
