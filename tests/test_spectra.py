@@ -5,9 +5,11 @@ import random
 import numpy
 import pytest
 
+import tiledarray as ta
 from tests import tiles
 from tests.plans import HOST
 from tests.test_streams import H200
+from tiledarray import config
 from tiledarray.fusion.stored import reachable
 from tiledarray.ops.spectra import real_inverse
 
@@ -215,3 +217,15 @@ def test_random_programs(spoilt, tmp_path_factory):
             assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), seed
             assert abs(mine - theirs).max() <= 1e-10 * (1 + abs(theirs).max()), seed
     assert len(spoilt) > 10
+
+
+@pytest.mark.parametrize("n", [4, 5])
+@pytest.mark.parametrize("name", ["rfft", "ihfft", "rfftn"])
+def test_complex_numbers_have_no_real_transform(name, n):
+    """The error names the loop that NumPy has for such a length."""
+    x = numpy.ones((n, n), "D")
+    with pytest.raises(TypeError) as theirs:
+        getattr(numpy.fft, name)(x)
+    with pytest.raises(TypeError) as ours, config.override(at_once=0):
+        getattr(ta.fft, name)(ta.array(x))
+    assert str(ours.value) == str(theirs.value)

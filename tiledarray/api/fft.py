@@ -40,8 +40,10 @@ _FROM_HALF = frozenset(("irfft", "hfft", "irfftn"))
 
 
 @lru_cache(maxsize=256)
-def _dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    sample = np.zeros(2 if not name.endswith("n") else (2, 2), dtype)
+def _dtype(name: str, dtype: np.dtype[Any], odd: bool) -> np.dtype[Any]:
+    """Return the dtype of a transform; errors name the loop for such lengths."""
+    length = 3 if odd else 2
+    sample = np.zeros(length if not name.endswith("n") else (length, length), dtype)
     return getattr(_numpy, name)(sample).dtype
 
 
@@ -56,7 +58,8 @@ def _check(name: str, norm: Any, sizes: Sequence[int]) -> None:
 
 
 def _record(name: str, array: TiledArray, shape: Shape, **keywords: Any) -> TiledArray:
-    dtype = _dtype(name, array.dtype)
+    last = keywords["n"] if "n" in keywords else keywords["s"][-1]
+    dtype = _dtype(name, array.dtype, last % 2 == 1)
     node = record.library(
         LIBRARY[f"fft.{name}"], (array.node,), options(**keywords), shape, dtype
     )
