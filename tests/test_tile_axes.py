@@ -207,3 +207,18 @@ def test_compiled(tier, tmp_path):
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
                 for seed in range(14)]
     assert sum(by_tiles) > 6
+
+
+@pytest.mark.parametrize("tier", ["host", "emulated"])
+def test_a_batch_along_a_part_of_an_axis(tier, tmp_path):
+    """What a reshape has split: a tile once held the whole axis, and was read at the first place."""
+    def program(np, x):
+        return (np.fft.fft(x.reshape(12, 3, 4), axis=1) * 2, np.fft.ifft(x.reshape(12, 4, 3)) + 1,
+                np.linalg.det(x.reshape(3, 4, 3, 4)[..., :3] + 3 * np.eye(3)),
+                np.fft.fft(x.reshape(2, 6, 12)[::-1] * 0.5, axis=0))
+
+    x = numpy.random.default_rng(0).normal(size=(12, 12)) + 1j
+    _, results = tiles.through(tier, program, x, target=HOST if tier == "host" else DEVICE,
+                               folder=tmp_path)
+    for found, want in zip(results, program(numpy, x), strict=True):
+        numpy.testing.assert_allclose(found, want, rtol=0, atol=1e-11 * abs(want).max())

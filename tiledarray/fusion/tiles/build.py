@@ -400,7 +400,8 @@ class Maker:
                 shape.append(1)
                 from_.append(at)
                 to.append(ORIGIN)
-            elif n <= 2 * domain[at.axis] + 8:
+            elif n <= 2 * domain[at.axis] + 8 and not any(
+                    number >= self.scalars for number, _ in at.terms):
                 kind = None
                 shape.append(n)
                 from_.append(Affine(axis) if n > 1 else ORIGIN)

@@ -87,6 +87,8 @@ def _indices(program: Program) -> Iterator[str]:
         for part in parts(statement.expression):
             if isinstance(part, Read) and isinstance(part.source, Tile):
                 yield from _outside(place, part.source, part.index, domain)
+                if any(number >= program.scalars for at in part.index for number, _ in at.terms):
+                    yield f"statement {place} reads {part.source} at a place along the batch"
         if isinstance(statement, Map):
             yield from _outside(place, statement.tile, statement.index, domain)
 
