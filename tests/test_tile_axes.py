@@ -204,14 +204,15 @@ def test_by_the_interpreter(seed, target, long):
 
 @pytest.mark.parametrize("tier", ["host", "emulated"])
 def test_compiled(tier, tmp_path):
+    count = 120 if tier == "host" else 20
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
-                for seed in range(14)]
-    assert sum(by_tiles) > 6
+                for seed in range(count)]
+    assert sum(by_tiles) > count // 2
 
 
 @pytest.mark.parametrize("tier", ["host", "emulated"])
 def test_a_batch_along_a_part_of_an_axis(tier, tmp_path):
-    """What a reshape has split: a tile once held the whole axis, and was read at the first place."""
+    """What a reshape has split: a tile held the whole axis, and was read at the first place."""
     def program(np, x):
         return (np.fft.fft(x.reshape(12, 3, 4), axis=1) * 2, np.fft.ifft(x.reshape(12, 4, 3)) + 1,
                 np.linalg.det(x.reshape(3, 4, 3, 4)[..., :3] + 3 * np.eye(3)),
