@@ -222,8 +222,8 @@ def body_plan(body: Body, target: Target, *, check: bool) -> Plan:
     program, builder, outputs = _built(body, target)
     side, teams = _sides(program, target)
     if check:
-        verify_program(program, target.limits.problem_bytes // side if target.kind == "cpu"
-                       else target.shared_bytes - OWN_BYTES)
+        verify_program(program, SPILLED * target.limits.problem_bytes // side
+                       if target.kind == "cpu" else target.shared_bytes - OWN_BYTES)
     status, values = None, builder.values
     if program.failures:
         leaves = sum(entry[0] is None for entry in signature[0])
