@@ -64,15 +64,18 @@ fold = Library("fft.fold", _fold)
 real_inverse = Library("fft.real_inverse", _real_inverse)
 
 
+@cache
 def root_of_one(order: int, sign: int) -> Elementwise:
     """Return the op that gives ``exp(sign 2 pi i x y / order)``; ``x`` times ``y`` is less."""
+    index = "i32" if order < 1 << 28 else "i64"  # which eight times it fits in
+    root = f"unit_root<part_of<T>>({index}(x * y), {index}({order}))"
 
     def reference(xp: Any, x: Any, y: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
         turns = (x * y).astype(np.float64) / order
         return xp.exp(sign * 2j * np.pi * turns).astype(dtype)
 
     return Elementwise(f"root_of_one_{order}_{'m' if sign < 0 else 'p'}", reference,
-                       f"unit_root<part_of<T>, {order}, {sign}>(x * y)", cost=30)
+                       f"m_conjugate({root})" if sign < 0 else root, cost=30)
 
 
 def options_of(attrs: Any, ndim: int) -> tuple[Sequence[int], tuple[int, ...], Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from queue import Empty, SimpleQueue
 from typing import Any
 
-from tiledarray.devices.threads import LOOK_SECONDS, in_background
-from tiledarray.fork import free_imports, import_part
+from tiledarray.devices.threads import all_of
+from tiledarray.fork import import_part
 
 _NAMESPACE = "tiledarray"
 _registering = threading.Lock()
@@ -23,26 +22,8 @@ def _optree() -> Any:
     What a signal handler raises while its types are registered would leave it broken for good, and
     handlers run in the main thread alone.
     """
-    ended: SimpleQueue[Any] = SimpleQueue()
-
-    def work() -> None:
-        try:
-            ended.put(import_part("optree"))
-        except BaseException as error:
-            ended.put(error)
-
-    found = _awaited(ended) if in_background(work) else import_part("optree")
-    if isinstance(found, BaseException):
-        raise found
+    (found,) = all_of(import_part, ["optree"], 1, apart=True)
     return found
-
-
-def _awaited(ended: SimpleQueue[Any]) -> Any:
-    while True:
-        try:
-            return ended.get(timeout=LOOK_SECONDS)
-        except Empty:
-            free_imports()  # an earlier wait may have been interrupted as it imported
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:

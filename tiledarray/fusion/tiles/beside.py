@@ -48,36 +48,40 @@ def side_of(statements: Sequence[Statement]) -> int:
     return max(team_beside(call.out[0].columns) for call in statements if isinstance(call, Call))
 
 
+def lies_beside(program: Program) -> bool:
+    """Whether all it does is to transform, and memory has its problems side by side somewhere."""
+    transforms = [isinstance(statement, Call) and statement.name == "fourier"
+                  for statement in program.statements]
+    return any(transforms) and all(
+        known or isinstance(statement, Load | Map | Store)
+        for known, statement in zip(transforms, program.statements, strict=True)
+    ) and any("beside" in _sides(program, statement) for statement in program.statements)
+
+
 def goes_beside(program: Program, target: Target) -> bool:
-    """Put problems side by side if that is how memory has them.
+    """Put problems that lie so side by side, if there is room.
 
     Tiles have no places yet.
     """
-    if not all(isinstance(statement, Load | Map | Store) or (
-            isinstance(statement, Call) and statement.name == "fourier")
-            for statement in program.statements):
-        return False
     statements = _at_once(program)
     last = program.lengths[-1]
     tiles = {tile for statement in statements for tile in written(statement)}
     width = max(tile.dtype.itemsize for tile in tiles)
     nbytes = sum(tile.nbytes for tile in tiles)  # seldom is there more than one
-    sides = {where for statement in statements for where in _sides(program, statement)}
-    turned = "along" in sides  # of problems that are all equally far apart
-    if "beside" not in sides:
-        return False
+    # Of problems that are all equally far apart.
+    turned = any("along" in _sides(program, statement) for statement in statements)
     count, side = LINE // width, side_of(statements)
     while count * width > SECTOR and (
             count * side > MOST_THREADS or 2 * (count + 1) * nbytes > target.shared_bytes
             or (turned and last % count)):
         count //= 2
-    apart = count + 1 if turned else count
+    spacing = count + 1 if turned else count
     if last < count or (turned and last % count) or count * width < SECTOR or (
-            count * side > LARGEST_BLOCK or apart * nbytes > target.shared_bytes - OWN_BYTES):
+            count * side > LARGEST_BLOCK or spacing * nbytes > target.shared_bytes - OWN_BYTES):
         return False
     program.statements = [
         part for statement in statements for part in _turned(program, statement)]
-    program.beside, program.apart = count, apart
+    program.beside, program.spacing = count, spacing
     return True
 
 

@@ -44,9 +44,14 @@ def in_tiles(signature: tuple[Any, ...], target: Target) -> Found:
     looped = looped_of(signature)
     split = in_steps(looped, target)
     if split is not looped:
-        found = _in_tiles(split, target)
+        found = _with_factors(split, target)
         if not any(_is_transform(entry) for entry in found.looped.entries):
             return found  # else libraries do one of the steps, and rather do both at once
+    return _with_factors(looped, target)
+
+
+def _with_factors(looped: Looped, target: Target) -> Found:
+    """The same, with equations solved by factors that are computed anyway."""
     by_factor = by_factors(looped, target)
     if by_factor is not looped:
         found = _in_tiles(by_factor, target)

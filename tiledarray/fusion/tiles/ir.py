@@ -312,7 +312,7 @@ class Program:
         On a device: neighbouring problems whose elements lie side by side on chip, and are those of
         threads side by side; a statement that is ``turned`` goes along each of them instead.  0
         where each problem's tiles lie together.
-    apart : int
+    spacing : int
         Elements on chip from one of a problem to its next then.
     """
 
@@ -325,7 +325,7 @@ class Program:
     flops: int = 0
     own: frozenset[Tile] | None = None
     beside: int = 0
-    apart: int = 1
+    spacing: int = 1
 
     @property
     def problems(self) -> int:

@@ -15,7 +15,7 @@ from tiledarray.fusion.plan import Axis, Kernel, Plan, Schedule, Store, Strided
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import ir
-from tiledarray.fusion.tiles.beside import BLOCKS, OWN_BYTES, goes_beside, side_of
+from tiledarray.fusion.tiles.beside import BLOCKS, OWN_BYTES, goes_beside, lies_beside, side_of
 from tiledarray.fusion.tiles.build import NoRoom, NoTile, build
 from tiledarray.fusion.tiles.ir import Call, Load, Map, Product, Program, Read, Reduce, parts
 from tiledarray.fusion.tiles.primitives import primitive
@@ -107,7 +107,7 @@ def _built(body: Body, target: Target) -> tuple[Program, Builder, list[Value]]:
             return made
     padded = target.kind == "cuda"
     made = _begun(body, target, padded=padded)
-    if padded and any(_transforms(statement) for statement in made[0].statements):
+    if padded and lies_beside(made[0]):
         beside = _begun(body, target, padded=False)
         if goes_beside(beside[0], target):
             made = beside
@@ -182,7 +182,7 @@ def _region(program: Program, side: int) -> int:
     if program.own is not None:
         return region_of_thread(program)
     if program.beside:
-        return -(-program.nbytes * program.apart // program.beside)
+        return -(-program.nbytes * program.spacing // program.beside)
     widths = [tile.dtype.itemsize for tile in program.tiles if tile.dtype.kind in "fc"]
     return max(16, -(-region(program.nbytes, side, max(widths, default=8)) // 16) * 16)
 

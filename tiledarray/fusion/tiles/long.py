@@ -13,7 +13,6 @@ and what is done to the elements in between is done to them where they are.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -50,7 +49,8 @@ class Form(NamedTuple):
 
 def in_steps(looped: Looped, target: Target) -> Looped:
     """Have transforms that are too long for a tile done in two steps, where that pays."""
-    if target.kind != "cuda":
+    if target.kind != "cuda" or not any(
+            entry[0] in (_FORWARD, _INVERSE) for entry in looped.entries):
         return looped
     graph = Graph.of(looped)
     long = {number: found for number, entry in enumerate(graph.entries)
@@ -105,13 +105,15 @@ class _Split:
 
     Attributes
     ----------
+    graph : Graph
+    before : Looped
     made : dict
         The entries that are, and how.
     """
 
     def __init__(self, graph: Graph, looped: Looped, forms: dict[int, Form]) -> None:
         self.graph = graph
-        self.looped_before = looped
+        self.before = looped
         self.made: dict[int, tuple[int, Form]] = {}
         self._more: list[tuple[Entry, int]] = []
         self._split: dict[tuple[int, Form], int] = {}
@@ -127,7 +129,7 @@ class _Split:
         """The signature in which they are joined again where others ask for them."""
         instead = {}
         for number, (ref, form) in self.made.items():
-            self._number = self.looped_before.numbers[number]
+            self._number = self.before.numbers[number]
             entry = self.graph.entries[number]
             if form.swapped:
                 ref = self._swapped(ref)
@@ -135,7 +137,7 @@ class _Split:
                 # An operation, so that it is stored like this and not turned once more.
                 ref = self._add(selection.cast, (entry.dtype,), swapped.shape, entry.dtype, ref)
             instead[number] = Entry(movement.reshape, None, entry.shape, entry.dtype, (ref,))
-        return exchanged(self.graph, self.looped_before, instead, self._more)
+        return exchanged(self.graph, self.before, instead, self._more)
 
     def _add(self, op: Any, attrs: Any, shape: tuple[int, ...], dtype: Any,
              *refs: int | None) -> int:
@@ -219,9 +221,6 @@ class _Split:
         row, column = (self._add(movement.iota, (_INDEX,), (length,), _INDEX)
                        for length in (form.rows, form.columns))
         row = self._add(movement.reshape, None, (form.rows, 1), _INDEX, row)
-        op = root_between(form.rows * form.columns, -1 if entry.op is _FORWARD else 1)
+        op = root_of_one(form.rows * form.columns, -1 if entry.op is _FORWARD else 1)
         ref = self._add(op, (_INDEX, _INDEX), (form.rows, form.columns), entry.dtype, row, column)
         return self._swapped(ref) if form.swapped else ref
-
-
-root_between = cache(root_of_one)

@@ -80,7 +80,7 @@ def _races(program: Program) -> Iterator[str]:
 
 def _indices(program: Program) -> Iterator[str]:
     """Constant indices stay within tiles."""
-    for place, statement in enumerate(program.statements):
+    for place, statement in enumerate(program.singly()):
         if not isinstance(statement, Map | Reduce | Store):
             continue
         domain = statement.domain

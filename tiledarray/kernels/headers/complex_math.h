@@ -439,22 +439,19 @@ TA_BESIDE_CIRCLE(size_greater, >) TA_BESIDE_CIRCLE(size_greater_equal, >=)
 
 // ---- roots of one ----
 
-// exp(SIGN 2 pi i k / ORDER), 0 <= k < ORDER, reduced to an eighth of a turn in whole numbers; there
+// exp(2 pi i k / n), 0 <= k < n, reduced to an eighth of a turn in whole numbers; 8 n is an I.  There
 // Taylor's series are as good as R is.
-template <bool SMALL> struct Eighths { using type = i64; };
-template <> struct Eighths<true> { using type = i32; };
-template <class R, i64 ORDER, int SIGN> TA_FN Complex<R> unit_root(i64 k) {
-    using I = typename Eighths<(ORDER < 1 << 28)>::type;
-    I eighths = 8 * I(k);
-    const bool below = eighths > 4 * ORDER;
-    if (below) eighths = 8 * ORDER - eighths;
-    const bool left = eighths > 2 * ORDER;
-    if (left) eighths = 4 * ORDER - eighths;
-    const bool steep = eighths > ORDER;
-    if (steep) eighths = 2 * ORDER - eighths;
-    const R x = R(f64(eighths) * (0.785398163397448309615660845819875721 / ORDER)), square = x * x;
+template <class R, class I> TA_FN constexpr Complex<R> unit_root(I k, I n) {
+    I eighths = 8 * k;
+    const bool below = eighths > 4 * n;
+    if (below) eighths = 8 * n - eighths;
+    const bool left = eighths > 2 * n;
+    if (left) eighths = 4 * n - eighths;
+    const bool steep = eighths > n;
+    if (steep) eighths = 2 * n - eighths;
+    const R x = R(f64(eighths) * (0.785398163397448309615660845819875721 / f64(n))), square = x * x;
     R cosine = 0, sine = 0;
-    constexpr int TERMS = sizeof(R) == 8 ? 18 : 10;
+    constexpr int TERMS = sizeof(R) == 8 ? 20 : 10;
 #ifdef __CUDACC__
     _Pragma("unroll")
 #endif
@@ -463,5 +460,5 @@ template <class R, i64 ORDER, int SIGN> TA_FN Complex<R> unit_root(i64 k) {
         sine = (1 - sine) * square * R(1.0 / (term * (term + 1)));
     }
     const R c = 1 - cosine, s = x - x * sine, re = steep ? s : c, im = steep ? c : s;
-    return {left ? -re : re, below == (SIGN > 0) ? -im : im};
+    return {left ? -re : re, below ? -im : im};
 }

@@ -30,24 +30,10 @@ template <class P> TA_FN P multiply_add(P x, P y, P z) { return linear::fused(x,
 template <class R> struct alignas(2 * sizeof(R)) Root {
   R re, im;
 };
-// exp(2 pi i k / n), reduced to an eighth of a turn in whole numbers, in double.
+// exp(2 pi i k / n), in double.
 TA_FN constexpr Root<double> root_of_one(long long k, long long n) {
-  long long eighths = 8 * (k % n);
-  const bool below = eighths > 4 * n;
-  if (below) eighths = 8 * n - eighths;
-  const bool left = eighths > 2 * n;
-  if (left) eighths = 4 * n - eighths;
-  const bool steep = eighths > n;
-  if (steep) eighths = 2 * n - eighths;
-  const double x = 0.785398163397448309615660845819875721 * double(eighths) / double(n);
-  double cosine = 0, sine = 0;
-  for (int term = 20; term > 0; term -= 2) {
-    cosine = (1 - cosine) * x * x / (term * (term - 1));
-    sine = (1 - sine) * x * x / (term * (term + 1));
-  }
-  const double c = 1 - cosine, s = x - x * sine;
-  const double re = steep ? s : c, im = steep ? c : s;
-  return {left ? -re : re, below ? -im : im};
+  const auto root = unit_root<double, i64>(k % n, n);
+  return {root.re, root.im};
 }
 // The powers of a root of one of order N.
 template <class R, int N> struct Roots {

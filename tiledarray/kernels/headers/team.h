@@ -15,9 +15,10 @@ template <int G> struct Team {
 #endif
   // What threads of the team wrote before is seen by all of them after it.
   TA_MEMBER void sync() const {
-#if defined(TA_BESIDE)
+#ifdef TA_BESIDE
     __syncthreads();
-#elif defined(TA_ONE_TEAM)
+#else
+#ifdef TA_ONE_TEAM
     if constexpr (G > 32) __syncthreads();
 #else
     if constexpr (G > 32) {
@@ -25,7 +26,6 @@ template <int G> struct Team {
       else await_barrier(1 + int(threadIdx.x) / G);  // barrier 0 is that of the whole block
     }
 #endif
-#ifndef TA_BESIDE
     if constexpr (G > 1 && G <= 32) __syncwarp();
 #endif
   }

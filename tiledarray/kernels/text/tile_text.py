@@ -107,7 +107,7 @@ class TileText(Writer):
         offset = self._offset(tile, index)
         if self.program.beside:
             other = " + other" if self.turned else ""
-            return f"t_{tile.number}[({offset}) * {self.program.apart}{other}]"
+            return f"t_{tile.number}[({offset}) * {self.program.spacing}{other}]"
         return f"t_{tile.number}[{offset}]" if self.device else (
             f"t_{tile.number}[({offset}) * W + w]")
 

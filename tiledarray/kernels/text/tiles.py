@@ -76,7 +76,7 @@ class TilePrinter(TileText):
                 self.put(f"{kind} t_{tile.number}[{tile.size}];")
                 continue
             offset = program.offsets[tile]
-            at = f"{offset * program.apart}" if self.device else f"{offset} * W"
+            at = f"{offset * program.spacing}" if self.device else f"{offset} * W"
             own = " + threadIdx.x % TEAMS" if program.beside else ""
             self.put(f"{kind}* const t_{tile.number} = "
                      f"reinterpret_cast<{kind}*>(memory + {at}){own};")
@@ -514,9 +514,9 @@ class TilePrinter(TileText):
             self.put(f"for (int i_{k} = 0; i_{k} < {extents[k]}; ++i_{k})")
         at = self._offset(tile, tuple(
             Affine(k) if k in others else ORIGIN for k in range(len(extents))))
-        apart = self.program.apart
-        line = f"t_{tile.number} + ({at}) * {apart if self.device else 'W'}"
-        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis] * apart}>"
+        spacing = self.program.spacing
+        line = f"t_{tile.number} + ({at}) * {spacing if self.device else 'W'}"
+        self.put(f"  fourier<{tile.shape[axis]}, {sign}, {tile.strides[axis] * spacing}>"
                  f"({', '.join(['team', line, *work])});")
 
     def _fourier_through(self, first: Call, second: Call | None = None) -> None:
@@ -529,12 +529,12 @@ class TilePrinter(TileText):
         tile = rows.tile
         signs = [str(call.numbers[0]) for call in (first, second) if call is not None]
         padded = str(tile.pitch >= rows.columns + rows.columns // 8).lower()
-        apart = self.program.apart
+        spacing = self.program.spacing
         name = "fourier_twice" if second else "fourier_through"
         with self.block(f"for (int row = 0; row < {rows.rows}; ++row)"):
             self._indices(tile.shape[:-1], "row")
-            self.put(f"{name}<{_listed((rows.columns, *signs, padded, apart))}>"
-                     f"(team, {_name(rows)} + row * {tile.pitch * apart},")
+            self.put(f"{name}<{_listed((rows.columns, *signs, padded, spacing))}>"
+                     f"(team, {_name(rows)} + row * {tile.pitch * spacing},")
             self._element(first, "", lambda: self._filled(first))
             if second is not None:
                 self._element(first, "found", lambda: f"return {self._made(first)};")
