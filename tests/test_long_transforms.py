@@ -1,6 +1,5 @@
 """Transforms too long for a tile, in two kernels with what is around; and those of columns."""
 
-from dataclasses import replace
 
 import numpy
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from tests import tiles
 from tests.plans import DEVICE, HOST
 from tests.test_tiles import compiled_for_a_device
-from tiledarray.fusion import limits
 from tiledarray.fusion.plan import Call, Kernel
 from tiledarray.fusion.target import Target
 from tiledarray.fusion.tiles import teams
@@ -20,10 +18,7 @@ H200 = Target("cuda", 132, 227 << 10, contract=True)
 WIDE = {"f": "f8", "F": "c16"}
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Batches of a few problems are worth a kernel."""
-    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, problems=2, problem_flops=1))
+few = tiles.few_are_worth_it()
 
 
 @pytest.fixture

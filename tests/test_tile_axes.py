@@ -5,7 +5,6 @@ axis to one call is a batch axis to the next.
 """
 
 import random
-from dataclasses import replace
 from math import prod
 
 import numpy
@@ -15,19 +14,12 @@ from hypothesis import strategies as st
 
 from tests import tiles
 from tests.plans import DEVICE, HOST
-from tiledarray.fusion import limits
-from tiledarray.fusion.tiles import find, teams
+from tiledarray.fusion.tiles import teams
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16]
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Batches of a few problems are worth a kernel; transforms of 32 numbers are long."""
-    small = {"problems": 2, "problem_flops": 1}
-    monkeypatch.setattr(find, "_gain", lambda region: 1)
-    monkeypatch.setattr(limits, "HOST", replace(limits.HOST, **small))
-    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
+few = tiles.few_are_worth_it()
 
 
 class Made:

@@ -11,19 +11,12 @@ from hypothesis import strategies as st
 from tests import tiles
 from tests.plans import DEVICE, HOST
 from tiledarray.fusion import limits
-from tiledarray.fusion.tiles import find
 
 BATCHES = [(2,), (3,), (16,), (17,), (33,), (2, 3), (3, 1, 4), (1, 5), (7, 5)]
 DTYPES = ["f4", "f8", "c8", "c16"]
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Batches of a few problems are worth a kernel."""
-    small = {"problems": 2, "problem_flops": 1}
-    monkeypatch.setattr(find, "_gain", lambda region: 1)
-    monkeypatch.setattr(limits, "HOST", replace(limits.HOST, **small))
-    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
+few = tiles.few_are_worth_it()
 
 
 class Made:

@@ -24,14 +24,7 @@ from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Loop
 
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Batches of a few problems are worth a kernel."""
-    small = {"problems": 2, "problem_flops": 1}
-    monkeypatch.setattr(find, "_gain", lambda region: 1)
-    monkeypatch.setattr(limits, "HOST", replace(limits.HOST, **small))
-    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, **small))
+few = tiles.few_are_worth_it()
 
 
 def one_for_a_thread(monkeypatch):

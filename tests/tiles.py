@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy
+import pytest
 
 import tiledarray as ta
 from tests import emulation
@@ -15,7 +17,7 @@ from tests.plans import HOST
 from tiledarray import config
 from tiledarray.devices import device
 from tiledarray.execution.executable import Executable
-from tiledarray.fusion import passes
+from tiledarray.fusion import limits, passes
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.streams import interpret as streams
@@ -24,6 +26,7 @@ from tiledarray.fusion.streams.ir import StreamProgram
 from tiledarray.fusion.streams.kernel import StreamKernel
 from tiledarray.fusion.streams.kernel import body_plan as stream_plan
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.tiles import find
 from tiledarray.fusion.tiles.find import in_tiles
 from tiledarray.fusion.tiles.interpret import interpret
 from tiledarray.fusion.tiles.ir import Store
@@ -34,6 +37,18 @@ from tiledarray.recording.stretch import local
 
 Function = Callable[..., Any]
 STREAMED = 16  # columns of a tile of a stream, to the interpreter
+
+
+def few_are_worth_it() -> Any:
+    """A fixture of a module: batches of a few problems are worth a kernel, on either device."""
+    @pytest.fixture(autouse=True)
+    def few(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(find, "_gain", lambda region: 1)
+        for kind in ("HOST", "GPU"):
+            usual = getattr(limits, kind)
+            monkeypatch.setattr(limits, kind, replace(usual, problems=2, problem_flops=1))
+
+    return few
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def factor_torch():
     return lambda a, b: torch.cholesky_solve(b[..., None], torch.linalg.cholesky(a))[..., 0]
 
 
-def setup_filter(size, seed, n=1024):
+def setup_filter(size, seed, n):
     """Return complex64 rows, and what multiplies their transforms."""
     random = np.random.default_rng(seed)
     parts = random.standard_normal((2, size, n), dtype=np.float32)
@@ -127,42 +127,33 @@ FACTOR = Workload(
     variants={"torch": factor_torch},
     refusals=_REFUSALS,
 )
-FILTER = Workload(
-    name="small_filter",
-    title="ifft(fft(x) * h) of rows of 1024, complex64",
-    sizes=Sizes(cpu=4096, cuda=65_536, quick=64),
-    setup=setup_filter,
-    program=filtered,
-    reference=in_part(filtered, np.complex128),
-    tolerance=1e-5,
-    traffic=lambda inputs: 2 * inputs[0].nbytes + inputs[1].nbytes,
-    variants={"torch": filter_torch},
-    refusals=_REFUSALS,
-)
-LONG_FILTER = Workload(
-    name="long_filter",
-    title="ifft(fft(x) * h) of rows of 65,536, complex64",
-    sizes=Sizes(cpu=64, cuda=1024, quick=2),
-    setup=partial(setup_filter, n=1 << 16),
-    program=filtered,
-    reference=in_part(filtered, np.complex128),
-    tolerance=1e-5,
-    traffic=lambda inputs: 2 * inputs[0].nbytes + inputs[1].nbytes,
-    variants={"torch": filter_torch},
-    refusals=_REFUSALS,
-)
-LONG_SPECTRUM = Workload(
-    name="long_spectrum",
-    title="abs(fft(x * window))**2 of rows of 65,536, complex64",
-    sizes=Sizes(cpu=64, cuda=1024, quick=2),
-    setup=partial(setup_filter, n=1 << 16),
-    program=spectrum,
-    reference=in_part(spectrum, np.complex128),
-    tolerance=1e-5,
-    traffic=lambda inputs: inputs[0].nbytes * 3 // 2 + inputs[1].nbytes,
-    variants={"torch": spectrum_torch},
-    refusals=_REFUSALS,
-)
+
+
+def of_rows(name, title, program, torch, sizes, results, n):
+    """Return a workload of rows of complex64; its results are so many times as large."""
+    return Workload(
+        name=name,
+        title=title,
+        sizes=sizes,
+        setup=partial(setup_filter, n=n),
+        program=program,
+        reference=in_part(program, np.complex128),
+        tolerance=1e-5,
+        traffic=lambda inputs: int((1 + results) * inputs[0].nbytes) + inputs[1].nbytes,
+        variants={"torch": torch},
+        refusals=_REFUSALS,
+    )
+
+
+FILTER = of_rows(
+    "small_filter", "ifft(fft(x) * h) of rows of 1024, complex64", filtered, filter_torch,
+    Sizes(cpu=4096, cuda=65_536, quick=64), 1, 1024)
+LONG_FILTER = of_rows(
+    "long_filter", "ifft(fft(x) * h) of rows of 65,536, complex64", filtered, filter_torch,
+    Sizes(cpu=64, cuda=1024, quick=2), 1, 1 << 16)
+LONG_SPECTRUM = of_rows(
+    "long_spectrum", "abs(fft(x * window))**2 of rows of 65,536, complex64", spectrum,
+    spectrum_torch, Sizes(cpu=64, cuda=1024, quick=2), 0.5, 1 << 16)
 RIDGES = Workload(
     name="small_ridge",
     title="ridge regression, 24×12, float32",
