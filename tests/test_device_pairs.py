@@ -1,6 +1,7 @@
 """All pairs on a GPU, by value: points of a thread, vectors of features, exponents; emulated."""
 
 import shutil
+from itertools import product
 
 import numpy
 import pytest
@@ -72,3 +73,34 @@ def test_zero_times_infinity_is_no_slope_at_either_end(n, folder):
     d[5] = d[:, 5] = 0.0
     table = 4 * d * w[:, None] * w * numpy.exp(d * d)
     numpy.testing.assert_allclose(found[0], table.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def near(np, x, y):
+    return np.exp(-0.5 * (x[:, None] - y) ** 2).sum(1)
+
+
+def weighed(np, x, y):
+    e = np.exp(-((x[:, None] - y) ** 2) / 2)
+    return (y * e).sum(1) / e.sum(1)
+
+
+def powers(np, x, y):
+    return np.exp2(x[:, None] - y[None] * 3).sum(0)
+
+
+@pytest.mark.parametrize(("program", "apart"), [
+    *product([near, powers], [0, 8, 12.5, 14, 20]), *product([weighed], [0, 8, 12.5])])
+def test_exponentials_that_only_sums_use(program, apart, folder):
+    """Off by the roundings of their exponents; denormal and zero where they are NumPy's."""
+    random = numpy.random.default_rng(int(apart))
+    x, y = random.random(1000) + apart, random.random(700)
+    x, y = x.astype("f4"), y.astype("f4")
+    plan, (found,) = emulated(program, x, y, folder=folder)
+    assert sum(len(kernel.roots) for kernel in plan.kernels) == 1
+    with numpy.errstate(all="ignore"):
+        expected = program(numpy, *(a.astype("f8") for a in (x, y)))
+        exponent = apart * apart / 2 + 1
+        numpy.testing.assert_allclose(
+            found, expected, rtol=(3 + 2.5 * exponent) * 2.0**-23, atol=1000 * 2.0**-149)
+        if program is not weighed:
+            assert (found == 0).tolist() == (program(numpy, x, y) == 0).tolist()

@@ -1,5 +1,7 @@
 """Kernels bound by their instructions: what is contracted, tried quickly, unrolled."""
 
+from dataclasses import replace
+
 import pytest
 
 import tiledarray as np
@@ -166,3 +168,36 @@ def test_nothing_spills(arch):
         source = executable.source_of(kernel, print_kernel(kernel, device=True))
         report = cuda.compile_source(source, name, arch).reports[name]
         assert report.clean, report
+
+
+def roots(function, *inputs, target=DEVICE):
+    """Exponentials that are squares of roots, each with whether a sum adds the square itself."""
+    return [root.added for root in kernel_of(function, *inputs, target=target).roots.values()]
+
+
+def weighed(x, y):
+    near = np.exp(-0.5 * (x[:, None] - y) ** 2)
+    return (near * y).sum(axis=1), near.sum(axis=1)
+
+
+@pytest.mark.parametrize(("function", "expected"), [
+    (pairs, [True]),
+    (lambda x, y: np.exp2((x[:, None] - y) / 3).mean(axis=0), [True]),
+    (weighed, [False]),
+    (lambda x, y: np.exp(x[:, None] - y).max(axis=1), []),
+    (lambda x, y: (np.exp(x[:, None] - y) - 1).sum(axis=1), []),
+    (lambda x, y: np.exp(x[:, None] - y).sum(axis=1, dtype="f8"), []),
+    (lambda x, y: np.exp(x[:, None] - y.astype("f8")).sum(axis=1), []),
+    (lambda x, y: np.exp(x), []),
+])
+def test_what_only_sums_use_is_the_square_of_a_root(function, expected):
+    inputs = arrays(2, shape=(4096,))
+    assert roots(function, *inputs) == expected
+    assert not roots(function, *inputs, target=HOST)
+    assert not roots(function, *inputs, target=replace(DEVICE, contract=False))
+
+
+def test_scalars_are_multiplied_once():
+    found = text(lambda x, y: np.exp(-(x[:, None] - y) ** 2 / 3 * 0.5).sum(axis=1),
+                 *arrays(2, shape=(4096,)))
+    assert "(-(1.f) / a.f32_0 * a.f32_1)" in found

@@ -93,6 +93,19 @@ class Bundle:
         return next(cell for cell, place in self.cells.items() if place == 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What a device takes a root of, where only sums use its square: ``op(cell * by)``.
+
+    ``by`` is made of scalars, each with what it does to the cell: ``"*"`` or ``"/"``, and ``"-"``
+    with none.  ``added`` says that sums alone use the square: it is their product, and not made.
+    """
+
+    cell: Cell
+    by: tuple[tuple[str, Cell | None], ...] = ()
+    added: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class Schedule:
     """How a group's domain is cut: the nest, the tile, and the constants of the kernel text.
@@ -228,8 +241,9 @@ class Kernel:
     asynchronous copies bring into shared memory ahead of their use, with the byte offset of each.
     ``turned`` are loads that run along the last row axis in memory: a block copies its tile of them
     as they lie, and turns it on chip.  ``products`` are the sums of what is a product, with its
-    factors: both are rounded together.  ``bundles`` are loads of a device's reduction that vectors
-    bring, each from places side by side.
+    factors: both are rounded together.  ``roots`` are exponentials that only sums use, which are
+    squares of roots.  ``bundles`` are loads of a device's reduction that vectors bring, each from
+    places side by side.
     """
 
     group: Group
@@ -242,6 +256,7 @@ class Kernel:
     turned: list[Cell] = field(default_factory=list)
     bundles: list[Bundle] = field(default_factory=list)
     products: dict[Cell, tuple[Cell, Cell]] = field(default_factory=dict)
+    roots: dict[Cell, Root] = field(default_factory=dict)
     border: Border | None = None
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0

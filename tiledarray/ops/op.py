@@ -78,6 +78,9 @@ class Elementwise(Op):
     rare : str
         Text for where the quick one is not right, if it is another one than elsewhere; ``known``
         is the usual value, or the last operand.
+    root : str
+        Text for float32 on a device of a square root of ``op(x * y)``, whose exponent is rounded
+        twice more: for what only sums use (``kernels/device_math.h``).  ``""`` if there is none.
     nanoseconds : (float, float)
         NumPy's time for an element of float64 and of float32, where it is far from the usual.
     exponent : bool
@@ -104,6 +107,7 @@ class Elementwise(Op):
     saves: int = 0
     usual: str = ""
     rare: str = ""
+    root: str = ""
     nanoseconds: tuple[float, float] = NANOSECONDS
     exponent: bool = False
     beyond: bool | None = None

@@ -10,16 +10,16 @@ from tiledarray.ops.ufunc import ufunc
 
 def _function(
     function: np.ufunc, derivative: str, cost: int = 10, quick: str = "", saves: int = 0, *,
-    nanoseconds: tuple[float, float],
+    root: str = "", nanoseconds: tuple[float, float],
 ) -> Elementwise:
     """Declare a function of one argument whose C++ name is ``m_`` and NumPy's name."""
     text = f"m_{function.__name__}(x)"
-    return ufunc(function, text, cost=cost, quick=quick, saves=saves, nanoseconds=nanoseconds,
-                 derivatives=(derivative,))
+    return ufunc(function, text, cost=cost, quick=quick, saves=saves, root=root,
+                 nanoseconds=nanoseconds, derivatives=(derivative,))
 
 
-exp = _function(np.exp, "out", nanoseconds=(0.8, 0.5))
-exp2 = _function(np.exp2, "out * ln2", nanoseconds=(0.7, 0.25))
+exp = _function(np.exp, "out", root="root_of_exp(x, y)", nanoseconds=(0.8, 0.5))
+exp2 = _function(np.exp2, "out * ln2", root="root_of_exp2(x, y)", nanoseconds=(0.7, 0.25))
 expm1 = _function(np.expm1, "exp(x)", nanoseconds=(1.1, 0.4))
 log = _function(np.log, "1 / x", quick="quick_log(x, rare)", saves=10, nanoseconds=(0.8, 0.4))
 log2 = _function(np.log2, "1 / (x * ln2)", nanoseconds=(0.85, 0.2))

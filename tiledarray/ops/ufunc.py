@@ -34,6 +34,7 @@ def ufunc(
     saves: int = 0,
     usual: str = "",
     rare: str = "",
+    root: str = "",
     nanoseconds: tuple[float, float] = NANOSECONDS,
     exponent: bool = False,
     beyond: bool | None = None,
@@ -55,7 +56,7 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, saves, usual, rare, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
+    quick, saves, usual, rare, root, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
         As in `Elementwise`.
     """
     numpy_name = function.__name__
@@ -73,7 +74,7 @@ def ufunc(
 
     op = Elementwise(
         name or numpy_name, reference, spread(expression), cost, function, quick,
-        saves=saves, usual=usual, rare=rare, nanoseconds=nanoseconds, exponent=exponent,
+        saves=saves, usual=usual, rare=rare, root=root, nanoseconds=nanoseconds, exponent=exponent,
         beyond=beyond, ordered=ordered, constant=constant, derivatives=derivatives, vjp=vjp,
     )
     if output:

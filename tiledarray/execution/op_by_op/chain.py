@@ -80,7 +80,7 @@ def _reduced_space(node: Node) -> Shape | None:
     shape = operand.shape
     kept = len(shape) - len(axes)
     whole_rows = kept and axes == (*range(kept, len(shape)),) and math.prod(shape[kept:]) <= BLOCK
-    plain = accumulate in (None, operand.dtype) and has_kernel(operand.dtype)
+    plain = (accumulate is None or accumulate == operand.dtype) and has_kernel(operand.dtype)
     return shape if whole_rows and plain and math.prod(shape) >= WORTH_CHAINING else None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.ir import Cell
-from tiledarray.fusion.plan import Kernel
+from tiledarray.fusion.plan import Kernel, Root
 from tiledarray.fusion.schedule.place import inner_axes
 from tiledarray.ops import arithmetic, reduction
 from tiledarray.ops.op import Elementwise
@@ -27,6 +27,8 @@ _SPREAD_NAN = {
     arithmetic.add, arithmetic.subtract, arithmetic.multiply, arithmetic.divide,
     arithmetic.negative, arithmetic.square, arithmetic.scaled, arithmetic.multiply_add,
     arithmetic.multiply_subtract, arithmetic.subtract_product}
+_SCALES = {arithmetic.multiply, arithmetic.scaled, arithmetic.negative}  # nothing cancels
+_FACTORS = {arithmetic.multiply: "*", arithmetic.divide: "/", arithmetic.negative: "-"}
 PAIR_LANES = 4  # from which loads are few beside the arithmetic
 WARP = 32
 ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
@@ -84,6 +86,57 @@ def _factors(cell: Cell) -> tuple[Cell, Cell] | None:
     return cell.args[0], cell.args[-1]
 
 
+def find_roots(kernel: Kernel) -> None:
+    """Note the exponentials that only sums use, where a kernel is bound by its instructions.
+
+    An exponential of its argument alone takes 8 instructions, for it has to know the exponent to
+    a place beyond float32.  In a sum what counts is how far off its terms are to one another, and
+    each argument is rounded by itself already.
+    """
+    if kernel.schedule.scanned or not streams_nothing(kernel):
+        return
+    users: dict[Cell, set[Cell]] = {}
+    for cell in kernel.cells:
+        for arg in cell.args:
+            users.setdefault(arg, set()).add(cell)
+    stored = {store.sink.cell for store in kernel.stores}
+    only_sums: set[Cell] = set()
+    for cell in reversed(kernel.cells):
+        op = cell.value.op if cell.kind == "apply" else None
+        if not isinstance(op, Elementwise) or cell in stored or cell.held or any(
+                loop != np.float32 for loop in (*cell.value.attrs, cell.dtype)):
+            continue
+        sums = {user for user in users.get(cell, ()) if _is_sum(user)}
+        others = users.get(cell, set()) - sums
+        if not others <= only_sums:
+            continue
+        if op in _SCALES:
+            only_sums.add(cell)
+        elif op.root:
+            kernel.roots[cell] = Root(*_scaled(cell.args[0]), added=not others)
+            if not others:
+                kernel.products.update(dict.fromkeys(sums, (cell, cell)))
+
+
+def _is_sum(cell: Cell) -> bool:
+    """Whether a cell is a sum in float32."""
+    return cell.kind == "reduce" and cell.value.op is reduction.sum and cell.dtype == np.float32
+
+
+def _scaled(cell: Cell) -> tuple[Cell, tuple[tuple[str, Cell | None], ...]]:
+    """What a cell is times scalars, and these."""
+    by: list[tuple[str, Cell | None]] = []
+    while cell.kind == "apply" and cell.value.op in _FACTORS and all(
+            loop == np.float32 for loop in cell.value.attrs):
+        op, scalars = cell.value.op, [arg for arg in cell.args if arg.kind == "param"]
+        if len(scalars) != len(cell.args) - 1 or (
+                op is arithmetic.divide and scalars[0] is not cell.args[1]):
+            break
+        by.append((_FACTORS[op], scalars[0] if scalars else None))
+        (cell,) = (arg for arg in cell.args if arg.kind != "param")
+    return cell, tuple(by)
+
+
 def words(dtype: np.dtype[Any]) -> int:
     """Registers that a value takes."""
     return -(-dtype.itemsize // 4)
@@ -118,8 +171,7 @@ def scaled_addends(cells: Collection[Cell], sinks: Collection[Cell]) -> dict[Cel
     return {sink: sink.args[0].args for sink in float_sums(sinks)
             if sink.args[0] in cells and sink.args[0].kind == "apply"
             and sink.args[0].value.op is arithmetic.scaled and uses[sink.args[0]] == 1
-            and sink.value.attrs[1] in (None, sink.args[0].dtype)
-            and sink.args[0].dtype == np.float32}
+            and sink.dtype == sink.args[0].dtype == np.float32}
 
 
 def shown_in_sums(cells: Collection[Cell], sinks: Collection[Cell]) -> bool:

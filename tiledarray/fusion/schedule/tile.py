@@ -8,7 +8,7 @@ from tiledarray.fusion.ir import Access, Cell, Group, strides_of
 from tiledarray.fusion.plan import Kernel, Schedule, Store, Strided
 from tiledarray.fusion.schedule import columns, maps, rows, scans
 from tiledarray.fusion.schedule.blocks import count_blocks, vector_width
-from tiledarray.fusion.schedule.instructions import find_products, try_quick
+from tiledarray.fusion.schedule.instructions import find_products, find_roots, try_quick
 from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of
 from tiledarray.fusion.schedule.work import count_work
 from tiledarray.fusion.target import Target
@@ -43,6 +43,7 @@ def tile(group: Group, target: Target) -> Kernel:
         try_quick(kernel)
         if target.contract and form is not scans:  # its stages know each value by itself
             find_products(kernel)
+            find_roots(kernel)
     else:
         form.tile_on_host(kernel, target)
         count_blocks(kernel)

@@ -69,3 +69,12 @@ TA_FN f32 quick_log(f32 x, bool& rare) {
     p = m_fma(p, f, -0.49999934f);
     return m_fma((f32)power, ln2<f32> * 0x1p-23f, m_fma(f * p, f, f));
 }
+TA_FN f32 quick_exp2(f32 x) {
+    f32 r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+// Roots of exp(x by) and exp2(x by), for sums: a square is added by one instruction, and is denormal
+// where its root is not.  The exponent's two roundings more leave |x by| 2^-23 of the value.
+TA_FN f32 root_of_exp2(f32 x, f32 by) { return quick_exp2(x * (by * 0.5f)); }
+TA_FN f32 root_of_exp(f32 x, f32 by) { return quick_exp2(x * (by * (0.5f * log2_e<f32>))); }

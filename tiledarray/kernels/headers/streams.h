@@ -334,11 +334,6 @@ TA_FN void show_tiles() {}
 
 // ---- numbers of a row ----
 
-TA_FN f32 quick_exp2(f32 x) {
-  f32 r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-  return r;
-}
 TA_FN f32 quick_exp(f32 x) { return quick_exp2(x * log2_e<f32>); }
 TA_FN f32 quick_exp2_from(f32 x, f32 most) { return quick_exp2(x - most); }
 // The difference first: of large numbers (masks of -1e9) it is exact, and a rounded product is not.

@@ -75,6 +75,7 @@ class Printer(Writer):
         self.bundled = {cell: bundle for bundle in kernel.bundles if device
                         for cell in bundle.cells}
         self.products = kernel.products if device else {}
+        self.roots = kernel.roots if device else {}
         self.quick = self.rare = False
         self.shown = self.again = False  # sums show what is wrong; the loop is done again then
         self.pointed: set[Cell] = set()  # gathers that lanes find by a pointer of their chunk
@@ -297,11 +298,23 @@ class Printer(Writer):
             over, under = cell.args
             name = self.operand(over, cell.dtype, u)
             return f"divided(cast<f32>({name}), {self._divisor(under, u)})"
+        if cell in self.roots:
+            return self._root(cell, u)
         if isinstance(op, Elementwise):
             names = [self.operand(arg, loop, u)
                      for arg, loop in zip(cell.args, cell.value.attrs, strict=True)]
             return render(op, cell.value.attrs, cell.dtype, names, text=self._text_of(cell))
         return f"cast<{ctype(cell.dtype)}>({self.operand(cell.args[0], cell.dtype, u)})"
+
+    def _root(self, cell: Cell, u: int) -> str:
+        """The root of what only sums use, or its square where it is in products."""
+        root, single = self.roots[cell], np.dtype(np.float32)
+        by = "1.f"
+        for sign, scalar in reversed(root.by):
+            by = f"-({by})" if scalar is None else f"{by} {sign} {self.operand(scalar, single, u)}"
+        text = render(cell.value.op, (single, single), single,
+                      [self.operand(root.cell, single, u), f"({by})"], text=cell.value.op.root)
+        return text if root.added else f"m_square({text})"
 
     def _text_of(self, cell: Cell) -> str:
         """The text of an op where most arguments are tried first; ``""`` for the usual one."""
