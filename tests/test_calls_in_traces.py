@@ -463,3 +463,56 @@ def test_gradients_of_a_choice_that_is_not_there():
     gradient = np.jit(np.grad(lambda x: np.choose((x > 0) * 2, [x, x ** 2]).sum()))
     with pytest.raises(ValueError, match="invalid entry in choice array"):
         numpy.asarray(gradient(np.array([0.5, -1.0])))
+
+
+WORD_FOR_WORD = {
+    "irfft2": lambda np, x: np.fft.irfft2(x, s=(3,)),
+    "rfftn": lambda np, x: np.fft.rfftn(x, s=(3, 3), axes=(5,)),
+    "item": lambda np, x: np.ones((2, 3)).item(100),
+    "item of a fraction": lambda np, x: np.ones((2, 3)).item(2.0),
+    "einsum of too few": lambda np, x: np.einsum("i,j", x),
+    "einsum of too many": lambda np, x: np.einsum("i", x, x),
+}
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+def test_errors_are_numpys_word_for_word(name):
+    function = WORD_FOR_WORD[name]
+    with pytest.raises(Exception) as theirs:
+        function(numpy, numpy.arange(6.0))
+    for run in (lambda x: function(np, x), np.jit(lambda x: function(np, x))):
+        with np.config.override(at_once=0), pytest.raises(type(theirs.value)) as ours:
+            run(np.arange(6.0))
+        assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+@pytest.mark.parametrize("number", [0.5, 2, True, 0.5j, numpy.float32(3), numpy.complex64(1j)])
+def test_parts_of_numbers_are_numbers(part, number):
+    x = numpy.arange(6, dtype="f4")
+    expected = x * getattr(numpy, part)(number)
+    for run in (lambda x: x * getattr(np, part)(number),
+                np.jit(lambda x: x * getattr(np, part)(number))):
+        with np.config.override(at_once=0):
+            found = run(np.array(x))
+        assert found.dtype == expected.dtype
+        numpy.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize("given", "fdFD")
+@pytest.mark.parametrize("asked", "fdFD")
+def test_transforms_into_another_precision(name, given, asked):
+    """``out=`` decides in which precision NumPy transforms."""
+    x = (numpy.random.default_rng(0).random((3, 8)) * (1 + 0.5j)).astype("D")
+    x = x.astype(given) if given in "FD" else x.real.astype(given)
+    shape = getattr(numpy.fft, name)(x if name != "rfft" else x.real).shape
+    expected = numpy.zeros(shape, asked)
+    try:
+        getattr(numpy.fft, name)(x, out=expected)
+    except TypeError:
+        pytest.skip("NumPy does not")
+    out = np.zeros(shape, asked)
+    np.jit(lambda x, out: getattr(np.fft, name)(x, out=out))(np.array(x), out)
+    tolerance = 1e-6 if "f" in (given + asked).lower() else 1e-14
+    numpy.testing.assert_allclose(out.numpy(), expected, rtol=tolerance, atol=tolerance)

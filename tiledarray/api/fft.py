@@ -66,13 +66,30 @@ def _record(name: str, array: TiledArray, shape: Shape, **keywords: Any) -> Tile
     return wrap(node)
 
 
+def _widened(array: TiledArray, out: Any) -> TiledArray:
+    """The input in the precision that NumPy's loop has: ``out=`` may ask for more than its own."""
+    dtype = getattr(out, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.char in "dD" and array.dtype.char in "efF":
+        return array.astype("D" if array.dtype.kind == "c" else "d")
+    return array
+
+
+def _given(result: TiledArray, out: Any) -> TiledArray:
+    """Store a result in ``out=``, of whatever precision; NumPy says what is wrong with another."""
+    dtype = getattr(out, "dtype", result.dtype)
+    if isinstance(dtype, np.dtype) and dtype.char in "fdFD" and (
+            np.can_cast(result.dtype, dtype, "same_kind")):
+        result = result.astype(dtype)
+    return give_alike(result, out)
+
+
 def _along_one(name: str) -> Callable[..., Any]:
     original = getattr(_numpy, name)
 
     def ours(
         a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
     ) -> TiledArray:
-        array = handle_of(a)
+        array = _widened(handle_of(a), out)
         if not -array.ndim <= axis < array.ndim:
             check_with_numpy(original, array, axis=axis)
         axis = normalize_axis_index(axis, array.ndim)
@@ -85,7 +102,7 @@ def _along_one(name: str) -> Callable[..., Any]:
         _check(name, norm, (count,))
         length = count // 2 + 1 if name in _HALF else count
         shape = (*array.shape[:axis], length, *array.shape[axis + 1:])
-        return give_alike(_record(name, array, shape, n=count, axis=axis, norm=norm), out)
+        return _given(_record(name, array, shape, n=count, axis=axis, norm=norm), out)
 
     return implements(original, "library")(ours)
 
@@ -102,6 +119,8 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
         if axes is None:
             axes = tuple(range(array.ndim))
         places = tuple(operator.index(axis) for axis in axes)
+        if s is not None and len(s) != len(places):
+            raise ValueError("Shape and axes have different lengths.")
         if any(not -array.ndim <= place < array.ndim for place in places):
             check_with_numpy(original, array, axes=places)
         refuse(
@@ -114,8 +133,6 @@ def _along_many(name: str, public: str, default: Any) -> Callable[..., Any]:
                 sizes[-1] = 2 * (sizes[-1] - 1)
         else:
             sizes = [operator.index(size) for size in s]
-            if len(sizes) != len(places):
-                raise ValueError("Shape and axes have different lengths.")
         _check(name, norm, sizes)
         shape = list(array.shape)
         for place, size in zip(places, sizes, strict=True):

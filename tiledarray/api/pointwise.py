@@ -151,14 +151,21 @@ def _choose(condition: TiledArray, first: Any, second: TiledArray, dtype: Any) -
 
 @implements(np.real)
 def real(val: Any) -> TiledArray:
-    return handle_of(val).real
+    return _own_part(val, "real")
 
 
 @implements(np.imag)
 def imag(val: Any) -> TiledArray:
-    if isinstance(val, (int, float, complex, np.generic)):  # which have that themselves
-        return scalar(val.imag, resolve()) if isinstance(val, np.generic) else val.imag
-    return handle_of(val).imag
+    return _own_part(val, "imag")
+
+
+def _own_part(val: Any, part: str) -> Any:
+    """A part of a number, which numbers have themselves, or of an array."""
+    if isinstance(val, (int, float, complex)) and not isinstance(val, np.generic):
+        return getattr(val, part)
+    if isinstance(val, np.generic):
+        return scalar(getattr(val, part), resolve())
+    return getattr(handle_of(val), part)
 
 
 @implements(np.angle)

@@ -291,7 +291,9 @@ def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:
     names = terms.split(",")
     sizes: dict[str, int] = {}
     spare: Shape = ()
-    refuse(len(names) != len(shapes), "subscripts do not fit")
+    if len(names) != len(shapes):  # NumPy says so
+        np.einsum(subscripts, *(np.empty(shape, np.dtype([])) for shape in shapes))
+        refuse(True, "subscripts do not fit")
     for name, shape in zip(names, shapes, strict=True):
         letters = name.replace("...", ".")
         dots = len(shape) - len(letters) + 1 if "." in letters else 0

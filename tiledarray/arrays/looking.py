@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,10 @@ def item(self: Any, *place: Any) -> Any:
         chosen = place[0] if len(place) == 1 else place
         if isinstance(chosen, tuple):
             return self[chosen].item()
-        return self.reshape(-1)[chosen].item()
+        flat, chosen = self.reshape(-1), operator.index(chosen)
+        if not -flat.size <= chosen < flat.size:
+            raise IndexError(f"index {chosen} is out of bounds for size {flat.size}")
+        return flat[chosen].item()
     node = self.node
     if node.op is movement.full and node.buffer is None and node.shape == ():
         return np.asarray(node.inputs[0]).astype(node.dtype).item()
