@@ -470,6 +470,7 @@ WORD_FOR_WORD = {
     "rfftn": lambda np, x: np.fft.rfftn(x, s=(3, 3), axes=(5,)),
     "item": lambda np, x: np.ones((2, 3)).item(100),
     "item of a fraction": lambda np, x: np.ones((2, 3)).item(2.0),
+    "solve": lambda np, x: np.linalg.solve(np.ones((2, 3, 3)), np.ones((4, 3, 1))),
     "einsum of too few": lambda np, x: np.einsum("i,j", x),
     "einsum of too many": lambda np, x: np.einsum("i", x, x),
 }
@@ -508,11 +509,12 @@ def test_transforms_into_another_precision(name, given, asked):
     x = x.astype(given) if given in "FD" else x.real.astype(given)
     shape = getattr(numpy.fft, name)(x if name != "rfft" else x.real).shape
     expected = numpy.zeros(shape, asked)
+    norm = "forward" if name[0] == "i" else "backward"
     try:
-        getattr(numpy.fft, name)(x, out=expected)
+        getattr(numpy.fft, name)(x, norm=norm, out=expected)
     except TypeError:
         pytest.skip("NumPy does not")
     out = np.zeros(shape, asked)
-    np.jit(lambda x, out: getattr(np.fft, name)(x, out=out))(np.array(x), out)
+    np.jit(lambda x, out: getattr(np.fft, name)(x, norm=norm, out=out))(np.array(x), out)
     tolerance = 1e-6 if "f" in (given + asked).lower() else 1e-14
     numpy.testing.assert_allclose(out.numpy(), expected, rtol=tolerance, atol=tolerance)

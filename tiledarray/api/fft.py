@@ -66,10 +66,12 @@ def _record(name: str, array: TiledArray, shape: Shape, **keywords: Any) -> Tile
     return wrap(node)
 
 
-def _widened(array: TiledArray, out: Any) -> TiledArray:
+def _widened(array: TiledArray, name: str, norm: Any, out: Any) -> TiledArray:
     """The input in the precision that NumPy's loop has: ``out=`` may ask for more than its own."""
     dtype = getattr(out, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.char in "dD" and array.dtype.char in "efF":
+        scaled = norm not in ((None, "backward") if name in _FORWARD else ("forward",))
+        refuse(scaled, "out= of a precision that the scale has not")
         return array.astype("D" if array.dtype.kind == "c" else "d")
     return array
 
@@ -89,7 +91,7 @@ def _along_one(name: str) -> Callable[..., Any]:
     def ours(
         a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
     ) -> TiledArray:
-        array = _widened(handle_of(a), out)
+        array = _widened(handle_of(a), name, norm, out)
         if not -array.ndim <= axis < array.ndim:
             check_with_numpy(original, array, axis=axis)
         axis = normalize_axis_index(axis, array.ndim)

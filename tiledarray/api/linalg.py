@@ -116,9 +116,12 @@ def solve(a: Any, b: Any) -> TiledArray:
         left.ndim >= 2 and right.ndim >= 1 and left.shape[-1] == left.shape[-2]
         and right.shape[-core] == left.shape[-1]
     )
+    try:
+        batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-core])
+    except ValueError:
+        fits = False
     if not fits:
         check_with_numpy(_numpy.solve, left, right)
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-core])
     shape = (*batch, *right.shape[-core:])
     dtype = _numpy.solve(np.ones((1, 1), left.dtype), np.ones(1, right.dtype)).dtype
     return _now(_record("solve", (left.node, right.node), shape, dtype))

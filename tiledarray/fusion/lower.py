@@ -257,8 +257,8 @@ class Lowering:
         if points < limits.across_points:
             raise Refusal(f"{self._other_axes(axes)}, and {points} elements are soon read again")
         if not any(cell.axes >= {*axes} for cell in (*group.loads, *self.loads)):
-            raise Refusal(f"{self._other_axes(axes)}, and reads no array of all its elements, which "
-                          "would be read again")
+            raise Refusal(f"{self._other_axes(axes)}, and reads no array of all its elements, "
+                          "which would be read again")
         if not isinstance(value.op, Reduction) or value.op.positions or self._apart.get(value) or (
                 any(len(sinks) > 1 for sinks in group.members.values())):
             raise Refusal("it reduces the rows of a kernel to places or components")

@@ -56,7 +56,8 @@ def ufunc(
         Which output, for a ufunc with several.
     name : str
         The op's name, if it is not the ufunc's.
-    quick, saves, usual, rare, root, nanoseconds, exponent, beyond, ordered, constant, derivatives, vjp
+    quick, saves, usual, rare, root, nanoseconds, exponent, beyond, ordered : optional
+    constant, derivatives, vjp : optional
         As in `Elementwise`.
     """
     numpy_name = function.__name__
