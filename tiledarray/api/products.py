@@ -292,7 +292,7 @@ def _einsum_shape(subscripts: str, shapes: Sequence[Shape]) -> Shape:
     sizes: dict[str, int] = {}
     spare: Shape = ()
     if len(names) != len(shapes):  # NumPy says so
-        np.einsum(subscripts, *(np.empty(shape, np.dtype([])) for shape in shapes))
+        np.einsum(subscripts, *(np.broadcast_to(True, shape) for shape in shapes))
         refuse(True, "subscripts do not fit")
     for name, shape in zip(names, shapes, strict=True):
         letters = name.replace("...", ".")

@@ -308,12 +308,13 @@ class Printer(Writer):
 
     def _root(self, cell: Cell, u: int) -> str:
         """The root of what only sums use, or its square where it is in products."""
-        root, single = self.roots[cell], np.dtype(np.float32)
+        op, root, single = cell.value.op, self.roots[cell], np.dtype(np.float32)
+        assert isinstance(op, Elementwise)
         by = "1.f"
         for sign, scalar in reversed(root.by):
             by = f"-({by})" if scalar is None else f"{by} {sign} {self.operand(scalar, single, u)}"
-        text = render(cell.value.op, (single, single), single,
-                      [self.operand(root.cell, single, u), f"({by})"], text=cell.value.op.root)
+        text = render(op, (single, single), single,
+                      [self.operand(root.cell, single, u), f"({by})"], text=op.root)
         return text if root.added else f"m_square({text})"
 
     def _text_of(self, cell: Cell) -> str:
