@@ -42,6 +42,7 @@ cache_dir: Path
 cache_bytes: int
 pool_bytes: int
 contract: bool | str
+tf32: bool
 verify: bool
 at_once: int
 at_once_least: int
@@ -200,6 +201,10 @@ SETTINGS: Mapping[str, Setting] = {
                 "Whether a * b + c may round once (fused multiply-add) where NumPy rounds twice: "
                 "'auto' (on a GPU, and never where rounded products would cancel to zero), True "
                 "(wherever the compiler likes) or False."),
+        Setting("tf32", _flag, lambda: False,
+                "Whether a GPU's tensor cores multiply matrices of float32 that are recorded "
+                "meanwhile, which round what they multiply to TF32: 10 bits behind the point "
+                "instead of 23."),
         Setting("verify", _flag, lambda: False,
                 "Whether plans are checked between the passes of the planner."),
         Setting("at_once", _whole(0), lambda: core.AT_ONCE,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config
 from tiledarray.api.arguments import (
     TiledArray,
     arrays_of,
@@ -40,6 +41,8 @@ __all__ = [
 def _product(name: str, arrays: Sequence[TiledArray], shape: Shape, **keywords: Any) -> TiledArray:
     """Record a product of the arrays' common dtype."""
     dtype = common_dtype(arrays)
+    if config.tf32 and dtype.char in "fF":
+        keywords["tf32"] = True
     nodes = [record.cast(array.node, dtype) for array in arrays]
     return wrap(record.library(LIBRARY[name], nodes, options(**keywords), shape, dtype))
 

@@ -22,23 +22,28 @@ from tiledarray.devices.cuda_launch import DeviceError
 
 NORMAL, TRANSPOSED = 0, 1  # CUBLAS_OP_N, CUBLAS_OP_T
 DEFAULT = -1  # CUBLAS_GEMM_DEFAULT
+TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
 WORKSPACE = 8 << 20  # bytes
 MOST_CALLS = 32  # for stacks of stacks
 
 
 class _Type(NamedTuple):
-    """cudaDataType and cublasComputeType_t of a dtype, and what its scale factors are."""
+    """cudaDataType and cublasComputeType_t of a dtype, and what its scale factors are.
+
+    ``quick`` is the type of computation in TF32, where there is one.
+    """
 
     data: int
     compute: int
     factor: Any
     parts: int = 1
+    quick: int = 0
 
 
 TYPES = {
     "float16": _Type(2, 68, c_float), "bfloat16": _Type(14, 68, c_float),
-    "float32": _Type(0, 68, c_float), "float64": _Type(1, 70, c_double),
-    "complex64": _Type(4, 68, c_float, 2), "complex128": _Type(5, 70, c_double, 2),
+    "float32": _Type(0, 68, c_float, 1, TF32), "float64": _Type(1, 70, c_double),
+    "complex64": _Type(4, 68, c_float, 2, TF32), "complex128": _Type(5, 70, c_double, 2),
 }
 
 
@@ -102,7 +107,7 @@ def _check(status: int, doing: str) -> None:
         raise DeviceError(f"{doing}: cuBLAS says {status}")
 
 
-def multiply(left: Any, right: Any, out: Any, workspace: int) -> None:
+def multiply(left: Any, right: Any, out: Any, workspace: int, *, tf32: bool = False) -> None:
     """Launch the product of two stacks of matrices into a third, on CuPy's current stream.
 
     Parameters
@@ -111,6 +116,8 @@ def multiply(left: Any, right: Any, out: Any, workspace: int) -> None:
         Of one dtype of `TYPES`, with two axes or more; all in ``out`` are dense and row-major.
     workspace : int
         Pointer to `WORKSPACE` bytes that nobody else uses meanwhile.
+    tf32 : bool
+        Whether factors of float32 may be rounded to TF32.
 
     Raises
     ------
@@ -118,6 +125,7 @@ def multiply(left: Any, right: Any, out: Any, workspace: int) -> None:
         If they lie in memory as cuBLAS does not take them, or it fails.
     """
     kind = TYPES[out.dtype.name]
+    compute = (tf32 and kind.quick) or kind.compute
     rows, columns = out.shape[-2:]
     handle = _handles.here()
     one = (kind.factor * kind.parts)(1)
@@ -130,7 +138,7 @@ def multiply(left: Any, right: Any, out: Any, workspace: int) -> None:
         status = library().cublasGemmStridedBatchedEx(
             handle, y.transposed, x.transposed, columns, rows, a.shape[-1], one,
             y.pointer, kind.data, y.leading, y.stride, x.pointer, kind.data, x.leading, x.stride,
-            nothing, z.pointer, kind.data, z.leading, z.stride, c.shape[0], kind.compute, DEFAULT)
+            nothing, z.pointer, kind.data, z.leading, z.stride, c.shape[0], compute, DEFAULT)
         _check(status, "a product of matrices")
 
 

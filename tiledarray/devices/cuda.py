@@ -438,7 +438,8 @@ class CudaBackend:
                 for launch in launches
             ])
 
-    def recorded_product(self, name: str, left: Any, right: Any, out: Any) -> Captured:
+    def recorded_product(self, name: str, left: Any, right: Any, out: Any, *,
+                         tf32: bool = False) -> Captured:
         """Record the launches of a product of matrices, without doing it.
 
         Parameters
@@ -446,6 +447,8 @@ class CudaBackend:
         name : str
             NumPy's.
         left, right, out : cupy.ndarray
+        tf32 : bool
+            Whether factors of float32 may be rounded to TF32.
 
         Raises
         ------
@@ -458,7 +461,7 @@ class CudaBackend:
             stream = cupy.cuda.Stream(non_blocking=True)
 
             def work() -> None:
-                cublas.multiply(left, right, out.reshape(shape), workspace.data.ptr)
+                cublas.multiply(left, right, out.reshape(shape), workspace.data.ptr, tf32=tf32)
 
             with stream:
                 stream.wait_event(cupy.cuda.Stream.null.record())
@@ -466,17 +469,23 @@ class CudaBackend:
                 stream.synchronize()
                 return captured(work, stream.ptr, workspace)
 
-    def product(self, left: Any, right: Any, out: Any) -> bool:
+    def product(self, name: str, left: Any, right: Any, out: Any, *, tf32: bool = False) -> bool:
         """Multiply stacks of matrices where they lie; ``False`` if cuBLAS does not take them so.
 
         Parameters
         ----------
+        name : str
+            NumPy's.
         left, right, out : cupy.ndarray
-            Of one dtype of `cublas.TYPES`, with two axes or more; ``out`` is dense.
+            Of one dtype of `cublas.TYPES`; ``out`` is dense.
+        tf32 : bool
+            Whether factors of float32 may be rounded to TF32.
         """
         try:
             with Translated("multiplying matrices"), self.active():
-                cublas.multiply(left, right, out, self.scratch(cublas.WORKSPACE))
+                left, right, shape = cublas.as_matrices(name, left, right, out.shape)
+                cublas.multiply(left, right, out.reshape(shape), self.scratch(cublas.WORKSPACE),
+                                tf32=tf32)
         except DeviceError:
             return False
         return True

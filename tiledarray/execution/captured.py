@@ -20,6 +20,7 @@ from tiledarray.fusion.ir import Param, Value, library_operand, storage
 from tiledarray.fusion.order import touched
 from tiledarray.fusion.plan import Allocate, Call, Kernel
 from tiledarray.kernels.compile import cuda
+from tiledarray.ops.library import is_tf32
 from tiledarray.ops.op import Item, Leaf, Strided
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def captured(call: Call, memory: Mapping[Value, Value], found: Mapping[Value, Bu
     with backend.active():
         left, right = (operand(buffers, ()) for operand in operands)
         out = buffers[memory[value]].array
-        return backend.recorded_product(value.op.name, left, right, out.reshape(value.shape))
+        return backend.recorded_product(value.op.name, left, right, out.reshape(value.shape),
+                                        tf32=is_tf32(value.attrs))
 
 
 class _Array(NamedTuple):

@@ -28,6 +28,7 @@ from tiledarray.fusion.ir import (
     windows_access,
 )
 from tiledarray.fusion.ir import strides_of as element_strides
+from tiledarray.ops.library import is_tf32
 from tiledarray.ops.movement import overlapping_view, strided_view
 from tiledarray.ops.op import Item, Library, Strided
 
@@ -121,15 +122,16 @@ def computing(value: Value, device: Device) -> Callable[..., Any]:
     attrs, shape, dtype = value.attrs, value.shape, value.dtype
     own = _own_on_host if device.on_host and xp is np else _own
     shared = _shared(value) if device.on_host and xp is np else None
-    stacks = device.kind == "cuda" and value.op.name == "matmul" and is_product(value) and (
-        len(value.shape) > 2 <= min(len(arg.shape) for arg in value.args))
+    name, tf32 = value.op.name, is_product(value) and is_tf32(attrs)
+    ours = device.kind == "cuda" and is_product(value) and (tf32 or (
+        name == "matmul" and len(shape) > 2 <= min(len(arg.shape) for arg in value.args)))
     if shared is not None:
         return _computing_in_parts(shared, value, device)
 
     def compute(*inputs: Any) -> Any:
-        if stacks:
+        if ours:
             out = device.allocate(shape, dtype)
-            if device.backend.product(*inputs, out.array):
+            if device.backend.product(name, *inputs, out.array, tf32=tf32):
                 return out
         result = reference(xp, *inputs, attrs=attrs, shape=shape, dtype=dtype)
         if isinstance(result, tuple):

@@ -147,6 +147,21 @@ def _solve(xp: Any, left: Any, right: Any, *, attrs: Attrs, shape: Any, dtype: A
 _SOLVE = _call("linalg.solve")
 
 
+def is_tf32(attrs: Attrs) -> bool:
+    """Whether a product may be one of factors that are rounded to TF32."""
+    return ("tf32", True) in attrs
+
+
+def _product(path: str, *vjp: Any, **others: Any) -> Library:
+    """Declare a product, which but for cuBLAS rounds no factors."""
+    whole = _call(path)
+
+    def reference(xp: Any, *inputs: Any, attrs: Attrs, shape: Any, dtype: Any) -> Any:
+        return whole(xp, *inputs, attrs=(), shape=shape, dtype=dtype)
+
+    return Library(path, reference, vjp=vjp, **others)
+
+
 def _solve_by_factor(xp: Any, factor: Any, right: Any, *, attrs: Attrs, shape: Any,
                      dtype: Any) -> Any:
     """Solve equations of symmetric matrices of which the Cholesky factors are given."""
@@ -234,17 +249,17 @@ BY_NAME: dict[str, Library] = {
     op.name: op
     for op in (
         # Products
-        _library("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)",
+        _product("matmul", "matmul_left(g, x, y)", "matmul_right(g, x, y)",
                  batch="multiplied(call)", into=np.matmul, parts=PRODUCTS, tile="product"),
-        _library("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)",
+        _product("vecdot", "conjugated(column(g) * y)", "column(g) * conjugated(x)",
                  batch="aligned(call, 1, 1)", into=np.vecdot),
-        _library("matvec", "column(g) * row(y)", "matvec(turned(x), g)",
+        _product("matvec", "column(g) * row(y)", "matvec(turned(x), g)",
                  batch="aligned(call, 2, 1)", into=getattr(np, "matvec", None)),
-        _library("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)",
+        _product("vecmat", "conjugated(matvec(y, g))", "column(conjugated(x)) * row(g)",
                  batch="aligned(call, 1, 2)", into=getattr(np, "vecmat", None)),
-        _library("dot", "dot_left(g, x, y)", "dot_right(g, x, y)", batch="dotted(call, -2)",
+        _product("dot", "dot_left(g, x, y)", "dot_right(g, x, y)", batch="dotted(call, -2)",
                  into=np.dot),
-        _library("inner", "inner_left(g, x, y)", "inner_right(g, x, y)", batch="dotted(call, -1)"),
+        _product("inner", "inner_left(g, x, y)", "inner_right(g, x, y)", batch="dotted(call, -1)"),
         Library("einsum", _einsum, vjp=("einsum_term(g, inputs, attrs, k)",), batch="summed(call)"),
         # Sorting and searching
         _library("partition", "unpartitioned(g, x, out, attrs)", batch=_NAMED,

@@ -608,7 +608,7 @@ class _Traces:
         args, kwargs = given
         if _any_keeps(arrays):  # a gradient will ask for what the function does
             return function(*args, **kwargs)
-        key = (*shape, None if arrays else current())
+        key = (*shape, None if arrays else current(), config.tf32)
         relation = _relation(arrays)
         if config.compile != "never":
             for each in self.of(key):
