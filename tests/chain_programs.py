@@ -138,6 +138,86 @@ PROGRAMS = {
     "life": (life, lambda dtype: (random_values(50, 70, dtype="i4"),)),
 }
 
+# ---- arrays in registers -----------------------------------------------------------------------
+
+
+def source(np, u, f, steps=6):
+    """Another array is added where it lies, and one a little away."""
+    u = u.copy()
+    for _ in range(steps):
+        u[1:-1, 1:-1] = 0.24 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]) + (
+            f[1:-1, 1:-1] - 0.5 * f[2:, 1:-1])
+    return u
+
+
+def wide(np, u, steps=5):
+    """Two places away, and across corners; the edges differ."""
+    u = u.copy()
+    for _ in range(steps):
+        u[2:-1, 1:-2] = 0.5 * u[2:-1, 1:-2] + 0.1 * (
+            u[:-3, 1:-2] + u[3:, :-3] + u[1:-2, 3:] + u[1:-2, :-3] + u[2:-1, 2:-1])
+    return u
+
+
+def numbers(np, u, steps=6):
+    """The game of life, dead at its edges."""
+    u = u.copy()
+    for _ in range(steps):
+        near = sum(u[1 + i:u.shape[0] - 1 + i, 1 + j:u.shape[1] - 1 + j]
+                   for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+        u[1:-1, 1:-1] = np.where((near == 3) | ((near == 2) & (u[1:-1, 1:-1] == 1)), 1, 0)
+    return u
+
+
+def drifting(np, u, steps=7):
+    """Everything is computed, along rings."""
+    for _ in range(steps):
+        u = 0.5 * u + 0.2 * np.roll(u, 1, 0) + 0.3 * np.roll(u, -1, 1)
+    return u
+
+
+def waiting(np, u, steps=7):
+    """The array between two steps is asked for as well."""
+    v = heat(np, u, steps)
+    return v, heat(np, v, steps)
+
+
+IN_REGISTERS = {
+    "heat": (lambda np, u: heat(np, u, 7), 1), "source": (source, 2), "wide": (wide, 1),
+    "numbers": (numbers, 1), "drifting": (drifting, 1), "waiting": (waiting, 1),
+}
+
+
+@st.composite
+def stencils(draw):
+    """Return steps of one array that read it nearby, and arrays."""
+    shape = draw(st.sampled_from([(40, 70), (95, 33), (7, 200), (64, 128)]))
+    margin = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in shape]
+    inside = tuple(slice(a, n - b) for n, (a, b) in zip(shape, margin, strict=True))
+    reach = [(max(-2, -a), min(2, b)) for a, b in margin]
+    terms = draw(st.lists(
+        st.tuples(*(st.integers(*each) for each in reach), st.sampled_from([0.1, -0.2, 0.25]),
+                  st.booleans()), min_size=1, max_size=6))
+    source = draw(st.booleans())
+    steps = draw(st.integers(2, 8))
+
+    def program(np, u, *others):
+        u = u.copy()
+        for _ in range(steps):
+            new = 0.5 * u[inside]
+            for i, j, weight, squared in terms:
+                there = u[tuple(slice(part.start + by, part.stop + by)
+                                for part, by in zip(inside, (i, j), strict=True))]
+                new = new + weight * (there * there if squared else there)
+            for other in others:
+                new = new - 0.125 * other[inside]
+            u[inside] = new
+        return u
+
+    dtype = draw(st.sampled_from(["f4", "f8", "c8"]))
+    return program, [random_values(*shape, dtype=dtype, seed=k) / 2 for k in range(1 + source)]
+
+
 # ---- any steps -------------------------------------------------------------------------------
 
 

@@ -9,7 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tiledarray as np
-from tests.chain_programs import PROGRAMS, cube, heat, programs, random_values
+from tests.chain_programs import (
+    IN_REGISTERS,
+    PROGRAMS,
+    cube,
+    heat,
+    programs,
+    random_values,
+    stencils,
+)
 from tests.emulation import emulate, emulated
 from tests.plans import DEVICE, HOST, fresh_recorder, moved, planned
 from tiledarray import config
@@ -22,6 +30,7 @@ from tiledarray.fusion.chains.kernel import chain, laps
 from tiledarray.fusion.chains.verify import found_in_chain
 from tiledarray.graph.program import trace
 from tiledarray.insight.facts import Reporter
+from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Leaf
 from tiledarray.recording.stretch import local
 
@@ -79,6 +88,41 @@ def test_small_tiles_are_numpys(name, folder):
           HealthCheck.function_scoped_fixture])
 @given(programs())
 def test_any_steps_are_numpys(folder, case):
+    agrees(folder, *case)
+
+
+TILES = [(16, 32), (20, 64), (40, 96), (64, 128), (80, 64), (24, 48)]
+
+
+@pytest.fixture(params=TILES, ids=str)
+def tile_of(request, monkeypatch):
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
+    monkeypatch.setattr(tiles, "shapes", {2: [request.param]}.__getitem__)
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", IN_REGISTERS)
+def test_an_array_stays_in_registers(name, dtype, tile_of, folder):
+    program, count = IN_REGISTERS[name]
+    if tile_of == (64, 128) and dtype == "f8":
+        pytest.skip("more than the shared memory of this device")
+    shape = (101, 150) if tile_of[0] > 20 else (50, 90)
+    given = [random_values(*shape, dtype="i4" if name == "numbers" else dtype, seed=k) / (
+        1 if name == "numbers" else 2) for k in range(count)]
+    given = [x.astype("i4") if name == "numbers" else x for x in given]
+    plan = agrees(folder, program, given)
+    held = ["Held<" in print_kernel(kernel, device=True).text for kernel in plan.kernels
+            if kernel.form == "chain"]
+    assert any(held) is (tile_of[1] % 32 == 0 and (name, tile_of) != ("wide", (16, 32)))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+          HealthCheck.function_scoped_fixture])
+@given(stencils(), st.sampled_from(TILES))
+def test_any_stencils_are_numpys(folder, monkeypatch, case, shape):
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
+    monkeypatch.setattr(tiles, "shapes", {2: [shape]}.__getitem__)
     agrees(folder, *case)
 
 

@@ -66,6 +66,8 @@ class Stage:
         Arrays that are read at other places.
     cycles : float
         Of a multiprocessor, for a point on chip.
+    operations : float
+        Instructions for a point, but for what reads and writes it.
     around : frozenset of int
         Dimensions along which the arrays are rings: beyond one end lies the other.
     assumed : collection of Assumption
@@ -81,6 +83,7 @@ class Stage:
     near: set[Value] = field(default_factory=set)
     afar: set[Value] = field(default_factory=set)
     cycles: float = 0.0
+    operations: float = 0.0
     around: frozenset[int] = frozenset()
     assumed: Collection[Assumption] = ()
     text: tuple[Any, ...] = ()
@@ -309,8 +312,8 @@ def _look_at_reads(stage: Stage, memory: dict[Value, Value]) -> None:
         # Rows that a thread has together share what they read.
         reads = sum(1.0 if at[-1] != part.writes[0][-1] else 0.5 for at in part.reads.values())
         accesses += (reads + len(part.kernel.stores)) * prod(part.extents) / size
-    instructions = accesses + 0.8 * stage.kernel.flops / size + 2
-    stage.cycles = max(accesses / 32, instructions / 96)
+    stage.operations = 0.8 * stage.kernel.flops / size + 2
+    stage.cycles = max(accesses / 32, (accesses + stage.operations) / 96)
 
 
 def _text_of(part: Part) -> tuple[Any, ...]:

@@ -76,3 +76,54 @@ template <int THREADS, class F> TA_FN void each_around(const Box& all, const Box
     left.end[d] = inner.end[d];
   }
 }
+
+// ---- an array in registers: a thread has R rows of C lanes of a tile, a warp whole rows ----
+
+template <class T, int C> struct Lanes {
+  enum { ALIGNMENT = C % 4 == 0 && sizeof(T) == 4 ? 16 : C % 2 == 0 ? 2 * sizeof(T) : sizeof(T) };
+  alignas(ALIGNMENT) T lane[C];
+};
+
+// What a thread has, and sees around that.
+// The tile has TALL rows of WIDE lanes.
+template <class T, int TALL, int WIDE, int R, int C, int ABOVE, int BELOW, int LEFT, int RIGHT> struct Held {
+  enum { HIGH = ABOVE + R + BELOW };
+  T own[R][C], seen[HIGH][LEFT + C + RIGHT];
+  int row, lane;
+
+  TA_MEMBER Held() : row(int(threadIdx.x / 32) * R), lane(int(threadIdx.x % 32) * C) {}
+  TA_MEMBER void load(const T* tile) {
+    _Pragma("unroll") for (int u = 0; u < R; ++u) load_row(own[u], tile, row + u);
+  }
+  // The rows around lie in `tile`; of the lanes beside only rows of [FIRST, LAST) are needed.
+  template <int FIRST, int LAST> TA_MEMBER void look(const T* tile) {
+    _Pragma("unroll") for (int q = 0; q < HIGH; ++q) {
+      T line[C];
+      if (q < ABOVE || q >= ABOVE + R) load_row(line, tile, row + q - ABOVE);
+      _Pragma("unroll") for (int v = 0; v < C; ++v)
+        seen[q][LEFT + v] = q < ABOVE || q >= ABOVE + R ? line[v] : own[q - ABOVE][v];
+      if (q < FIRST || q >= LAST) continue;
+      const int thread = int(threadIdx.x % 32);
+      _Pragma("unroll") for (int v = 0; v < LEFT; ++v)
+        seen[q][v] = from_thread<32>(seen[q][C + v], thread - 1);
+      _Pragma("unroll") for (int v = 0; v < RIGHT; ++v)
+        seen[q][LEFT + C + v] = from_thread<32>(seen[q][LEFT + v], thread + 1);
+    }
+  }
+  // Rows that others look at, or all.
+  TA_MEMBER void store(T* tile, bool all) const {
+    _Pragma("unroll") for (int u = 0; u < R; ++u)
+      if ((all || u < BELOW || u >= R - ABOVE) && row + u < TALL) {
+        Lanes<T, C> lanes;
+        _Pragma("unroll") for (int v = 0; v < C; ++v) lanes.lane[v] = own[u][v];
+        *reinterpret_cast<Lanes<T, C>*>(tile + (row + u) * WIDE + lane) = lanes;
+      }
+  }
+
+ private:
+  TA_MEMBER void load_row(T (&to)[C], const T* tile, int at) const {
+    const int inside = at < 0 ? 0 : at < TALL ? at : TALL - 1;
+    const Lanes<T, C> lanes = *reinterpret_cast<const Lanes<T, C>*>(tile + inside * WIDE + lane);
+    _Pragma("unroll") for (int v = 0; v < C; ++v) to[v] = lanes.lane[v];
+  }
+};

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray.fusion.chains.held import Held, held, is_asked_for
 from tiledarray.fusion.chains.kernel import ChainKernel, Reach, laps
 from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
@@ -35,6 +36,8 @@ from tiledarray.ops.op import Elementwise
 _FIELD = re.compile(r"\ba\.(\w+)")
 _POINT = "(const int i_0, const int i_1, const int i_2) TA_LAMBDA"
 _ROWS = "(const int i_0, const int i_1, const int i_2, auto rows) TA_LAMBDA"
+_EACH_U, _EACH_V = (
+    f'_Pragma("unroll") for (int {name} = 0; {name} < {{}}; ++{name})' for name in "uv")
 _COUNT = "enum { N = decltype(rows)::value };"
 THIN = 8  # times that the arrays are larger than a part that one warp of a block computes
 _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
@@ -53,6 +56,9 @@ def print_chain(kernel: ChainKernel) -> Program:
     placed = [*slots.values()]
     body: list[str] = []
     for first, period, times in laps([stage.key for stage in stages]):
+        if period == 1 and (kept := _in_registers(kernel, first, times)) is not None:
+            stages[first:first + times] = kept
+        body += ["  {", *(f"    {line}" for line in stages[first].before)]
         body.append(f"  _Pragma(\"unroll 1\") for (int k = 0; k < {times}; ++k) {{")
         for k in range(first, first + period):
             alike = stages[k:k + period * times:period]
@@ -66,7 +72,7 @@ def print_chain(kernel: ChainKernel) -> Program:
             body += ["    {", *([f"      const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
                      *_renamed(alike[0], k, {slot.name for slot in common}), "    }",
                      "    __syncthreads();"]
-        body.append("  }")
+        body += ["  }", "  }"]
     tx, ty = kernel.schedule.threads
     extents = _padded(kernel.extents, 1)
     constants = ", ".join([
@@ -83,6 +89,18 @@ def print_chain(kernel: ChainKernel) -> Program:
         *begin.lines, "  __syncthreads();", *body, *end.lines, "}", ""]
     return Program("\n".join(text), placed, kernel.schedule.blocks, tx * ty, 0,
                    kernel.schedule.shared_bytes, 0)
+
+
+def _in_registers(kernel: ChainKernel, first: int, times: int) -> list[_StageText] | None:
+    """Stages that repeat, with the array in registers that one passes on to the next."""
+    end = first + times
+    seen = [held(kernel, number) for number in range(first, end)]
+    if times == 1 or seen[0] is None:
+        return None
+    texts = [
+        _StageText(kernel, number, one, whole=number + 1 == end or is_asked_for(kernel, number))
+        for number, one in enumerate(seen, first)]
+    return texts if all(text.key == texts[0].key for text in texts) else None
 
 
 def _renamed(stage: _StageText, k: int, common: set[str]) -> Iterator[str]:
@@ -237,9 +255,12 @@ class _Ends(_ChainWriter):
 class _StageText(_ChainWriter):
     """What a stage does; the names in it are the same in stages that do the same."""
 
-    def __init__(self, kernel: ChainKernel, number: int) -> None:
+    def __init__(self, kernel: ChainKernel, number: int, held: Held | None = None, *,
+                 whole: bool = True) -> None:
         super().__init__(kernel)
-        self.number, self.stage = number, kernel.stages[number]
+        self.number, self.stage, self.held = number, kernel.stages[number], held
+        self.whole = whole  # whether all that it has in registers goes to shared memory
+        self.before: list[str] = []  # what stands before the loop over stages that do the same
         self.tiles: dict[tuple[Value, int], str] = {}
         self.bounds: dict[tuple[Places, Places], str] = {}
         self.reach = kernel.reach(number)
@@ -250,6 +271,9 @@ class _StageText(_ChainWriter):
             self.lines[begin:begin] = self._declared
 
     def _parts(self) -> None:
+        if self.held is not None:
+            self._held_part(self.stage.parts[0], self.held)
+            return
         parts = sorted(self.stage.parts,
                        key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
         thick: dict[Value, list[str]] = {}
@@ -347,6 +371,53 @@ class _StageText(_ChainWriter):
                     self.put(f"{tile}[(i_0 * E1 + i_1 + u) * E2 + i_2] = {name}[u];")
         return whole
 
+    def _held_part(self, part: Part, held: Held) -> None:
+        """A part of which each thread has its points in registers: what it leaves stays there."""
+        ((_, kind, tile, value),) = self._stores(part)
+        self._box(0, part)
+        source = self._tile_read(held.base)
+        tall, wide = self.kernel.extents
+        sizes = (tall, wide, held.rows, held.lanes, held.above, held.below, held.left, held.right)
+        place = self.kernel.places[held.base, self.kernel.version(held.base, self.number)]
+        self.before = [f"Held<{kind}, {', '.join(map(str, sizes))}> held;",
+                       f"held.load(reinterpret_cast<{kind}*>(shared + {place}));"]
+        beside = held.rows_beside
+        self.put(f"held.template look<{beside.start}, {beside.stop}>({source});")
+        # Where all rows of a warp are computed, and the tile lies far from the ends of the arrays,
+        # so are all lanes: nobody asks for those that are not right any more.
+        if 1 in self.kernel.around:
+            self.put("const int first = 0, end = E2;")
+        else:
+            begin = self.kernel.begins[part][1]
+            first = self.size("box_0_begin_2", begin)
+            end = self.size("box_0_end_2", begin + part.extents[1])
+            self.put(f"const int first = int({first} - o_2), end = int({end} - o_2);")
+        self.put("const int top = box_0.begin[1], bottom = box_0.end[1];")
+        rows, lanes = held.rows, held.lanes
+        self.put(f"bool inside[{lanes}];")
+        self.put(f"{_EACH_V.format(lanes)} inside[v] = "
+                 "held.lane + v >= first && held.lane + v < end;")
+        guarded = not all(self._is_held(cell) for cell in part.kernel.cells if cell.kind == "load")
+        with self.block("const auto step = [&](const auto everywhere) TA_LAMBDA", "};"), (
+                self.block(_EACH_U.format(rows))):
+            self.put("const int row = held.row + u;")
+            self.put("if (!everywhere && (row < top || row >= bottom)) continue;")
+            with self.block(_EACH_V.format(lanes)):
+                self.put("const int i_0 = 0, i_2 = held.lane + v, at = row * E2 + i_2; "
+                         "(void)i_0; (void)i_2; (void)at;")
+                if guarded:
+                    self.put("if (!everywhere && !inside[v]) continue;")
+                self._cells(0, part)
+                self.put(f"held.own[u][v] = everywhere || inside[v] ? {value} : "
+                         "held.own[u][v];")
+        self.put(f"if (held.row < bottom && held.row + {rows} > top) {{")
+        self.put(f"  if (held.row >= top && held.row + {rows} <= bottom && first <= 0 && "
+                 f"end >= E2) step(Count<1>());")
+        self.put("  else step(Count<0>());")
+        self.put("}")
+        whole = self.size("whole", int(self.whole))
+        self.put(f"held.store({tile}, {whole});")
+
     def _thin_part(self, k: int, part: Part) -> None:
         """A part that few tiles have some of: one warp computes it, another one for each part."""
         stores = self._stores(part)
@@ -419,6 +490,10 @@ class _StageText(_ChainWriter):
         base = self.kernel.memory[storage(cell.access.value)]
         return cell in part.reads and self.kernel.version(base, self.number) >= -1
 
+    def _is_held(self, cell: Cell) -> bool:
+        """Whether a load finds its array in registers."""
+        return self.held is not None and cell in self.held.reads
+
     def _expression(self, k: int, cell: Cell, part: Part) -> str:
         if cell.kind == "load":
             return self._load(k, cell, part)
@@ -435,6 +510,8 @@ class _StageText(_ChainWriter):
         if self._in_tile(cell, part):
             base = self.kernel.memory[storage(access.value)]
             shift = self.kernel.shift(part, part.reads[cell], base)
+            if self.held is not None and self._is_held(cell):
+                return f"held.seen{self.held.place(shift)}"
             return f"{self._tile_read(base)}[at{self._moved(shift)}]"
         if self.kernel.around and cell in part.reads:
             strides = dense_strides(access.value.shape)
