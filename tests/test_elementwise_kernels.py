@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -150,6 +151,9 @@ VARIANTS = {
 CASES = [(family, "libmvec") for family in FAMILIES]
 CASES += [("transcendental", "libm"), ("transcendental", "own_complex")]
 CASES += [("arithmetic", "own_complex")]
+if platform.machine() == "x86_64":  # processors that round products and sums apart
+    VARIANTS["without_fma"] = ["-DTA_LIBMVEC=2", "-mno-fma"]
+    CASES += [("transcendental", "without_fma")]
 
 POWERS = {"power", "power_constant", "float_power"}
 ULPS = 4

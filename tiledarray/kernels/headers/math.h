@@ -29,14 +29,16 @@
 #define TA_FORWARD_2(NAME, FUNCTION) \
     TA_FN f32 NAME(f32 x, f32 y) { return ::TA_LIBRARY(FUNCTION##f)(x, y); } \
     TA_FN f64 NAME(f64 x, f64 y) { return ::TA_LIBRARY(FUNCTION)(x, y); }
-TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1)
-TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
+#if TA_DEVICE
+TA_FORWARD_1(m_exp, exp) TA_FORWARD_1(m_log, log) TA_FORWARD_1(m_tanh, tanh)
+#endif
+TA_FORWARD_1(m_exp2, exp2) TA_FORWARD_1(m_expm1, expm1) TA_FORWARD_1(m_log2, log2) TA_FORWARD_1(m_log10, log10)
 TA_FORWARD_1(m_log1p, log1p) TA_FORWARD_EXACT_1(m_sqrt, sqrt) TA_FORWARD_1(m_cbrt, cbrt)
 #if !TA_OWN_TRIGONOMETRY
 TA_FORWARD_EXACT_1(m_sin, host_sin) TA_FORWARD_EXACT_1(m_cos, host_cos) TA_FORWARD_1(m_tan, tan)
 #endif
 TA_FORWARD_1(m_arcsin, asin) TA_FORWARD_1(m_arccos, acos) TA_FORWARD_1(m_arctan, atan)
-TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh) TA_FORWARD_1(m_tanh, tanh)
+TA_FORWARD_1(m_sinh, sinh) TA_FORWARD_1(m_cosh, cosh)
 TA_FORWARD_1(m_arcsinh, asinh) TA_FORWARD_1(m_arccosh, acosh) TA_FORWARD_1(m_arctanh, atanh)
 TA_FORWARD_1(m_erf, erf) TA_FORWARD_1(m_erfc, erfc)
 TA_FORWARD_EXACT_1(m_rint, rint) TA_FORWARD_EXACT_1(m_floor, floor)
@@ -126,6 +128,13 @@ template <class R> TA_FN R m_product(R x, R y) {
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
 TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
 template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
+#include "exponentials.h"
+template <class R> TA_FN R m_exp(R x) { return own::exponential(x); }
+TA_FN f32 m_log(f32 x) { return own::logarithm(x); }
+TA_FN f64 m_log(f64 x) { return ::TA_LIBRARY(log)(x); }
+// From 20 on it is 1, to the last place; the library's vectors do infinities one by one.
+TA_FN f32 m_tanh(f32 x) { return ::TA_LIBRARY(tanhf)(x < -20 ? -20 : x > 20 ? 20 : x); }
+TA_FN f64 m_tanh(f64 x) { return ::TA_LIBRARY(tanh)(x < -20 ? -20 : x > 20 ? 20 : x); }
 #endif
 
 #if TA_OWN_TRIGONOMETRY

@@ -1,0 +1,100 @@
+// Exponentials and logarithms on the host, which take all arguments alike; included by math.h.
+//
+// A library's vector functions do what is unusual for them (beyond the range of normal results, zeros,
+// infinities, NaN) one by one, ten times slower; masks are made of such arguments: exp(-1e9), log(0).
+// Here there is neither call nor branch, so that loops vectorise with every compiler.
+namespace own {
+
+// x y + z, rounded once where the machine does that.
+template <class R> TA_FN R near_sum(R x, R y, R z) {
+#if defined(__FMA__) || defined(__aarch64__)
+    return m_fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
+// `whole` in a sum leaves a whole number in the last bits; ln2 is `high + low`, and few bits of
+// `high` make products with whole numbers exact.  Below `least` results are 0, above `most` infinite.
+template <class R> struct Range;
+template <> struct Range<f32> {
+    static constexpr f32 whole = 0x1.8p23f, bias = 127, least = -104, most = 89;
+    static constexpr f32 high = 0.693359375f, low = -2.12194440e-4f;
+    static constexpr int mantissa = 23;
+};
+template <> struct Range<f64> {
+    static constexpr f64 whole = 0x1.8p52, bias = 1023, least = -746, most = 710;
+    static constexpr f64 high = 6.93147180369123816490e-01, low = 1.90821492927058770002e-10;
+    static constexpr int mantissa = 52;
+};
+
+// 2^n of a whole n whose power is a normal number.
+template <class R> TA_FN R power_of_two(R n) {
+    return from_bits(bits_of(n + (Range<R>::whole + Range<R>::bias)) << Range<R>::mantissa);
+}
+
+// In float32 the square of e^(x/2) = 2^n e^(r/2), x = 2 n ln2 + r: normal also where the square is not.
+// At most 3 ulp.  P = (e^(r/2) - 1 - r/2) / r^2 where |r| <= ln2, to 1e-8 of the exponential; its
+// values at Chebyshev's points decide the polynomial.
+TA_FN f32 exponential(f32 x) {
+    using In = Range<f32>;
+    x = x < In::least ? In::least : x;
+    x = x > In::most ? In::most : x;
+    const f32 n = near_sum(x, 0.5f * log2_e<f32>, In::whole) - In::whole;
+    f32 r = near_sum(n, -2 * In::high, x);
+    r = near_sum(n, -2 * In::low, r);
+    f32 p = 2.1759673525378338916e-05f;
+    p = near_sum(p, r, 2.6134953223541322613e-04f);
+    p = near_sum(p, r, 2.6041596607715711276e-03f);
+    p = near_sum(p, r, 2.0833221192235962249e-02f);
+    p = near_sum(p, r, 0.125f);
+    p = near_sum(p, r, 0.5f);
+    const f32 root = near_sum(p, r, 1.f) * power_of_two(n);
+    return root * root;
+}
+// In float64 2^n e^r, x = n ln2 + r: of the two powers only the second may leave the normal numbers.
+// At most 1.2 ulp.  P = (e^r - 1 - r) / r^2 where |r| <= ln2 / 2, to 2e-17.
+TA_FN f64 exponential(f64 x) {
+    using In = Range<f64>;
+    x = x < In::least ? In::least : x;
+    x = x > In::most ? In::most : x;
+    const f64 n = near_sum(x, log2_e<f64>, In::whole) - In::whole;
+    const f64 half = near_sum(n, 0.5, In::whole) - In::whole;
+    f64 r = near_sum(n, -In::high, x);
+    r = near_sum(n, -In::low, r);
+    f64 p = 2.5100385495510319078e-8;
+    p = near_sum(p, r, 2.7620088445409748161e-7);
+    p = near_sum(p, r, 2.7557268459997064772e-6);
+    p = near_sum(p, r, 2.4801521295954375131e-5);
+    p = near_sum(p, r, 1.9841269863053616878e-4);
+    p = near_sum(p, r, 1.3888888917213716901e-3);
+    p = near_sum(p, r, 8.3333333333300618325e-3);
+    p = near_sum(p, r, 4.1666666666624127873e-2);
+    p = near_sum(p, r, 1.6666666666666667453e-1);
+    p = near_sum(p, r, 0.5);
+    const f64 y = near_sum(near_sum(p, r, 1.0), r, 1.0);
+    return y * power_of_two(half) * power_of_two(n - half);
+}
+
+// x = m 2^n with m within a third of 1, and log(1 + f) = f + f f P(f).
+TA_FN f32 logarithm(f32 x) {
+    const bool denormal = x < 0x1p-126f;
+    const f32 scaled = denormal ? x * 0x1p23f : x;
+    const i32 power = (i32)(bits_of(scaled) - 0x3f2aaaabu) & (i32)0xff800000;
+    const f32 f = from_bits(bits_of(scaled) - (u32)power) - 1.f;
+    f32 p = 0.14017713f;
+    p = near_sum(p, f, -0.15390305f);
+    p = near_sum(p, f, 0.13997769f);
+    p = near_sum(p, f, -0.16415577f);
+    p = near_sum(p, f, 0.2001103f);
+    p = near_sum(p, f, -0.25007844f);
+    p = near_sum(p, f, 0.333332f);
+    p = near_sum(p, f, -0.49999934f);
+    const f32 n = (f32)power * 0x1p-23f - (denormal ? 23.f : 0.f);
+    f32 y = near_sum(f * p, f, n * Range<f32>::low) + f;
+    y = near_sum(n, Range<f32>::high, y);
+    const f32 beyond = x < 0 ? quiet_nan<f32>() : x == 0 ? -infinity<f32>() : x;
+    return x > 0 && x < infinity<f32>() ? y : beyond;
+}
+
+} // namespace own
