@@ -469,6 +469,7 @@ WORD_FOR_WORD = {
     "irfft2": lambda np, x: np.fft.irfft2(x, s=(3,)),
     "rfftn": lambda np, x: np.fft.rfftn(x, s=(3, 3), axes=(5,)),
     "item": lambda np, x: np.ones((2, 3)).item(100),
+    "item of too many": lambda np, x: np.ones((2, 3)).item(1, 2, 3),
     "item of a fraction": lambda np, x: np.ones((2, 3)).item(2.0),
     "solve": lambda np, x: np.linalg.solve(np.ones((2, 3, 3)), np.ones((4, 3, 1))),
     "einsum of too few": lambda np, x: np.einsum("i,j", x),

@@ -222,3 +222,16 @@ def test_choices_by_one_mask_vectorise(tmp_path):
         pytest.skip("clang reports otherwise")
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "tile_host.h" in found.stderr or "choices.cpp" in found.stderr, found.stderr
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("there", [0.0, numpy.inf, numpy.nan])
+def test_squares_beyond_the_largest_number_are_infinite(dtype, axis, there):
+    """And not NaN, which an infinite element leaves."""
+    x = (numpy.random.default_rng(0).standard_normal((300, 400)) * 1e200).astype(dtype)
+    x[3, 4] = there
+    with numpy.errstate(all="ignore"):
+        expected = x.var(axis=axis)
+    with config.override(compile="wait", at_once=0, first_seconds=0.0):
+        numpy.testing.assert_array_equal(np.array(x).var(axis=axis).numpy(), expected)

@@ -105,6 +105,8 @@ def item(self: Any, *place: Any) -> Any:
     if place:
         chosen = place[0] if len(place) == 1 else place
         if isinstance(chosen, tuple):
+            if len(chosen) != self.ndim:
+                raise ValueError("incorrect number of indices for array")
             return self[chosen].item()
         flat, chosen = self.reshape(-1), operator.index(chosen)
         if not -flat.size <= chosen < flat.size:

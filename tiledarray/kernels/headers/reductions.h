@@ -259,7 +259,9 @@ template <class T> struct Deviation {
     const f64 count = lane.count, inverse = count == 0.0 ? 0.0 : near_reciprocal(count);
     const W offset = scaled(sum, inverse);
     f64 squares = f64(lane.squares) - squared(sum) * inverse;
-    squares = squares < 0.0 ? 0.0 : squares;
+    // Squares beyond the largest number leave an infinite deviation, infinite elements none.
+    const bool beyond = is_nan(squares) && squared(m_subtract(sum, sum)) == 0.0;
+    squares = beyond ? infinity<f64>() : squares < 0.0 ? 0.0 : squares;
     merge(total, Total{add_wide(cast<W>(lane.shift), offset), squares, count});
   }
   TA_MEMBER static W add_wide(const W& x, const W& y) {
