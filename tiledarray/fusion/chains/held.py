@@ -14,9 +14,7 @@ from tiledarray.fusion.ir import Cell, Value, storage
 
 WARP = 32
 MOST_LANES = 4  # of a thread
-FEW_WARPS = 16  # of a block, whose threads may have 128 registers each
 MOST_WORDS = 112  # registers for what a thread has and sees of an array
-MOST_WORDS_OF_MANY = 56  # the same where more warps leave 64 to each thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +85,7 @@ def held(chain: ChainKernel, number: int) -> Held | None:
             or not _leaves_as_it_was(chain, part, base, made)):
         return None
     high, wide = chain.extents
-    warps = chain.schedule.threads[1]
-    rows, lanes = -(-high // warps), wide // WARP
+    rows, lanes = -(-high // chain.schedule.threads[1]), wide // WARP
     if wide % WARP or lanes > MOST_LANES:
         return None
     reads = {
@@ -99,9 +96,8 @@ def held(chain: ChainKernel, number: int) -> Held | None:
     down, along = ([shift[d] for shift in reads.values()] for d in range(2))
     found = Held(base, rows, lanes, max(0, -min(down)), max(0, max(down)),
                  max(0, -min(along)), max(0, max(along)), reads)
-    words = MOST_WORDS if warps <= FEW_WARPS else MOST_WORDS_OF_MANY
     near = max(found.left, found.right) <= lanes and max(found.above, found.below) <= rows
-    return found if near and found.words <= words else None
+    return found if near and found.words <= MOST_WORDS else None
 
 
 def _made_before(chain: ChainKernel, base: Value, number: int) -> bool:

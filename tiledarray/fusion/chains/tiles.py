@@ -13,8 +13,7 @@ from tiledarray.fusion.chains.stages import Places, Stage
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.target import Target
 
-THREADS = {1: (512, 1), 2: (32, 16), 3: (32, 16)}  # of a block, along lanes and rows; at least
-MOST_WARPS = 32
+THREADS = {1: (512, 1), 2: (32, 16), 3: (32, 16)}  # of a block, along lanes and rows
 TOGETHER = 4  # rows computed by a thread, so that what they share is read once
 MOST_THREADS = 2048  # of a multiprocessor
 ENOUGH_THREADS = 768  # for it to be busy: fewer wait for shared memory most of the time
@@ -25,7 +24,7 @@ ALIGNMENT = 16
 def shapes(rank: int) -> list[Places]:
     """Shapes that a tile's memory may have."""
     lanes = (512, 1024, 2048) if rank == 1 else (32, 64, 96, 128)
-    rows = ((), (), ((16, 32, 48, 64, 80, 96, 112, 128),), ((6, 8, 12, 16), (8, 16, 24)))[rank]
+    rows = ((), (), ((16, 32, 48, 64, 96),), ((6, 8, 12, 16), (8, 16, 24)))[rank]
     return [*product(*rows, lanes)]
 
 
@@ -35,6 +34,7 @@ def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> fl
     With ``given``, the tile's memory has one of these shapes.
     """
     slots, count = _slots(chain)
+    chain.schedule.threads = THREADS[len(chain.size)]
     itemsize = max(base.dtype.itemsize for base, _ in slots)
     best: tuple[float, Places, int, int] | None = None
     for extents in given or shapes(len(chain.size)):
@@ -49,7 +49,6 @@ def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> fl
         if shared > target.shared_bytes - target.limits.own_bytes:
             continue
         chain.tile = inner
-        chain.schedule.threads = _threads(chain)
         seconds = _seconds(chain, inner, shared, target)
         if best is None or seconds < best[0]:
             best = seconds, inner, nbytes, shared
@@ -58,7 +57,6 @@ def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> fl
     seconds, chain.tile, nbytes, shared = best
     chain.places = {key: slot * nbytes for key, slot in slots.items()}
     schedule = chain.schedule
-    schedule.threads = _threads(chain)
     schedule.lane_tile, schedule.row_tile = chain.tile[-1], prod(chain.tile[:-1])
     schedule.blocks = prod(-(-n // m) for n, m in zip(chain.size, chain.tile, strict=True))
     schedule.shared_bytes = shared
@@ -85,7 +83,7 @@ def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> 
                    for n, (below, above) in zip(inner, chain.reach(number), strict=True)]
         one = held(chain, number)
         cycles += limits.chain_barrier / at_once + (
-            _turns(extents, chain.schedule.threads) * stage.cycles if one is None else
+            _turns(extents) * stage.cycles if one is None else
             extents[0] * chain.extents[1] * (stage.operations + one.exchanges) / 96)
     extra = prod(n + below + above for n, (below, above) in zip(
         inner, chain.halo, strict=True)) / prod(inner)
@@ -95,20 +93,9 @@ def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> 
     return limits.chain_launch + moved / target.bytes_per_second + cycles / limits.clock
 
 
-def _threads(chain: ChainKernel) -> tuple[int, int]:
-    """Threads of a block, along lanes and rows: more for many rows if these stay in registers."""
-    usual = chain.schedule.threads = THREADS[len(chain.size)]
-    warps = min(MOST_WARPS, -(-chain.extents[0] // TOGETHER))
-    if len(chain.size) == 2 and warps > usual[1]:
-        chain.schedule.threads = usual[0], warps
-        if all(held(chain, number) for number in range(len(chain.stages))):
-            return chain.schedule.threads
-    return usual
-
-
-def _turns(extents: Sequence[int], threads: tuple[int, int]) -> int:
+def _turns(extents: Sequence[int]) -> int:
     """Points of a box, counted as the threads of a block go over it: some have nothing to do."""
-    tx, ty = threads
+    tx, ty = THREADS[len(extents)]
     *outer, lanes = extents
     together = TOGETHER if outer else 1
     rows = -(-outer[-1] // together) * prod(outer[:-1]) if outer else 1
