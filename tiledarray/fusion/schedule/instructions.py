@@ -112,7 +112,7 @@ def find_roots(kernel: Kernel) -> None:
             continue
         if op in _SCALES:
             only_sums.add(cell)
-        elif op.root:
+        elif op.root and cell.axes & kernel.group.reduced:
             kernel.roots[cell] = Root(*_scaled(cell.args[0]), added=not others)
             if not others:
                 kernel.products.update(dict.fromkeys(sums, (cell, cell)))
