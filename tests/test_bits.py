@@ -352,3 +352,32 @@ def test_sums_that_cancel_have_numpys_zero(text, dtype):
         found = numpy.asarray(eval(text, ours))
     numpy.testing.assert_array_equal(found, wanted)
     assert (numpy.signbit(found) == numpy.signbit(wanted)).all(), (found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("exponent", [3, 4, 3.0, 4.0])
+def test_cubes_and_fourth_powers_are_products(exponent, dtype):
+    """Of negative numbers NumPy's power takes a hundred times as long."""
+    x = numpy.concatenate([
+        numpy.random.default_rng(0).standard_normal(500) * 10.0 ** numpy.arange(-13, 12, 0.05),
+        [0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan, 1e-320, -1e-30]]).astype(dtype)
+    with config.override(at_once=0, compile="wait", first_seconds=0.0):
+        power = np.array(x) ** exponent
+        assert power.node.op.name in ("multiply", "square")
+        found = power.numpy()
+    with numpy.errstate(all="ignore"):
+        expected = (x.astype(numpy.longdouble) ** exponent).astype(dtype)
+    limits = numpy.finfo(dtype)
+    numpy.testing.assert_allclose(
+        found, expected, rtol=2 * limits.eps, atol=limits.smallest_subnormal)
+    known = ~numpy.isnan(expected)
+    assert (numpy.signbit(found) == numpy.signbit(expected))[known].all()
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u8", "f2", "F"])
+def test_other_cubes_are_powers(dtype):
+    x = numpy.arange(5).astype(dtype)
+    with config.override(at_once=0):
+        cube = np.array(x) ** 3
+        assert "power" in cube.node.op.name
+        assert cube.dtype == (x ** 3).dtype and cube.numpy().tolist() == (x ** 3).tolist()

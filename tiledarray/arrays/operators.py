@@ -219,14 +219,19 @@ def _unary(op: Elementwise) -> Method:
     return method
 
 
+_PRODUCTS = (3, 4)  # exponents for which two products take less than a power, to an ulp or two
 _SHORT_POWERS = {2: "square", 1: "positive", -1: "reciprocal", 0.5: "sqrt"}
 
 
 def _power() -> Method:
-    general = _forward(BY_NAME["power"])
+    general, multiply = _forward(BY_NAME["power"]), _forward(BY_NAME["multiply"])
     short = {exponent: _unary(BY_NAME[name]) for exponent, name in _SHORT_POWERS.items()}
+    square = short[2]
 
     def method(self: Handle, other: Any) -> Any:
+        if type(other) in (int, float) and other in _PRODUCTS and self.node.dtype.char in "fd":
+            squared = square(self)
+            return square(squared) if other == 4 else multiply(squared, self)
         if type(other) in (int, float) and other in short:
             kind = self.node.dtype.kind
             if kind == "b" and stands_for_scalar(self):

@@ -383,6 +383,8 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
             return record_binary(op, x, y);
     } else
         return record_binary(op, x, y);
+    if (exponent == 3 || exponent == 4) /* products, see operators.py */
+        return NULL;
     int place = exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2
                 : exponent == 0.5 ? 3 : 4;
     if (place == 4)
