@@ -76,6 +76,11 @@ TA_FN f64 exponential(f64 x) {
     return y * power_of_two(half) * power_of_two(n - half);
 }
 
+// The logarithm of what has one; of zeros, negative numbers, infinity and NaN their own.
+template <class R> TA_FN R logarithm_or(R x, R y) {
+    const R beyond = x < 0 ? quiet_nan<R>() : x == 0 ? -infinity<R>() : x;
+    return x > 0 && x < infinity<R>() ? y : beyond;
+}
 // x = m 2^n with m within a third of 1, and log(1 + f) = f + f f P(f).
 TA_FN f32 logarithm(f32 x) {
     const bool denormal = x < 0x1p-126f;
@@ -93,8 +98,27 @@ TA_FN f32 logarithm(f32 x) {
     const f32 n = (f32)power * 0x1p-23f - (denormal ? 23.f : 0.f);
     f32 y = near_sum(f * p, f, n * Range<f32>::low) + f;
     y = near_sum(n, Range<f32>::high, y);
-    const f32 beyond = x < 0 ? quiet_nan<f32>() : x == 0 ? -infinity<f32>() : x;
-    return x > 0 && x < infinity<f32>() ? y : beyond;
+    return logarithm_or(x, y);
+}
+// In float64 with m within sqrt(2) of 1, s = f / (2 + f) and log(1 + f) = f - f^2 / 2 + s (f^2 / 2 + R(s^2)),
+// by fdlibm's polynomial (e_log.c, Sun Microsystems 1993); whole numbers up to 2^52 become floats in their bits.
+TA_FN f64 logarithm(f64 x) {
+    const bool denormal = x < 0x1p-1022;
+    const f64 scaled = denormal ? x * 0x1p54 : x;
+    const u64 least = 0x3fe6a09e667f3bcdull; // sqrt(1 / 2)
+    const u64 word = bits_of(scaled) + (0x3ff0000000000000ull - least);
+    const f64 n = from_bits(word >> 52 | 0x4330000000000000ull) - (denormal ? 0x1p52 + 1077 : 0x1p52 + 1023);
+    const f64 f = from_bits((word & 0xfffffffffffffull) + least) - 1;
+    const f64 s = f / (2 + f), z = s * s, half = 0.5 * f * f;
+    f64 p = 1.479819860511658591e-01;
+    p = near_sum(p, z, 1.531383769920937332e-01);
+    p = near_sum(p, z, 1.818357216161805012e-01);
+    p = near_sum(p, z, 2.222219843214978396e-01);
+    p = near_sum(p, z, 2.857142874366239149e-01);
+    p = near_sum(p, z, 3.999999999940941908e-01);
+    p = near_sum(p, z, 6.666666666666735130e-01);
+    const f64 rest = near_sum(s, near_sum(p, z, half), n * Range<f64>::low);
+    return logarithm_or(x, near_sum(n, Range<f64>::high, f - (half - rest)));
 }
 
 } // namespace own

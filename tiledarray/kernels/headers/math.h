@@ -130,8 +130,7 @@ TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
 template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
 #include "exponentials.h"
 template <class R> TA_FN R m_exp(R x) { return own::exponential(x); }
-TA_FN f32 m_log(f32 x) { return own::logarithm(x); }
-TA_FN f64 m_log(f64 x) { return ::TA_LIBRARY(log)(x); }
+template <class R> TA_FN R m_log(R x) { return own::logarithm(x); }
 // From 20 on it is 1, to the last place; the library's vectors do infinities one by one.
 TA_FN f32 m_tanh(f32 x) { return ::TA_LIBRARY(tanhf)(x < -20 ? -20 : x > 20 ? 20 : x); }
 TA_FN f64 m_tanh(f64 x) { return ::TA_LIBRARY(tanh)(x < -20 ? -20 : x > 20 ? 20 : x); }
