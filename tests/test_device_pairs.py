@@ -5,6 +5,8 @@ from itertools import product
 
 import numpy
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.emulation import emulated
 from tests.test_short_axes import BODIES, CENTRES, inputs_of
@@ -104,3 +106,60 @@ def test_exponentials_that_only_sums_use(program, apart, folder):
             found, expected, rtol=(3 + 2.5 * exponent) * 2.0**-23, atol=1000 * 2.0**-149)
         if program is not weighed:
             assert (found == 0).tolist() == (program(numpy, x, y) == 0).tolist()
+
+
+TABLES = {
+    "squares": lambda np, d: d * d,
+    "exponentials": lambda np, d: np.exp(-d * d / 2),
+    "scaled exponentials": lambda np, d: 2 * np.exp(-(d ** 2) / 2),
+    "quotients": lambda np, d: 1 / (1 + d * d) * 2,
+    "roots": lambda np, d: np.sqrt(d * d + 1) * 0.5,
+    "powers": lambda np, d: (d * d + 1) ** -1.5 * d,
+}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+          HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([*TABLES]), st.sampled_from([33, 65, 100, 128, 130, 159, 161, 300]),
+       st.sampled_from([37, 129, 300, 515, 700]), st.sampled_from([0, 1, None]), st.booleans())
+def test_sums_over_tables_of_any_size(folder, name, n, m, axis, gradient):
+    """Rows of few elements have several rows of threads a block, and turns that read ahead."""
+    random = numpy.random.default_rng(n * m)
+    x, y = random.random(n), random.random(m)
+
+    def program(np, x, y):
+        return TABLES[name](np, x[:, None] - y).sum(axis)
+
+    wanted = program(numpy, x, y)
+    if gradient:
+        step = 1e-6
+        wanted = sum(sign * TABLES[name](numpy, x[:, None] + by - y)
+                     for sign, by in ((1, step), (-1, -step))).sum(1) / (2 * step)
+
+    def slope(np, x, y):
+        return np.grad(lambda x: program(np, x, y).sum())(x)
+
+    local.recorder.reset()
+    _, found = emulated(slope if gradient else program, x.astype("f4"), y.astype("f4"), folder=folder)
+    scale = abs(wanted).max()
+    numpy.testing.assert_allclose(found[0], wanted, rtol=2e-4, atol=2e-5 * scale)
+
+
+@pytest.mark.parametrize(("scaled", "x", "y"), [
+    (lambda d: -d ** 2 * 1e38 * 10, 0.5, 0.5), (lambda d: -0.5 * d ** 2 / 1e-20 / 1e-20, 0.5, 0.5),
+    (lambda d: -d / 1e-39, 0.5, 0.5), (lambda d: d / 0.0, 0.5, 0.5), (lambda d: d / 0.0, 0.75, 0.5),
+    (lambda d: d * 1e20 * 1e20 * 1e-30, 3e-10, 1e-10),
+    (lambda d: d * 1e-25 * 1e-25 * 1e15, 3e36, 1e36),
+    (lambda d: -d * 1e-25 * 1e-25, numpy.inf, 1.0), (lambda d: d / numpy.inf, 1.0, 2.0),
+])
+def test_extreme_scalars_in_exponents(scaled, x, y, folder):
+    def program(np, x, y):
+        return np.exp(scaled(x[:, None] - y)).sum(1)
+
+    x, y = numpy.full(300, x, "f4"), numpy.full(700, y, "f4")
+    local.recorder.reset()
+    plan, found = emulated(program, x, y, folder=folder)
+    assert plan.kernels[0].roots
+    with numpy.errstate(all="ignore"):
+        expected = program(numpy, x, y)
+    numpy.testing.assert_allclose(found[0], expected, rtol=1e-5)

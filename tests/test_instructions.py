@@ -200,7 +200,19 @@ def test_what_only_sums_use_is_the_square_of_a_root(function, expected):
     assert not roots(function, *inputs, target=replace(DEVICE, contract=False))
 
 
-def test_scalars_are_multiplied_once():
-    found = text(lambda x, y: np.exp(-(x[:, None] - y) ** 2 / 3 * 0.5).sum(axis=1),
-                 *arrays(2, shape=(4096,)))
-    assert "(-(1.f) / a.f32_0 * a.f32_1)" in found
+@pytest.mark.parametrize(("function", "expected"), [
+    (lambda x, y: np.exp(-(x[:, None] - y) ** 2).sum(axis=1), "-1.f"),
+    (lambda x, y: np.exp(-3 * (x[:, None] - y)).sum(axis=1), "a.f32_0"),
+    (lambda x, y: np.exp(-(x[:, None] - y) / 3).sum(axis=1), "-inverse_factor(a.f32_0)"),
+    (lambda x, y: np.exp(x[:, None] - y).sum(axis=1), "1.f"),
+])
+def test_a_scalar_is_multiplied_once(function, expected):
+    assert f", cast<f32>({expected}))" in text(function, *arrays(2, shape=(4096,)))
+
+
+def test_two_scalars_are_not_multiplied():
+    """Together they may be what float32 has not, where one after the other they are not."""
+    kernel = kernel_of(lambda x, y: np.exp((x[:, None] - y) * 1e-25 * 1e-25).sum(axis=1),
+                       *arrays(2, shape=(4096,)))
+    (root,) = kernel.roots.values()
+    assert root.cell.value.op.name == "multiply" and root.by is not None

@@ -97,12 +97,15 @@ class Bundle:
 class Root:
     """What a device takes a root of, where only sums use its square: ``op(cell * by)``.
 
-    ``by`` is made of scalars, each with what it does to the cell: ``"*"`` or ``"/"``, and ``"-"``
-    with none.  ``added`` says that sums alone use the square: it is their product, and not made.
+    ``by`` is a scalar at most, ``divided`` by if so wished (two could multiply to what float32 has
+    not), or its opposite if ``negative``.  ``added`` says that sums alone use the square: it is
+    their product, and not made.
     """
 
     cell: Cell
-    by: tuple[tuple[str, Cell | None], ...] = ()
+    by: Cell | None = None
+    divided: bool = False
+    negative: bool = False
     added: bool = False
 
 

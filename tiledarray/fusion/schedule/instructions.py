@@ -28,7 +28,6 @@ _SPREAD_NAN = {
     arithmetic.negative, arithmetic.square, arithmetic.scaled, arithmetic.multiply_add,
     arithmetic.multiply_subtract, arithmetic.subtract_product}
 _SCALES = {arithmetic.multiply, arithmetic.scaled, arithmetic.negative}  # nothing cancels
-_FACTORS = {arithmetic.multiply: "*", arithmetic.divide: "/", arithmetic.negative: "-"}
 PAIR_LANES = 4  # from which loads are few beside the arithmetic
 WARP = 32
 ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
@@ -113,7 +112,7 @@ def find_roots(kernel: Kernel) -> None:
         if op in _SCALES:
             only_sums.add(cell)
         elif op.root and cell.axes & kernel.group.reduced:
-            kernel.roots[cell] = Root(*_scaled(cell.args[0]), added=not others)
+            kernel.roots[cell] = _root_of(cell, added=not others)
             if not others:
                 kernel.products.update(dict.fromkeys(sums, (cell, cell)))
 
@@ -123,18 +122,21 @@ def _is_sum(cell: Cell) -> bool:
     return cell.kind == "reduce" and cell.value.op is reduction.sum and cell.dtype == np.float32
 
 
-def _scaled(cell: Cell) -> tuple[Cell, tuple[tuple[str, Cell | None], ...]]:
-    """What a cell is times scalars, and these."""
-    by: list[tuple[str, Cell | None]] = []
-    while cell.kind == "apply" and cell.value.op in _FACTORS and all(
-            loop == np.float32 for loop in cell.value.attrs):
-        op, scalars = cell.value.op, [arg for arg in cell.args if arg.kind == "param"]
-        if len(scalars) != len(cell.args) - 1 or (
-                op is arithmetic.divide and scalars[0] is not cell.args[1]):
+def _root_of(cell: Cell, *, added: bool) -> Root:
+    """The root of an exponential: what its argument is times a scalar, and that."""
+    inner, by, divided, negative = cell.args[0], None, False, False
+    while inner.kind == "apply" and all(loop == np.float32 for loop in inner.value.attrs):
+        op, scalars = inner.value.op, [arg for arg in inner.args if arg.kind == "param"]
+        if op is arithmetic.negative and not scalars:
+            negative = not negative
+        elif by is None and len(scalars) == 1 and (
+                op is arithmetic.multiply or (
+                    op is arithmetic.divide and scalars[0] is inner.args[1])):
+            by, divided = scalars[0], op is arithmetic.divide
+        else:
             break
-        by.append((_FACTORS[op], scalars[0] if scalars else None))
-        (cell,) = (arg for arg in cell.args if arg.kind != "param")
-    return cell, tuple(by)
+        (inner,) = (arg for arg in inner.args if arg.kind != "param")
+    return Root(inner, by, divided, negative, added)
 
 
 def words(dtype: np.dtype[Any]) -> int:

@@ -76,5 +76,10 @@ TA_FN f32 quick_exp2(f32 x) {
 }
 // Roots of exp(x by) and exp2(x by), for sums: a square is added by one instruction, and is denormal
 // where its root is not.  The exponent's two roundings more leave |x by| 2^-23 of the value.
-TA_FN f32 root_of_exp2(f32 x, f32 by) { return quick_exp2(x * (by * 0.5f)); }
+TA_FN f32 root_of_exp2(f32 x, f32 by) { return quick_exp2(x * by * 0.5f); }
 TA_FN f32 root_of_exp(f32 x, f32 by) { return quick_exp2(x * (by * (0.5f * log2_e<f32>))); }
+// 1 / x, finite for what is not 0: 0 divided by it stays 0.
+TA_FN f32 inverse_factor(f32 x) {
+    const f32 inverse = 1 / x;
+    return m_abs(inverse) == infinity<f32>() && x != 0 ? ::copysignf(0x1.fffffep127f, x) : inverse;
+}

@@ -224,11 +224,12 @@ TA_FN void steps(Range range, Body body, Flush flush) {
 
 // The same, 2 U steps a turn, with what U steps read asked for while U others are done, by
 // fetch(k, where); what is asked for last, nobody needs.
-template <int TX, int TY, int U, class Ahead, class Fetch, class Body, class Flush>
-TA_FN void steps_ahead(Range range, Fetch fetch, Body body, Flush flush) {
+// This thread is number `at` of TY.
+template <int TY, int U, class Ahead, class Fetch, class Body, class Flush>
+TA_FN void turns_ahead(Range range, int at, Fetch fetch, Body body, Flush flush) {
   int count = 0;
   const idx last = range.end - 1;
-  idx k = range.begin + (TY == 1 ? 0 : threadIdx.x / TX);
+  idx k = range.begin + at;
   Ahead some[U], others[U];
   if (k + (2 * U - 1) * TY < range.end)
     _Pragma("unroll") for (int u = 0; u < U; ++u) fetch(k + u * TY, some[u]);
@@ -250,10 +251,14 @@ TA_FN void steps_ahead(Range range, Fetch fetch, Body body, Flush flush) {
   }
   flush();
 }
+template <int TX, int TY, int U, class Ahead, class Fetch, class Body, class Flush>
+TA_FN void steps_ahead(Range range, Fetch fetch, Body body, Flush flush) {
+  turns_ahead<TY, U, Ahead>(range, TY == 1 ? 0 : threadIdx.x / TX, fetch, body, flush);
+}
 template <int TX, int V, int U, class Ahead, class Fetch, class Body, class Flush>
 TA_FN void lanes_ahead(Range range, Fetch fetch, Body body, Flush flush) {
-  steps_ahead<1, TX, U, Ahead>(
-      Range{0, (range.end - range.begin) / V},
+  turns_ahead<TX, U, Ahead>(
+      Range{0, (range.end - range.begin) / V}, threadIdx.x % TX,
       [&](const idx k, Ahead& next) TA_LAMBDA { fetch(range.begin + k * V, next); },
       [&](const idx k, const Ahead& now) TA_LAMBDA { body(range.begin + k * V, Count<V>(), now); },
       flush);

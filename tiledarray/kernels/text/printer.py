@@ -310,11 +310,11 @@ class Printer(Writer):
         """The root of what only sums use, or its square where it is in products."""
         op, root, single = cell.value.op, self.roots[cell], np.dtype(np.float32)
         assert isinstance(op, Elementwise)
-        by = "1.f"
-        for sign, scalar in reversed(root.by):
-            by = f"-({by})" if scalar is None else f"{by} {sign} {self.operand(scalar, single, u)}"
+        by = "1.f" if root.by is None else self.operand(root.by, single, u)
+        by = f"inverse_factor({by})" if root.divided else by
+        by = f"-{by}" if root.negative else by
         text = render(op, (single, single), single,
-                      [self.operand(root.cell, single, u), f"({by})"], text=op.root)
+                      [self.operand(root.cell, single, u), by], text=op.root)
         return text if root.added else f"m_square({text})"
 
     def _text_of(self, cell: Cell) -> str:

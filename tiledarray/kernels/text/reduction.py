@@ -154,9 +154,11 @@ class ReductionPrinter(Printer):
         reduced: dict[str, str] = {}
         for cell in sinks:
             for value in dict.fromkeys(self._addends(cell)):
+                if value.kind == "param" or value in self.arrays:
+                    continue
                 for u in self._copies(cell):
                     name = self.operand(value, value.dtype, u)
-                    if name not in reduced and value not in self.arrays and value.kind != "param":
+                    if name not in reduced:
                         reduced[name] = f"e{name[1:]}[v]"
                         self.put(f"{ctype(value.dtype)} e{name[1:]}[V];")
         return reduced
