@@ -140,7 +140,8 @@ def test_sums_over_tables_of_any_size(folder, name, n, m, axis, gradient):
         return np.grad(lambda x: program(np, x, y).sum())(x)
 
     local.recorder.reset()
-    _, found = emulated(slope if gradient else program, x.astype("f4"), y.astype("f4"), folder=folder)
+    given = x.astype("f4"), y.astype("f4")
+    _, found = emulated(slope if gradient else program, *given, folder=folder)
     scale = abs(wanted).max()
     numpy.testing.assert_allclose(found[0], wanted, rtol=2e-4, atol=2e-5 * scale)
 
