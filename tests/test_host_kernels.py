@@ -233,3 +233,23 @@ def test_squares_beyond_the_largest_number_are_infinite(dtype, axis, there):
         expected = x.var(axis=axis)
     with config.override(compile="wait", at_once=0, first_seconds=0.0):
         numpy.testing.assert_array_equal(np.array(x).var(axis=axis).numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["exp", "log", "tanh"])
+@pytest.mark.parametrize(("n", "m", "axis"), [(800, 2500, 1), (20000, 100, 0)])
+def test_sums_over_tables_vectorise(name, dtype, n, m, axis, tmp_path):
+    """Of several rows a turn g++ 12 makes branches of choices between floats."""
+    if "fma" not in host._processor() or host.compiler().libmvec < 2:
+        pytest.skip("counts multiply-adds, and calls of glibc's vector functions")
+    x, y = (np.array(numpy.linspace(0.1, 1, k, dtype=dtype)) for k in (n, m))
+    with config.override(at_once=0):
+        (kernel,) = planned(getattr(np, name)(x[:, None] - y + 1).sum(axis)).kernels
+    path = tmp_path / "table.cpp"
+    path.write_text(print_kernel(kernel, device=False).text.replace("NAME", "table"))
+    command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S", "-o", "-",
+               str(path)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    vectors, singles = (r"call\s+_ZGV\w+_one_", r"call\s+one_") if name == "tanh" else (
+        r"\bvf\w+p[sd]\b", r"\bvf\w+s[sd]\b")
+    assert len(re.findall(vectors, text)) >= 2 * len(re.findall(singles, text)) > 0

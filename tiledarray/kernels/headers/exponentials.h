@@ -14,6 +14,17 @@ template <class R> TA_FN R near_sum(R x, R y, R z) {
 #endif
 }
 
+// By bits: of `condition ? x : y` g++ 12 may make a branch, and no vectors.
+template <class R> TA_FN R chosen(bool condition, R x, R y) {
+    using Bits = decltype(bits_of(x));
+    const Bits first = (Bits)0 - (Bits)condition;
+    return from_bits((Bits)((bits_of(x) & first) | (bits_of(y) & ~first)));
+}
+template <class R> TA_FN R within(R x, R least, R most) {
+    x = chosen(x < least, least, x);
+    return chosen(x > most, most, x);
+}
+
 // `whole` in a sum leaves a whole number in the last bits; ln2 is `high + low`, and few bits of
 // `high` make products with whole numbers exact.  Below `least` results are 0, above `most` infinite.
 template <class R> struct Range;
@@ -38,8 +49,7 @@ template <class R> TA_FN R power_of_two(R n) {
 // values at Chebyshev's points decide the polynomial.
 TA_FN f32 exponential(f32 x) {
     using In = Range<f32>;
-    x = x < In::least ? In::least : x;
-    x = x > In::most ? In::most : x;
+    x = within(x, In::least, In::most);
     const f32 n = near_sum(x, 0.5f * log2_e<f32>, In::whole) - In::whole;
     f32 r = near_sum(n, -2 * In::high, x);
     r = near_sum(n, -2 * In::low, r);
@@ -56,8 +66,7 @@ TA_FN f32 exponential(f32 x) {
 // At most 1.2 ulp.  P = (e^r - 1 - r) / r^2 where |r| <= ln2 / 2, to 2e-17.
 TA_FN f64 exponential(f64 x) {
     using In = Range<f64>;
-    x = x < In::least ? In::least : x;
-    x = x > In::most ? In::most : x;
+    x = within(x, In::least, In::most);
     const f64 n = near_sum(x, log2_e<f64>, In::whole) - In::whole;
     const f64 half = near_sum(n, 0.5, In::whole) - In::whole;
     f64 r = near_sum(n, -In::high, x);
@@ -78,13 +87,14 @@ TA_FN f64 exponential(f64 x) {
 
 // The logarithm of what has one; of zeros, negative numbers, infinity and NaN their own.
 template <class R> TA_FN R logarithm_or(R x, R y) {
-    const R beyond = x < 0 ? quiet_nan<R>() : x == 0 ? -infinity<R>() : x;
-    return x > 0 && x < infinity<R>() ? y : beyond;
+    y = chosen(x < infinity<R>(), y, x);
+    y = chosen(x == 0, -infinity<R>(), y);
+    return chosen(x < 0, quiet_nan<R>(), y);
 }
 // x = m 2^n with m within a third of 1, and log(1 + f) = f + f f P(f).
 TA_FN f32 logarithm(f32 x) {
     const bool denormal = x < 0x1p-126f;
-    const f32 scaled = denormal ? x * 0x1p23f : x;
+    const f32 scaled = x * chosen(denormal, 0x1p23f, 1.f);
     const i32 power = (i32)(bits_of(scaled) - 0x3f2aaaabu) & (i32)0xff800000;
     const f32 f = from_bits(bits_of(scaled) - (u32)power) - 1.f;
     f32 p = 0.14017713f;
@@ -95,7 +105,7 @@ TA_FN f32 logarithm(f32 x) {
     p = near_sum(p, f, -0.25007844f);
     p = near_sum(p, f, 0.333332f);
     p = near_sum(p, f, -0.49999934f);
-    const f32 n = (f32)power * 0x1p-23f - (denormal ? 23.f : 0.f);
+    const f32 n = (f32)power * 0x1p-23f - chosen(denormal, 23.f, 0.f);
     f32 y = near_sum(f * p, f, n * Range<f32>::low) + f;
     y = near_sum(n, Range<f32>::high, y);
     return logarithm_or(x, y);
@@ -104,10 +114,11 @@ TA_FN f32 logarithm(f32 x) {
 // by fdlibm's polynomial (e_log.c, Sun Microsystems 1993); whole numbers up to 2^52 become floats in their bits.
 TA_FN f64 logarithm(f64 x) {
     const bool denormal = x < 0x1p-1022;
-    const f64 scaled = denormal ? x * 0x1p54 : x;
+    const f64 scaled = x * chosen(denormal, 0x1p54, 1.0);
     const u64 least = 0x3fe6a09e667f3bcdull; // sqrt(1 / 2)
     const u64 word = bits_of(scaled) + (0x3ff0000000000000ull - least);
-    const f64 n = from_bits(word >> 52 | 0x4330000000000000ull) - (denormal ? 0x1p52 + 1077 : 0x1p52 + 1023);
+    const f64 n = from_bits(word >> 52 | 0x4330000000000000ull) -
+        chosen(denormal, 0x1p52 + 1077, 0x1p52 + 1023);
     const f64 f = from_bits((word & 0xfffffffffffffull) + least) - 1;
     const f64 s = f / (2 + f), z = s * s, half = 0.5 * f * f;
     f64 p = 1.479819860511658591e-01;

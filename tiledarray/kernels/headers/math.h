@@ -132,8 +132,8 @@ template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
 template <class R> TA_FN R m_exp(R x) { return own::exponential(x); }
 template <class R> TA_FN R m_log(R x) { return own::logarithm(x); }
 // From 20 on it is 1, to the last place; the library's vectors do infinities one by one.
-TA_FN f32 m_tanh(f32 x) { return ::TA_LIBRARY(tanhf)(x < -20 ? -20 : x > 20 ? 20 : x); }
-TA_FN f64 m_tanh(f64 x) { return ::TA_LIBRARY(tanh)(x < -20 ? -20 : x > 20 ? 20 : x); }
+TA_FN f32 m_tanh(f32 x) { return ::TA_LIBRARY(tanhf)(own::within(x, -20.f, 20.f)); }
+TA_FN f64 m_tanh(f64 x) { return ::TA_LIBRARY(tanh)(own::within(x, -20.0, 20.0)); }
 #endif
 
 #if TA_OWN_TRIGONOMETRY
