@@ -84,7 +84,7 @@ def test_small_tiles_are_numpys(name, folder):
 
 
 @pytest.mark.usefixtures("always")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])
 @given(programs())
 def test_any_steps_are_numpys(folder, case):
@@ -101,6 +101,7 @@ def tile_of(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_an_array_stays_in_registers(name, dtype, tile_of, folder):
@@ -117,7 +118,7 @@ def test_an_array_stays_in_registers(name, dtype, tile_of, folder):
     assert any(held) is (tile_of[1] % 32 == 0 and (name, tile_of) != ("wide", (16, 32)))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])
 @given(stencils(), st.sampled_from(TILES))
 def test_any_stencils_are_numpys(folder, monkeypatch, case, shape):

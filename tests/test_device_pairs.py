@@ -90,6 +90,7 @@ def powers(np, x, y):
     return np.exp2(x[:, None] - y[None] * 3).sum(0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "apart"), [
     *product([near, powers], [0, 8, 12.5, 14, 20]), *product([weighed], [0, 8, 12.5])])
 def test_exponentials_that_only_sums_use(program, apart, folder):
@@ -118,7 +119,7 @@ TABLES = {
 }
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([*TABLES]), st.sampled_from([33, 65, 100, 128, 130, 159, 161, 300]),
        st.sampled_from([37, 129, 300, 515, 700]), st.sampled_from([0, 1, None]), st.booleans())

@@ -235,6 +235,7 @@ def test_squares_beyond_the_largest_number_are_infinite(dtype, axis, there):
         numpy.testing.assert_array_equal(np.array(x).var(axis=axis).numpy(), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ["exp", "log", "tanh"])
 @pytest.mark.parametrize(("n", "m", "axis"), [(800, 2500, 1), (20000, 100, 0)])
