@@ -14,7 +14,7 @@ enum { COMPUTE, FORM_OF_CALL, FLOAT64, CALLBACKS };
 static const char *const callback_names[CALLBACKS] = {"compute", "form_of_call", "float64"};
 static PyObject *callbacks[CALLBACKS];
 static PyObject *ufuncs[2];   /* of one and of two operands, each with its op */
-static PyObject *short_powers[4]; /* square, positive, reciprocal, sqrt */
+static PyObject *short_powers[5]; /* square, positive, reciprocal, sqrt, multiply */
 static PyObject *kind_name, *itemsize_name;
 
 /* ---- the nodes of operands ------------------------------------------------------------------ */
@@ -370,6 +370,17 @@ PyObject *record_unary(PyObject *op, PyObject *x)
     return wrapped(node);
 }
 
+/* The third or fourth power, as products; see operators.py. */
+static PyObject *record_products(PyObject *x, int exponent)
+{
+    PyObject *squared = record_unary(short_powers[0], x), *result = NULL;
+    if (squared)
+        result = exponent == 4 ? record_unary(short_powers[0], squared)
+                               : record_binary(short_powers[4], squared, x);
+    Py_XDECREF(squared);
+    return result;
+}
+
 /* `x ** y`: some exponents have functions of their own. */
 PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
 {
@@ -383,9 +394,8 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
             return record_binary(op, x, y);
     } else
         return record_binary(op, x, y);
-    if (exponent == 3 || exponent == 4) /* products, see operators.py */
-        return NULL;
-    int place = exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2
+    int products = exponent == 3 || exponent == 4;
+    int place = products || exponent == 2 ? 0 : exponent == 1 ? 1 : exponent == -1 ? 2
                 : exponent == 0.5 ? 3 : 4;
     if (place == 4)
         return record_binary(op, x, y);
@@ -393,9 +403,19 @@ PyObject *record_power(PyObject *op, PyObject *x, PyObject *y)
     if (!node)
         return NULL;
     PyObject *kind = PyObject_GetAttr(node->form->kind->dtype, kind_name);
+    PyObject *itemsize = PyObject_GetAttr(node->form->kind->dtype, itemsize_name);
     Py_DECREF(node);
-    if (!kind)
+    long bytes = itemsize ? PyLong_AsLong(itemsize) : 0;
+    Py_XDECREF(itemsize);
+    if (!kind || bytes <= 0) {
+        Py_XDECREF(kind);
         return NULL;
+    }
+    if (products) {
+        int single = !PyUnicode_CompareWithASCIIString(kind, "f") && (bytes == 4 || bytes == 8);
+        Py_DECREF(kind);
+        return single ? record_products(x, (int)exponent) : record_binary(op, x, y);
+    }
     int inexact = !PyUnicode_CompareWithASCIIString(kind, "f") ||
                   !PyUnicode_CompareWithASCIIString(kind, "c");
     Py_DECREF(kind);
@@ -438,13 +458,14 @@ PyObject *record_ufunc(PyObject *ufunc, PyObject *const *args, Py_ssize_t count)
 static PyObject *record_install(PyObject *module, PyObject *found)
 {
     static const char *const ufunc_names[2] = {"unary_ufuncs", "binary_ufuncs"};
-    static const char *const power_names[4] = {"square", "positive", "reciprocal", "sqrt"};
+    static const char *const power_names[5] = {"square", "positive", "reciprocal", "sqrt",
+                                               "multiply"};
     struct {
         int count;
         const char *const *names;
         PyObject **slots;
     } groups[3] = {{CALLBACKS, callback_names, callbacks}, {2, ufunc_names, ufuncs},
-                   {4, power_names, short_powers}};
+                   {5, power_names, short_powers}};
     if (!PyDict_Check(found)) {
         PyErr_SetString(PyExc_TypeError, "a dict is wanted");
         return NULL;

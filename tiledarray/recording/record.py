@@ -442,7 +442,7 @@ core.install_recording({
     "compute": at_once.compute, "form_of_call": _form_of_call, "float64": np.float64,
     "unary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 1},
     "binary_ufuncs": {ufunc: op for ufunc, op in BY_UFUNC.items() if ufunc.nin == 2},
-    **{name: BY_NAME[name] for name in ("square", "positive", "reciprocal", "sqrt")},
+    **{name: BY_NAME[name] for name in ("square", "positive", "reciprocal", "sqrt", "multiply")},
 })
 
 

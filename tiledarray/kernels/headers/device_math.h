@@ -59,15 +59,7 @@ TA_FN f32 quick_log(f32 x, bool& rare) {
     rare |= !(x >= 0x1p-126f) | !(x < infinity<f32>());
     const i32 power = (i32)(bits_of(x) - 0x3f2aaaabu) & (i32)0xff800000;
     const f32 f = from_bits(bits_of(x) - (u32)power) - 1.f;
-    f32 p = 0.14017713f;
-    p = m_fma(p, f, -0.15390305f);
-    p = m_fma(p, f, 0.13997769f);
-    p = m_fma(p, f, -0.16415577f);
-    p = m_fma(p, f, 0.2001103f);
-    p = m_fma(p, f, -0.25007844f);
-    p = m_fma(p, f, 0.333332f);
-    p = m_fma(p, f, -0.49999934f);
-    return m_fma((f32)power, ln2<f32> * 0x1p-23f, m_fma(f * p, f, f));
+    return m_fma((f32)power, ln2<f32> * 0x1p-23f, m_fma(f * rest_of_log(f), f, f));
 }
 TA_FN f32 quick_exp2(f32 x) {
     f32 r;

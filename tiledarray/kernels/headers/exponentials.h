@@ -5,15 +5,6 @@
 // Here there is neither call nor branch, so that loops vectorise with every compiler.
 namespace own {
 
-// x y + z, rounded once where the machine does that.
-template <class R> TA_FN R near_sum(R x, R y, R z) {
-#if defined(__FMA__) || defined(__aarch64__)
-    return m_fma(x, y, z);
-#else
-    return x * y + z;
-#endif
-}
-
 // By bits: of `condition ? x : y` g++ 12 may make a branch, and no vectors.
 template <class R> TA_FN R chosen(bool condition, R x, R y) {
     using Bits = decltype(bits_of(x));
@@ -53,13 +44,9 @@ TA_FN f32 exponential(f32 x) {
     const f32 n = near_sum(x, 0.5f * log2_e<f32>, In::whole) - In::whole;
     f32 r = near_sum(n, -2 * In::high, x);
     r = near_sum(n, -2 * In::low, r);
-    f32 p = 2.1759673525378338916e-05f;
-    p = near_sum(p, r, 2.6134953223541322613e-04f);
-    p = near_sum(p, r, 2.6041596607715711276e-03f);
-    p = near_sum(p, r, 2.0833221192235962249e-02f);
-    p = near_sum(p, r, 0.125f);
-    p = near_sum(p, r, 0.5f);
-    const f32 root = near_sum(p, r, 1.f) * power_of_two(n);
+    const f32 root = polynomial(
+        r, 2.1759673525378338916e-05f, 2.6134953223541322613e-04f, 2.6041596607715711276e-03f,
+        2.0833221192235962249e-02f, 0.125f, 0.5f, 1.f) * power_of_two(n);
     return root * root;
 }
 // In float64 2^n e^r, x = n ln2 + r: of the two powers only the second may leave the normal numbers.
@@ -71,17 +58,10 @@ TA_FN f64 exponential(f64 x) {
     const f64 half = near_sum(n, 0.5, In::whole) - In::whole;
     f64 r = near_sum(n, -In::high, x);
     r = near_sum(n, -In::low, r);
-    f64 p = 2.5100385495510319078e-8;
-    p = near_sum(p, r, 2.7620088445409748161e-7);
-    p = near_sum(p, r, 2.7557268459997064772e-6);
-    p = near_sum(p, r, 2.4801521295954375131e-5);
-    p = near_sum(p, r, 1.9841269863053616878e-4);
-    p = near_sum(p, r, 1.3888888917213716901e-3);
-    p = near_sum(p, r, 8.3333333333300618325e-3);
-    p = near_sum(p, r, 4.1666666666624127873e-2);
-    p = near_sum(p, r, 1.6666666666666667453e-1);
-    p = near_sum(p, r, 0.5);
-    const f64 y = near_sum(near_sum(p, r, 1.0), r, 1.0);
+    const f64 y = polynomial(
+        r, 2.5100385495510319078e-8, 2.7620088445409748161e-7, 2.7557268459997064772e-6,
+        2.4801521295954375131e-5, 1.9841269863053616878e-4, 1.3888888917213716901e-3,
+        8.3333333333300618325e-3, 4.1666666666624127873e-2, 1.6666666666666667453e-1, 0.5, 1.0, 1.0);
     return y * power_of_two(half) * power_of_two(n - half);
 }
 
@@ -97,16 +77,8 @@ TA_FN f32 logarithm(f32 x) {
     const f32 scaled = x * chosen(denormal, 0x1p23f, 1.f);
     const i32 power = (i32)(bits_of(scaled) - 0x3f2aaaabu) & (i32)0xff800000;
     const f32 f = from_bits(bits_of(scaled) - (u32)power) - 1.f;
-    f32 p = 0.14017713f;
-    p = near_sum(p, f, -0.15390305f);
-    p = near_sum(p, f, 0.13997769f);
-    p = near_sum(p, f, -0.16415577f);
-    p = near_sum(p, f, 0.2001103f);
-    p = near_sum(p, f, -0.25007844f);
-    p = near_sum(p, f, 0.333332f);
-    p = near_sum(p, f, -0.49999934f);
     const f32 n = (f32)power * 0x1p-23f - chosen(denormal, 23.f, 0.f);
-    f32 y = near_sum(f * p, f, n * Range<f32>::low) + f;
+    f32 y = near_sum(f * rest_of_log(f), f, n * Range<f32>::low) + f;
     y = near_sum(n, Range<f32>::high, y);
     return logarithm_or(x, y);
 }
@@ -121,13 +93,10 @@ TA_FN f64 logarithm(f64 x) {
         chosen(denormal, 0x1p52 + 1077, 0x1p52 + 1023);
     const f64 f = from_bits((word & 0xfffffffffffffull) + least) - 1;
     const f64 s = f / (2 + f), z = s * s, half = 0.5 * f * f;
-    f64 p = 1.479819860511658591e-01;
-    p = near_sum(p, z, 1.531383769920937332e-01);
-    p = near_sum(p, z, 1.818357216161805012e-01);
-    p = near_sum(p, z, 2.222219843214978396e-01);
-    p = near_sum(p, z, 2.857142874366239149e-01);
-    p = near_sum(p, z, 3.999999999940941908e-01);
-    p = near_sum(p, z, 6.666666666666735130e-01);
+    const f64 p = polynomial(
+        z, 1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
+        2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+        6.666666666666735130e-01);
     const f64 rest = near_sum(s, near_sum(p, z, half), n * Range<f64>::low);
     return logarithm_or(x, near_sum(n, Range<f64>::high, f - (half - rest)));
 }

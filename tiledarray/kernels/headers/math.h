@@ -112,7 +112,6 @@ TA_FN f32 m_power(f32 x, f32 y) { return m_power_of(x, y); }
 TA_FN f64 m_power(f64 x, f64 y) { return m_power_of(x, y); }
 // By an exponent that is one number.
 template <class R> TA_FN R m_power_constant(R x, R y) { return y == (R)0.5 ? m_sqrt(x) : m_power(x, y); }
-#include "device_math.h"
 #else
 // g++ (from 12 on) fuses products into sums and differences that alternate, also under -ffp-contract=off.
 template <class R> TA_FN R m_product(R x, R y) {
@@ -128,6 +127,28 @@ template <class R> TA_FN R m_product(R x, R y) {
 TA_FN f32 m_fma(f32 x, f32 y, f32 z) { return __builtin_fmaf(x, y, z); }
 TA_FN f64 m_fma(f64 x, f64 y, f64 z) { return __builtin_fma(x, y, z); }
 template <class R> TA_FN R near_reciprocal(R x) { return 1 / x; }
+#endif
+// x y + z, rounded once where the machine does that.
+template <class R> TA_FN R near_sum(R x, R y, R z) {
+#if TA_DEVICE || defined(__FMA__) || defined(__aarch64__)
+    return m_fma(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+// By Horner's scheme, from the highest power on.
+template <class R> TA_FN R polynomial(R, R last) { return last; }
+template <class R, class... Rest> TA_FN R polynomial(R x, R first, R second, Rest... rest) {
+    return polynomial(x, near_sum(first, x, second), rest...);
+}
+// (log(1 + f) - f) / f^2 where |f| <= 1 / 3.
+TA_FN f32 rest_of_log(f32 f) {
+    return polynomial(f, 0.14017713f, -0.15390305f, 0.13997769f, -0.16415577f, 0.2001103f,
+                      -0.25007844f, 0.333332f, -0.49999934f);
+}
+#if TA_DEVICE
+#include "device_math.h"
+#else
 #include "exponentials.h"
 template <class R> TA_FN R m_exp(R x) { return own::exponential(x); }
 template <class R> TA_FN R m_log(R x) { return own::logarithm(x); }
