@@ -22,15 +22,14 @@ def error(found, expected):
     return float(numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected))
 
 
-@pytest.mark.parametrize("dtype", ["f4", "F"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "dtype"), [
+    *((name, "f4") for name in CASES),
+    *((name, "F") for name in CASES if "around" not in name)])  # complex numbers have no order
 def test_factors_are_rounded_where_it_is_asked_for(name, dtype):
     left, right, program = CASES[name]
     random = numpy.random.default_rng(0)
     x, y = random.standard_normal(left), random.standard_normal(right)
     if dtype == "F":
-        if "around" in name:
-            pytest.skip("complex numbers have no order")
         x, y = x + 1j * random.standard_normal(left), y + 1j * random.standard_normal(right)
     x, y = x.astype(dtype), y.astype(dtype)
     wide = "D" if dtype == "F" else "f8"

@@ -60,9 +60,9 @@ class Held:
         return range(self.above + min(down), self.above + max(down) + self.rows) if down else (
             range(0))
 
-    def place(self, shift: Places) -> str:
-        """Where point (u, v) finds what lies so far from it, in what the thread sees."""
-        down, along = shift
+    def place(self, cell: Cell) -> str:
+        """Where point (u, v) finds what a load reads, in what the thread sees."""
+        down, along = self.reads[cell]
         return f"[u + {self.above + down}][v + {self.left + along}]"
 
 

@@ -397,7 +397,7 @@ class _StageText(_ChainWriter):
         self.put(f"bool inside[{lanes}];")
         self.put(f"{_EACH_V.format(lanes)} inside[v] = "
                  "held.lane + v >= first && held.lane + v < end;")
-        guarded = not all(self._is_held(cell) for cell in part.kernel.cells if cell.kind == "load")
+        guarded = any(cell.kind == "load" and cell not in held.reads for cell in part.kernel.cells)
         with self.block("const auto step = [&](const auto everywhere) TA_LAMBDA", "};"), (
                 self.block(_EACH_U.format(rows))):
             self.put("const int row = held.row + u;")
@@ -490,10 +490,6 @@ class _StageText(_ChainWriter):
         base = self.kernel.memory[storage(cell.access.value)]
         return cell in part.reads and self.kernel.version(base, self.number) >= -1
 
-    def _is_held(self, cell: Cell) -> bool:
-        """Whether a load finds its array in registers."""
-        return self.held is not None and cell in self.held.reads
-
     def _expression(self, k: int, cell: Cell, part: Part) -> str:
         if cell.kind == "load":
             return self._load(k, cell, part)
@@ -510,8 +506,8 @@ class _StageText(_ChainWriter):
         if self._in_tile(cell, part):
             base = self.kernel.memory[storage(access.value)]
             shift = self.kernel.shift(part, part.reads[cell], base)
-            if self.held is not None and self._is_held(cell):
-                return f"held.seen{self.held.place(shift)}"
+            if self.held is not None and cell in self.held.reads:
+                return f"held.seen{self.held.place(cell)}"
             return f"{self._tile_read(base)}[at{self._moved(shift)}]"
         if self.kernel.around and cell in part.reads:
             strides = dense_strides(access.value.shape)
