@@ -109,7 +109,7 @@ def check(folder, program, *inputs, kernels, rtol=1e-11, wide=True):
     return plan
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @with_gxx
 @pytest.mark.parametrize("columns", [16, 20, 33, 64, 130])
 @pytest.mark.parametrize("rows", [70, 500])
@@ -137,6 +137,7 @@ def test_layer_norm(folder, dtype, rtol, shape):
     assert moved(plan) == 3 * x.nbytes + 3 * shape[-1] * x.itemsize
 
 
+@pytest.mark.sampled(2)
 @with_gxx
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "c16"])
 def test_dtypes(folder, dtype):
@@ -226,6 +227,7 @@ def test_explain_tells_it():
     assert "reduce over all of them sum" in text and "when all of them are done:" in text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name, dtype, columns", [

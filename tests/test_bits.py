@@ -319,6 +319,7 @@ NEGATED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("contract", [False, True])
 @pytest.mark.parametrize("dtype", ["8", "4"])
@@ -336,6 +337,7 @@ def test_zeros_of_what_is_negated_have_numpys_signs(text, dtype, contract):
         assert (numpy.signbit(mine) == numpy.signbit(theirs))[zero].all(), (found, wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("text", [

@@ -437,7 +437,7 @@ LOOKERS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [*WRITERS, *LOOKERS])
 def test_gradients_of_what_depends_on_values(name):
     gradient = np.grad({**WRITERS, **LOOKERS}[name])

@@ -68,6 +68,7 @@ def stages(plan):
     return [len(kernel.stages) if kernel.form == "chain" else 1 for kernel in plan.kernels]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_are_numpys(name, dtype, folder):
@@ -76,6 +77,7 @@ def test_steps_are_numpys(name, dtype, folder):
     assert any(kernel.form == "chain" for kernel in plan.kernels)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_tiles_are_numpys(name, folder):
@@ -101,7 +103,7 @@ def tile_of(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_an_array_stays_in_registers(name, dtype, tile_of, folder):

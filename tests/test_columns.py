@@ -109,7 +109,7 @@ def test_a_split_reduction_stores_what_it_computes_on_its_way():
     numpy.testing.assert_allclose(total, (x.numpy() * y.numpy()).sum(axis=0, dtype="f8"), 1e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("shape", [(20_000, 64), (100_000, 3), (3_001, 101), (500, 40, 30)])
@@ -173,6 +173,7 @@ def test_only_the_maximum_along_the_same_axes_is_carried(other):
         "maximum_carried_along")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("shape", "axis"), [

@@ -33,7 +33,7 @@ def run(folder, program, w, i):
     return plan
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("shape", [(40,), (9, 5)], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -41,6 +41,7 @@ def test_values(folder, name, shape):
     run(folder, PROGRAMS[name], table(11, 20, dtype="f4"), places(11, *shape))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("columns", [16, 33, 64, 130])
 @pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])

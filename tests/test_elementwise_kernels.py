@@ -407,6 +407,7 @@ def complaint(loop: Loop, arrays, actual, expected, wrong: np.ndarray) -> str:
     return f"{loop}: {len(places)} wrong: {shown}"
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(("family", "variant"), CASES)
 def test_host_functions_equal_numpy(build, family, variant):
@@ -479,7 +480,7 @@ def nvrtc_compile(source: str, arch: str) -> tuple[bytes, str]:
     return cubin, text
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_device_functions_compile_without_spills(family, arch):

@@ -554,6 +554,7 @@ def work():
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("core", ["c", "python"])
 @pytest.mark.parametrize(("work", "kind"), [

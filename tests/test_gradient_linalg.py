@@ -69,6 +69,7 @@ def test_cholesky(values, shape):
     check(lambda x: np.linalg.cholesky(definite(x), upper=True), values(*shape))
 
 
+@pytest.mark.sampled(2)
 @VALUES
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
 @pytest.mark.parametrize("triangle", ["L", "U"])
@@ -97,6 +98,7 @@ def _turning(x):
     return x + 2 * np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 0.7]])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind, real_ones", [(_symmetric, True), (_turning, False)])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
 @VALUES
@@ -129,7 +131,7 @@ def test_qr(values, shape):
     check(lambda x: np.linalg.qr(x)[0] @ (2 * np.linalg.qr(x)[1]), x)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @VALUES
 @pytest.mark.parametrize("shape", [(3, 3), (4, 3), (3, 4), (2, 4, 2), (1, 3)])
 def test_svd(values, shape):

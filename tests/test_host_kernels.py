@@ -107,7 +107,7 @@ def test_divisions_of_int64_equal_numpys(pairs):
                     getattr(np, function.__name__)(ours, by).numpy(), function(values, y))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["?", "u1", "i1", "i4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("shape", [(1,), (5000,), (3, 700), (700, 3), (130, 200)])
 @pytest.mark.parametrize("worst", [False, True])
@@ -251,6 +251,8 @@ def test_sums_over_tables_vectorise(name, dtype, n, m, axis, tmp_path):
     command = [*host.compiler().command, *host.flags(), "-iquote", str(HEADERS), "-S", "-o", "-",
                str(path)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    vectors, singles = (r"call\s+_ZGV\w+_one_", r"call\s+one_") if name == "tanh" else (
-        r"\bvf\w+p[sd]\b", r"\bvf\w+s[sd]\b")
-    assert len(re.findall(vectors, text)) >= 2 * len(re.findall(singles, text)) > 0
+    # Of calls there are more for what is left of rows and lanes, the fewer lanes a vector has.
+    vectors, singles, least = (
+        (r"call\s+_ZGV\w+_one_", r"call\s+one_", 0.5) if name == "tanh" else
+        (r"\bvf\w+p[sd]\b", r"\bvf\w+s[sd]\b", 2))
+    assert len(re.findall(vectors, text)) >= least * len(re.findall(singles, text)) > 0

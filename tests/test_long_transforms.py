@@ -143,7 +143,7 @@ def test_interpreted(program, dtype, short):
         assert len(tiles.kernels(plan)) >= 2
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_emulated(program, dtype, short, tmp_path):
@@ -236,6 +236,7 @@ def into_rows(np, x, h):
 COLUMNS = [down, down_and_up, padded_down, half_down, into_rows]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tier", ["interpreter", "emulated"])
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", COLUMNS)

@@ -35,7 +35,7 @@ FIRST = int(os.environ.get("MACHINE_SEED", "0"))
 PIECES = 8  # of a tier's steps, so that processes can share them
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("piece", range(PIECES))
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_live_array_is_numpys(tier, piece):

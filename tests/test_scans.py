@@ -98,7 +98,7 @@ def same_bits(function, *arrays):
 # ---- values ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name, dtype", [
     (name, dtype) for name in SCANS for dtype in DTYPES
     if not (name.startswith("bitwise") and numpy.dtype(dtype).kind in "fc")])
@@ -196,7 +196,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [(10, 300), (1, 1000), (70, 64)])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_with_what_stands_around_them(program, shape):
@@ -361,7 +361,7 @@ def test_the_gradient_of_a_running_sum_is_one_from_the_end():
     assert kinds(plan) == ["scan"] and moved(plan) == nbytes(g, found)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "maximum", "minimum"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_gradients_to_second_order(name, axis):

@@ -50,7 +50,7 @@ def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
@@ -99,7 +99,7 @@ def test_recordings_that_live_on():
     assert {len(tiles.stream_kernels(tiles.planned_for(traced, H200))) for traced in held} == {1}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_texts_of_random_programs(seed, tmp_path_factory):
     made = cases.Made(1000 + seed)
@@ -113,7 +113,7 @@ def test_less_shared_memory(target, tmp_path_factory):
     assert len(tiles.stream_kernels(plan)) == 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("columns", [60, 64, 130])
 @pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
                                      cases.by_weights, cases.extremes])
@@ -191,7 +191,7 @@ def test_views_of_operands(view, place, tmp_path_factory):
     agree("emulated", inside, arguments, folder=tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sizes", LARGE)
 @pytest.mark.parametrize("program", [cases.attention, cases.causal, cases.layers,
                                      cases.with_statistics])

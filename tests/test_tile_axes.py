@@ -196,7 +196,7 @@ def test_by_the_interpreter(seed, target, long):
 
 @pytest.mark.parametrize("tier", ["host", "emulated"])
 def test_compiled(tier, tmp_path):
-    count = 120 if tier == "host" else 20
+    count = 50 if tier == "host" else 12
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
                 for seed in range(count)]
     assert sum(by_tiles) > count // 2

@@ -135,7 +135,7 @@ def close(found, want, exact, dtype):
     assert abs(found - exact).max(initial=0) <= 2 * off + rounded * unit
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_linear_algebra(through, program, dtype):
@@ -202,7 +202,7 @@ TRANSFORMS = [(program, n) for programs, lengths in (
     for program in programs for n in lengths]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("program", "n"), TRANSFORMS)
 def test_transforms(through, program, n):
     x, h = drawn(19, 3, n, dtype="c8"), drawn(n, dtype="c8", seed=1)
@@ -253,7 +253,7 @@ def test_batches_of_all_kinds(through, batch):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("view", [
     lambda x: (x[::-1, ::-1], x[..., ::-2]), lambda x: (x[::2, :2, 1:], x[3, 1:, :1]),
     lambda x: (x.swapaxes(-1, -2), x[:1, :, :2])])
@@ -268,6 +268,7 @@ def test_all_kinds_as_they_lie(through, view):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("view", [
     lambda x: x.swapaxes(-1, -2), lambda x: x[::-1], lambda x: x[..., ::-1, :],
     lambda x: x[::2], lambda x: x[:, 1:4, 1:4], lambda x: x.transpose(1, 2, 0)[:, :, None].T,
@@ -801,7 +802,7 @@ def test_the_largest_hermitian_matrices_are_a_warp_s():
     compiled_for_a_device(kernel, "sm_90")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("each", ["team", "thread"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

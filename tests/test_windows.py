@@ -134,7 +134,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("emulated")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", [
@@ -274,6 +274,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("few", [notation.FEW, 0], ids=["one by one", "at once"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives(name, few, monkeypatch):
