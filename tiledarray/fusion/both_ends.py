@@ -12,6 +12,7 @@ sign of a difference that is zero is lost, and factors that terms have in common
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,14 @@ from tiledarray.ops import arithmetic, comparison, movement, reduction
 from tiledarray.ops.op import AxisView, Elementwise
 
 MOST_VALUES = 200  # that a table is computed from
-_EITHER_WAY = {arithmetic.add, arithmetic.multiply, arithmetic.scaled,
+EITHER_WAY = {arithmetic.add, arithmetic.multiply, arithmetic.scaled,
                comparison.equal, comparison.not_equal}
 _PRODUCTS = {arithmetic.multiply, arithmetic.scaled}
 _WITH_PRODUCTS = {arithmetic.multiply_add, arithmetic.multiply_subtract,
                   arithmetic.subtract_product}
 _EVEN = {arithmetic.square, arithmetic.absolute}
 _ODD = {arithmetic.negative, arithmetic.sign}
-_SIGNED = {*_PRODUCTS, *_WITH_PRODUCTS, *_ODD, arithmetic.add, arithmetic.subtract}
+SIGNED = {*_PRODUCTS, *_WITH_PRODUCTS, *_ODD, arithmetic.add, arithmetic.subtract}
 
 
 class _Alone(Exception):
@@ -109,20 +110,20 @@ class _Turned:
             if missing:
                 arg = self._builder.make(
                     movement.reshape, None, (arg,), (1,) * missing + arg.shape, arg.dtype)
-            sign, turned = self(arg, axes, signed=_is_even(value, place) or (
-                signed and (op in _SIGNED or (op is arithmetic.divide and place == 0))))
+            sign, turned = self(arg, axes, signed=is_even(op, value.args, place) or (
+                signed and may_be_negative(op, place)))
             signs.append(sign)
             args.append(turned)
         same = _full(self._builder, value)
         if op is arithmetic.subtract and signed and not any(signs) and (
                 value.dtype.kind == "f" and (args[1], args[0]) == same):
             return True, value
-        minus = _sign(op, signs)
+        minus = sign_of(op, signs)
         if minus is None:
             return self._computed(value, axes, signed=False)
         if op is arithmetic.negative and signed:
             return not signs[0], args[0]
-        if tuple(args) == same or (op in _EITHER_WAY and tuple(args[::-1]) == same):
+        if tuple(args) == same or (op in EITHER_WAY and tuple(args[::-1]) == same):
             return minus, value
         shape = tuple(value.shape[_exchanged(axis, axes)] for axis in range(len(value.shape)))
         return minus, self._builder.make(op, value.attrs, args, shape, value.dtype)
@@ -141,14 +142,19 @@ def _full(builder: Any, value: Value) -> tuple[Any, ...]:
         for arg in value.args)
 
 
-def _is_even(value: Value, place: int) -> bool:
+def is_even(op: Any, args: Sequence[Any], place: int) -> bool:
     """Whether it does not matter if an operand is the negative, not even where that is zero."""
-    first, second = value.args[0], value.args[-1 if len(value.args) == 1 else 1]
-    return value.op in _EVEN or (
-        place < 2 and first is second and value.op in {*_PRODUCTS, *_WITH_PRODUCTS})
+    return op in _EVEN or (
+        place < 2 and args[0] is args[min(1, len(args) - 1)]
+        and op in {*_PRODUCTS, *_WITH_PRODUCTS})
 
 
-def _sign(op: Any, signs: list[bool]) -> bool | None:
+def may_be_negative(op: Any, place: int) -> bool:
+    """Whether an operand's negative at most changes the sign of the result."""
+    return op in SIGNED or (op is arithmetic.divide and place == 0)
+
+
+def sign_of(op: Any, signs: Sequence[bool]) -> bool | None:
     """Whether the result is negative where some operands are; ``None`` if it is something else."""
     if not any(signs) or op in _EVEN:
         return False

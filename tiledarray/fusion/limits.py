@@ -122,6 +122,9 @@ class Limits:
     pair_block: int = 128  # of its block, where lanes are enough to give each thread its own
     pair_shared: int = 64  # the same along the lanes, where threads share the steps of a lane
     pair_blocks: int = 64  # for each multiprocessor then: long blocks leave some idle at the end
+    mirror_tiles: tuple[int, ...] = (512, 1024, 256)  # points of a tile of pairs met once
+    mirror_blocks: float = 0  # for each multiprocessor, from which pairs are; 0: never
+    mirror_bytes: int = 1 << 29  # of the sums of all tiles
     staged_blocks: int = 2  # the same where loads are staged: as many as fit of the largest
     own_bytes: int = 8 << 10  # of shared memory, left for what reductions put there
     step_bytes: tuple[int, ...] = (16,)  # copied ahead; many smaller copies take longer than loads
@@ -139,5 +142,5 @@ HOST = Limits(bytes_per_second=12e9, flops_per_second=8e9, launch_seconds=5e-6, 
 # An H200's 132 multiprocessors copy 4.3 TB/s.
 H200 = Limits(bytes_per_second=3e10, flops_per_second=128 * 1.5e9, launch_seconds=3e-6,
               summed_vectors=1, summed_row=64, across_points=1 << 24,
-              loop_least=1 << 34, loop_bytes=1 << 30, chain_gain=1.25)
+              loop_least=1 << 34, loop_bytes=1 << 30, chain_gain=1.25, mirror_blocks=4)
 GPU = replace(H200)  # until others have been measured

@@ -109,6 +109,14 @@ class Root:
     added: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """What a sum over pairs is made of from the other end of each: of it, or its negative."""
+
+    sum: Cell
+    negative: bool
+
+
 @dataclass(eq=False, slots=True)
 class Schedule:
     """How a group's domain is cut: the nest, the tile, and the constants of the kernel text.
@@ -246,7 +254,8 @@ class Kernel:
     as they lie, and turns it on chip.  ``products`` are the sums of what is a product, with its
     factors: both are rounded together.  ``roots`` are exponentials that only sums use, which are
     squares of roots.  ``bundles`` are loads of a device's reduction that vectors bring, each from
-    places side by side.
+    places side by side.  ``mirrors`` are sums of what pairs are from the other end, with those that
+    they are part of: each pair is met once.
     """
 
     group: Group
@@ -260,6 +269,7 @@ class Kernel:
     bundles: list[Bundle] = field(default_factory=list)
     products: dict[Cell, tuple[Cell, Cell]] = field(default_factory=dict)
     roots: dict[Cell, Root] = field(default_factory=dict)
+    mirrors: dict[Cell, Mirror] = field(default_factory=dict)
     border: Border | None = None
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0

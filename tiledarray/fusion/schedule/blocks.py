@@ -38,6 +38,8 @@ def count_blocks(kernel: Kernel) -> None:
     lanes = lane_blocks(schedule)
     rows = row_blocks(kernel)
     schedule.blocks = lanes * rows * schedule.splits
+    if kernel.mirrors:  # pairs of tiles, and each with itself
+        schedule.blocks = lanes * (lanes + 1) // 2
 
 
 def split(kernel: Kernel, piece: int, most: int) -> None:

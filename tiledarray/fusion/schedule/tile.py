@@ -9,6 +9,7 @@ from tiledarray.fusion.plan import Kernel, Schedule, Store, Strided
 from tiledarray.fusion.schedule import columns, maps, rows, scans
 from tiledarray.fusion.schedule.blocks import count_blocks, vector_width
 from tiledarray.fusion.schedule.instructions import find_products, find_roots, try_quick
+from tiledarray.fusion.schedule.mirrors import mirror
 from tiledarray.fusion.schedule.nest import loop_nest, on_nest, positions_of
 from tiledarray.fusion.schedule.work import count_work
 from tiledarray.fusion.target import Target
@@ -36,9 +37,10 @@ def tile(group: Group, target: Target) -> Kernel:
     count_work(kernel)
     form = FORMS[kernel.schedule.form]
     if target.kind == "cuda":
-        if form is not maps:
-            kernel.schedule.width = vector_width(kernel)
-        form.tile_on_device(kernel, target)
+        if not mirror(kernel, target):
+            if form is not maps:
+                kernel.schedule.width = vector_width(kernel)
+            form.tile_on_device(kernel, target)
         count_blocks(kernel)
         try_quick(kernel)
         if target.contract and form is not scans:  # its stages know each value by itself

@@ -436,6 +436,93 @@ template <class R, int V> struct ColumnAccumulator {
   }
 };
 
+// ---- pairs of points, each met once ----
+
+// Two tiles of points: all pairs of tiles, and each with itself, are numbered so that the second
+// one changes last.
+struct Tiles {
+  idx first, second;
+};
+TA_FN Tiles pair_of_tiles(idx number) {
+  idx second = idx((sqrt(8.0 * double(number) + 1.0) - 1.0) * 0.5);
+  second -= second * (second + 1) / 2 > number;
+  second += (second + 1) * (second + 2) / 2 <= number;
+  return Tiles{number - second * (second + 1) / 2, second};
+}
+// What each step of a tile gives, added up over all lanes: by warps, then over the WARPS that have
+// the same steps.  U steps of a thread are added up together.
+template <class R, int NUMBER, int TX, int STEPS, int U> struct Mirror {
+  enum { WARPS = TX / 32 };
+  using Lane = typename R::Lane;
+  Lane now[U];
+
+  TA_MEMBER Mirror() { _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane(); }
+  template <class T> TA_MEMBER void add(int u, const T& x) { R::add(now[u], x, 0); }
+  template <class T> TA_MEMBER void add(int u, const T& x, const T& y) {
+    R::add_product(now[u], x, y);
+  }
+  // Of N steps, TY apart from step `at` on, each half of a warp's lanes takes half, and so on.
+  template <int TY, int N> TA_MEMBER void gather(idx at, Count<N>) {
+    const int lane = threadIdx.x % 32;
+    _Pragma("unroll") for (int half = N / 2; half; half /= 2) {
+      const int mask = N / 2 / half;
+      const bool upper = lane & mask;
+      _Pragma("unroll") for (int u = 0; u < half; ++u) {
+        const Lane mine = upper ? now[u + half] : now[u], other = upper ? now[u] : now[u + half];
+        now[u] = mine;
+        accumulate(now[u], shuffled(other, mask));
+      }
+    }
+    _Pragma("unroll") for (int mask = N; mask < 32; mask *= 2)
+      accumulate(now[0], shuffled(now[0], mask));
+    int step = 0;
+    _Pragma("unroll") for (int half = N / 2; half; half /= 2)
+      if (lane & (N / 2 / half)) step += half;
+    if (lane < N) sums()[threadIdx.x % TX / 32 * STEPS + at + step * TY] = now[0];
+    _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane();
+  }
+  // SIGN times the sum of every step, by the block.
+  template <int SIGN, int TY> TA_MEMBER void leave(typename R::Total* part) const {
+    __syncthreads();
+    for (int step = threadIdx.x; step < STEPS; step += TX * TY) {
+      typename R::Total total = R::total();
+      _Pragma("unroll") for (int warp = 0; warp < WARPS; ++warp) {
+        const Lane sum = sums()[warp * STEPS + step];
+        R::absorb(total, SIGN < 0 ? -sum : sum);
+      }
+      part[step] = total;
+    }
+  }
+
+ private:
+  TA_MEMBER static Lane* sums() {
+    __shared__ alignas(16) unsigned char memory[sizeof(Lane) * WARPS * STEPS];
+    return reinterpret_cast<Lane*>(memory);
+  }
+};
+// body(k, u) for every TY-th step, and gather(k, N) after N of them, from step k on.
+template <int TX, int TY, int U, class Body, class Gather, class Flush>
+TA_FN void mirrored_steps(Range range, Body body, Gather gather, Flush flush) {
+  int count = 0;
+  idx k = range.begin + threadIdx.x / TX;
+  _Pragma("unroll 1") for (; k + (U - 1) * TY < range.end; k += U * TY) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) body(k + u * TY, u);
+    gather(k, Count<U>());
+    count += U;
+    if (count == LEAF) {
+      flush();
+      count = 0;
+    }
+  }
+  if (U > 1) {
+    _Pragma("unroll 1") for (; k < range.end; k += TY) {
+      body(k, 0);
+      gather(k, Count<1>());
+    }
+  }
+  flush();
+}
+
 // What all rows of a block are reduced to, in C chunks of V lanes a thread: `A` accumulates a chunk.
 #define TA_CHUNKS(c) _Pragma("unroll") for (int c = 0; c < C; ++c)
 template <int TX, int V, class A, int C, class Body>

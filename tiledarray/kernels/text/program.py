@@ -21,6 +21,7 @@ from tiledarray.kernels.text.border import border_blocks, print_border
 from tiledarray.kernels.text.columns import ColumnPrinter
 from tiledarray.kernels.text.layout import Program, Slot
 from tiledarray.kernels.text.maps import MapPrinter
+from tiledarray.kernels.text.mirrors import MirrorPrinter
 from tiledarray.kernels.text.printer import Printer
 from tiledarray.kernels.text.rows import RowPrinter
 from tiledarray.kernels.text.scans import ScanPrinter
@@ -71,10 +72,15 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
 def _part(kernel: Kernel, *, device: bool) -> Part:
     """What the blocks of one kernel of a launch do."""
     schedule = kernel.schedule
-    printer = FORMS[schedule.form](kernel, device=device)
-    if kernel.border is not None:
-        print_border(printer, kernel.border)
-    _print_blocks(printer)
+    printer: Printer
+    if kernel.mirrors:
+        printer = MirrorPrinter(kernel, device=device)
+        printer.blocks()
+    else:
+        printer = FORMS[schedule.form](kernel, device=device)
+        if kernel.border is not None:
+            print_border(printer, kernel.border)
+        _print_blocks(printer)
     tx, ty = schedule.threads
     constants = (f"enum {{ TX = {tx}, TY = {ty}, V = {schedule.width}, "
                  f"C = {schedule.chunks if device else 1}"

@@ -90,12 +90,16 @@ class ReductionPrinter(Printer):
                  for cell in sinks}
         wrong = " | ".join(
             f"{name}.is_wrong()" for cell in float_sums(sinks) for name in names[cell])
-        with self.block(f"if ({wrong})"):
+        with self.block(f"if ({self._wrong(wrong)})"):
             for name in chain.from_iterable(names.values()):
                 self.put(f"{name} = decltype({name})();")
             self.again = True
             loop(1)
             self.again = False
+
+    def _wrong(self, condition: str) -> str:
+        """Whether a thread does a loop again: where its own sums show that."""
+        return condition
 
     @contextmanager
     def _loads_ahead(self, number: int, together: int, index: str, worth: bool) -> Iterator[str]:
