@@ -64,7 +64,8 @@ def test_where_lanes_are_enough_each_thread_has_its_own():
     assert (schedule.width, schedule.threads, schedule.splits) == (4, (128, 1), 1)
 
 
-def test_where_they_are_not_threads_and_blocks_share_the_steps():
+def test_where_they_are_not_threads_and_blocks_share_the_steps(monkeypatch):
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, mirror_blocks=0))
     schedule = kernel_of(density, *[many(1 << 16)] * 3).schedule
     assert schedule.width == 4
     assert schedule.threads[1] == 4

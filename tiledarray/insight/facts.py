@@ -524,7 +524,9 @@ class Reporter:
             parts.append(f"{schedule.unroll} rows together")
         if schedule.chunks > 1 and self.executable.device.kind == "cuda":
             parts.append(f"{schedule.chunks} chunks a thread")
-        if schedule.splits > 1:
+        if kernel.mirrors:
+            parts.append("each pair of points once, for both")
+        elif schedule.splits > 1:
             what = "row scanned" if schedule.form == "scan" else "reduction shared"
             parts.append(f"each {what} by {schedule.splits} blocks")
         return ", ".join(parts)

@@ -212,7 +212,7 @@ def _tile(kernel: Kernel, target: Target, loads: Iterable[Cell], sums: list[Cell
         tiles = -(-n // tile)
         lanes_of = min(width, tile // WARP)
         tx = tile // lanes_of
-        parts = sum(2 * tiles * n * cell.dtype.itemsize for cell in sums)  # each a `Total`
+        parts = sum(tiles * n * total_bytes(cell) for cell in sums)
         sums_bytes = tx // WARP * tile * sum(cell.dtype.itemsize for cell in sums)
         if tx <= THREADS and sums_bytes <= SHARED_BYTES and parts <= limits.mirror_bytes and (
                 tiles * (tiles + 1) // 2 >= limits.mirror_blocks * target.workers > 0):
@@ -222,7 +222,12 @@ def _tile(kernel: Kernel, target: Target, loads: Iterable[Cell], sums: list[Cell
     return False
 
 
+def total_bytes(cell: Cell) -> int:
+    """Of a sum of floats, as tiles leave it for the last: twice its precision."""
+    return 2 * cell.dtype.itemsize
+
+
 def steps_together(kernel: Kernel, cost: int) -> int:
     """Steps whose totals are added up over a warp together."""
     work = prod((kernel.schedule.width, max(1, cost)))
-    return next(n for n in (4, 2, 1) if n * work <= 4 * PAIR_COST or n == 1)
+    return next(n for n in (4, 2, 1) if n * work <= 2 * PAIR_COST or n == 1)

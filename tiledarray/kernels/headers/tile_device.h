@@ -461,23 +461,12 @@ template <class R, int NUMBER, int TX, int STEPS, int U> struct Mirror {
   template <class T> TA_MEMBER void add(int u, const T& x, const T& y) {
     R::add_product(now[u], x, y);
   }
-  // Of N steps, TY apart from step `at` on, each half of a warp's lanes takes half, and so on.
+  // Of N steps, TY apart from step `at` on.
   template <int TY, int N> TA_MEMBER void gather(idx at, Count<N>) {
     const int lane = threadIdx.x % 32;
-    _Pragma("unroll") for (int half = N / 2; half; half /= 2) {
-      const int mask = N / 2 / half;
-      const bool upper = lane & mask;
-      _Pragma("unroll") for (int u = 0; u < half; ++u) {
-        const Lane mine = upper ? now[u + half] : now[u], other = upper ? now[u] : now[u + half];
-        now[u] = mine;
-        accumulate(now[u], shuffled(other, mask));
-      }
-    }
+    const int step = halve<N / 2, 1>(lane);
     _Pragma("unroll") for (int mask = N; mask < 32; mask *= 2)
       accumulate(now[0], shuffled(now[0], mask));
-    int step = 0;
-    _Pragma("unroll") for (int half = N / 2; half; half /= 2)
-      if (lane & (N / 2 / half)) step += half;
     if (lane < N) sums()[threadIdx.x % TX / 32 * STEPS + at + step * TY] = now[0];
     _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane();
   }
@@ -495,6 +484,20 @@ template <class R, int NUMBER, int TX, int STEPS, int U> struct Mirror {
   }
 
  private:
+  // Of 2 HALF steps lanes take one half, those MASK away the other, and so on: the step left.
+  template <int HALF, int MASK> TA_MEMBER int halve(int lane) {
+    if constexpr (HALF == 0) {
+      return 0;
+    } else {
+      const bool upper = lane & MASK;
+      _Pragma("unroll") for (int u = 0; u < HALF; ++u) {
+        const Lane low = now[u], high = now[u + HALF];  // no places, of which one were chosen
+        now[u] = upper ? high : low;
+        accumulate(now[u], shuffled(upper ? low : high, MASK));
+      }
+      return (upper ? HALF : 0) + halve<HALF / 2, 2 * MASK>(lane);
+    }
+  }
   TA_MEMBER static Lane* sums() {
     __shared__ alignas(16) unsigned char memory[sizeof(Lane) * WARPS * STEPS];
     return reinterpret_cast<Lane*>(memory);

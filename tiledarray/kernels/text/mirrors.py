@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.schedule.instructions import cost_of
-from tiledarray.fusion.schedule.mirrors import steps_together
+from tiledarray.fusion.schedule.mirrors import steps_together, total_bytes
 from tiledarray.fusion.schedule.place import reductions
 from tiledarray.kernels.text.columns import ColumnPrinter
 from tiledarray.kernels.text.expression import ctype
@@ -43,7 +43,9 @@ class MirrorPrinter(ColumnPrinter):
             cell.kind in ("apply", "load") and not cell.axes & self.step_axes))}
         for cell in sums:
             total = f"{self._reducer(cell)}::Total"
-            parts = self._parts(cell, self.schedule.lane.size)
+            parts = self.arg(Slot(
+                "scratch", f"w_{cell.number}", "void*", number=(
+                    self.schedule.splits * self.schedule.lane.size * total_bytes(cell))))
             self.put(f"{total}* const parts_{cell.number} = ({total}*){parts};")
         for cell in self.kernel.mirrors:
             self.put(f"{self._mirror(cell)} m_{cell.number};")
