@@ -27,7 +27,10 @@ _SPREAD_NAN = {
     arithmetic.add, arithmetic.subtract, arithmetic.multiply, arithmetic.divide,
     arithmetic.negative, arithmetic.square, arithmetic.scaled, arithmetic.multiply_add,
     arithmetic.multiply_subtract, arithmetic.subtract_product}
-_SCALES = {arithmetic.multiply, arithmetic.scaled, arithmetic.negative}  # nothing cancels
+_SCALES = {arithmetic.multiply, arithmetic.scaled, arithmetic.negative}
+_SUMS = {arithmetic.add, arithmetic.subtract}
+_SUMS_OF_PRODUCTS = {
+    arithmetic.multiply_add, arithmetic.multiply_subtract, arithmetic.subtract_product}
 PAIR_LANES = 4  # from which loads are few beside the arithmetic
 WARP = 32
 ACROSS_WORDS = 64  # registers for elements of a row, and for what those of all rows become
@@ -99,22 +102,40 @@ def find_roots(kernel: Kernel) -> None:
         for arg in cell.args:
             users.setdefault(arg, set()).add(cell)
     stored = {store.sink.cell for store in kernel.stores}
-    only_sums: set[Cell] = set()
-    for cell in reversed(kernel.cells):
-        op = cell.value.op if cell.kind == "apply" else None
-        if not isinstance(op, Elementwise) or cell in stored or cell.held or any(
-                loop != np.float32 for loop in (*cell.value.attrs, cell.dtype)):
+    for cell in kernel.cells:
+        op = cell.value.op if _is_single(cell) else None
+        if not isinstance(op, Elementwise) or not op.root or not cell.axes & kernel.group.reduced:
             continue
-        sums = {user for user in users.get(cell, ()) if _is_sum(user)}
-        others = users.get(cell, set()) - sums
-        if not others <= only_sums:
+        multiples = _multiples(kernel.cells, cell)
+        used = set[Cell]().union(*(users.get(each, ()) for each in multiples)) - multiples
+        if all(map(_is_sum, used)) and not any(
+                each in stored or each.held for each in multiples):
+            kernel.roots[cell] = _root_of(cell, added=len(multiples) == 1)
+            if len(multiples) == 1:
+                kernel.products.update(dict.fromkeys(used, (cell, cell)))
+
+
+def _is_single(cell: Cell) -> bool:
+    """Whether a cell applies an op in float32."""
+    return cell.kind == "apply" and isinstance(cell.value.op, Elementwise) and all(
+        loop == np.float32 for loop in (*cell.value.attrs, cell.dtype))
+
+
+def _multiples(cells: list[Cell], factor: Cell) -> set[Cell]:
+    """Cells that have a factor, itself among them: as far off as it is, to one another not at all.
+
+    Sums and differences too, if all their terms have it.
+    """
+    found = {factor}
+    for cell in cells[factor.number + 1:]:
+        if not _is_single(cell) or found.isdisjoint(cell.args):
             continue
-        if op in _SCALES:
-            only_sums.add(cell)
-        elif op.root and cell.axes & kernel.group.reduced:
-            kernel.roots[cell] = _root_of(cell, added=not others)
-            if not others:
-                kernel.products.update(dict.fromkeys(sums, (cell, cell)))
+        op, args = cell.value.op, cell.args
+        if op in _SCALES or (op in _SUMS and found.issuperset(args)) or (
+                op in _SUMS_OF_PRODUCTS and args[2] in found and (
+                    args[0] in found or args[1] in found)):
+            found.add(cell)
+    return found
 
 
 def _is_sum(cell: Cell) -> bool:

@@ -45,7 +45,8 @@ class _FromOtherEnd:
         (a,), (b,) = (axis.domain for axis in kernel.schedule.axes)
         self._exchanged = {a: b, b: a}
         self._known: dict[tuple[Cell, bool], tuple[bool, Cell]] = {}
-        self._made: dict[object, Cell] = {}
+        self._applied_to: dict[object, Cell] = {
+            _key(cell, cell.args): cell for cell in kernel.cells if cell.kind == "apply"}
 
     def __call__(self, cell: Cell, *, signed: bool = True) -> tuple[bool, Cell]:
         """Return whether it is the negative of another cell, and that one."""
@@ -99,11 +100,11 @@ class _FromOtherEnd:
             return not signs[0], args[0]
         if found == cell.args or (op in EITHER_WAY and found[::-1] == cell.args):
             return minus, cell
-        key = op, cell.value.attrs, found
-        if key not in self._made:
-            self._made[key] = self._add(replace(
+        key = _key(cell, found)
+        if key not in self._applied_to:
+            self._applied_to[key] = self._add(replace(
                 cell, number=len(self.cells), args=found, axes=self._turned(cell)))
-        return minus, self._made[key]
+        return minus, self._applied_to[key]
 
     def _turned(self, cell: Cell) -> frozenset[int]:
         return frozenset(self._exchanged.get(axis, axis) for axis in cell.axes)
@@ -111,6 +112,11 @@ class _FromOtherEnd:
     def _add(self, cell: Cell) -> Cell:
         self.cells.append(cell)
         return cell
+
+
+def _key(cell: Cell, args: tuple[Cell, ...]) -> object:
+    """Equal for cells that apply the same to the same."""
+    return cell.value.op, cell.value.attrs, cell.dtype, args
 
 
 def mirror(kernel: Kernel, target: Target) -> bool:

@@ -455,8 +455,12 @@ template <class R, int NUMBER, int TX, int STEPS, int U> struct Mirror {
   enum { WARPS = TX / 32 };
   using Lane = typename R::Lane;
   Lane now[U];
+  bool wrong;
 
-  TA_MEMBER Mirror() { _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane(); }
+  TA_MEMBER Mirror() : wrong(false) {
+    _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane();
+  }
+  TA_MEMBER bool is_wrong() const { return wrong; }
   template <class T> TA_MEMBER void add(int u, const T& x) { R::add(now[u], x, 0); }
   template <class T> TA_MEMBER void add(int u, const T& x, const T& y) {
     R::add_product(now[u], x, y);
@@ -467,6 +471,7 @@ template <class R, int NUMBER, int TX, int STEPS, int U> struct Mirror {
     const int step = halve<N / 2, 1>(lane);
     _Pragma("unroll") for (int mask = N; mask < 32; mask *= 2)
       accumulate(now[0], shuffled(now[0], mask));
+    wrong |= is_nan(now[0]);
     if (lane < N) sums()[threadIdx.x % TX / 32 * STEPS + at + step * TY] = now[0];
     _Pragma("unroll") for (int u = 0; u < U; ++u) now[u] = R::lane();
   }

@@ -57,8 +57,8 @@ class MirrorPrinter(ColumnPrinter):
                 together = steps_together(self.kernel, cost)
                 self.put("{")
                 self.put("const Count<V> w{};")  # past the end are sums that nobody stores
-                self._tried(1, sums, lambda at_once: self._steps(1, 0, [], at_once, sums),
-                            together)
+                self._tried(1, [*sums, *self.kernel.mirrors],
+                            lambda at_once: self._steps(1, 0, [], at_once, sums), together)
                 self.put("}")
                 for cell in sums:
                     self.put(f"r_{cell.number}.template finish<TX, TY>();")
@@ -132,6 +132,9 @@ class MirrorPrinter(ColumnPrinter):
             values = ", ".join(f"cast<{ctype(loop)}>({reduced.get(name, name)})"
                                for name in names)
             self.put(f"m_{cell.number}.add(u, {values});")
+
+    def _accumulator(self, cell: Cell, u: int) -> str:
+        return f"{'m' if cell in self.kernel.mirrors else 'r'}_{cell.number}"
 
     def _wrong(self, condition: str) -> str:
         """Sums over a warp are done again by all of it."""

@@ -86,8 +86,7 @@ class ReductionPrinter(Printer):
         self.products = {**plain, **scaled_addends(cells, sinks)}
         loop(together)
         self.products, self.shown = plain, False
-        names = {cell: [f"r_{cell.number}{self._suffix(u)}" for u in self._copies(cell)]
-                 for cell in sinks}
+        names = {cell: [self._accumulator(cell, u) for u in self._copies(cell)] for cell in sinks}
         wrong = " | ".join(
             f"{name}.is_wrong()" for cell in float_sums(sinks) for name in names[cell])
         with self.block(f"if ({self._wrong(wrong)})"):
@@ -96,6 +95,10 @@ class ReductionPrinter(Printer):
             self.again = True
             loop(1)
             self.again = False
+
+    def _accumulator(self, cell: Cell, u: int) -> str:
+        """Name of what a reduction accumulates in."""
+        return f"r_{cell.number}{self._suffix(u)}"
 
     def _wrong(self, condition: str) -> str:
         """Whether a thread does a loop again: where its own sums show that."""
@@ -178,7 +181,7 @@ class ReductionPrinter(Printer):
                 names = [self.operand(value, loop, u) for value in self._addends(cell)]
                 values = ", ".join(f"cast<{ctype(loop)}>({reduced.get(name, name)})"
                                    for name in names)
-                self.put(f"r_{cell.number}{self._suffix(u)}.add(v, {values}, "
+                self.put(f"{self._accumulator(cell, u)}.add(v, {values}, "
                          f"{self._position(cell, u)});")
 
     def _accumulate(self, cell: Cell) -> np.dtype[Any]:
