@@ -337,3 +337,35 @@ def test_a_flat_iterator_counts():
         assert flat.index == 2
         found += flat
         assert found == [0, 3, 1, 4, 2, 5] and flat.index == 6
+
+
+NO_AXES = [
+    (slice(2), [0, 1], ..., 1), (slice(3), [0, 1], ..., 1), (slice(None, None, -1), 2, ..., [0, 2]),
+    ([0, 2], ..., 1, slice(2)), (1, ..., [0, 1], [1, 0]), ([0, 1], [1, 0], ..., 2),
+    (slice(2), [[0], [1]], ..., [0, 2, 1]), (..., 1, [0, 1], slice(2)), (1, slice(2), [0, 1], ...),
+    (slice(2), [True, False, True, True], ..., [0, 2, 1]),
+]
+
+
+@pytest.mark.parametrize("key", NO_AXES, ids=str)
+def test_indices_on_both_sides_of_an_ellipsis_of_no_axes_are_no_neighbours(key):
+    x = np.arange(60.0).reshape(3, 4, 5)
+    expected = x[key]
+    weights = np.arange(expected.size).reshape(expected.shape) + 0.5
+    written, added = x.copy(), x.copy()
+    written[key] = weights
+    np.add.at(added, key, weights)
+    def same(found, wanted):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+
+    with ta.config.override(at_once=0):
+        same(ta.array(x)[key], expected)
+        same(ta.jit(lambda v: v[key])(ta.array(x)), expected)
+        same(ta.vmap(lambda v: v[key])(ta.array([x, -x])), np.array([expected, -expected]))
+        ours = ta.array(x)
+        ours[key] = weights
+        same(ours, written)
+        ours = ta.array(x)
+        ta.add.at(ours, key, weights)
+        same(ours, added)
+        same(ta.grad(lambda v: (v[key] * weights).sum())(ta.array(x)), added - x)

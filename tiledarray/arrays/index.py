@@ -286,7 +286,7 @@ def lone_mask(key: tuple[Any, ...], ndim: int) -> tuple[Any, int] | None:
 
 def _dimensions(item: Any) -> int:
     """Return how many axes an item of an index uses up."""
-    if item is None:
+    if item is None or item is _NO_AXES:
         return 0
     return int(item.ndim) if is_mask(item) else 1
 
@@ -354,14 +354,17 @@ def places(
     """
     key = _arrays(key)
     if any(item is Ellipsis for item in key):
-        key = _expand(key, len(shape))
+        whole = _expand(key, len(shape))
+        # An ellipsis of no axes is there: indices on both sides of it are no neighbours.
+        key = whole if len(whole) >= len(key) else tuple(
+            _NO_AXES if item is Ellipsis else item for item in key)
     used = sum(_dimensions(item) for item in key)
     if used > len(shape):
         raise too_many(len(shape), used)
     key = (*key, *(slice(None),) * (len(shape) - used))
     items = _without_masks(key, shape, nonzero)
-    slices = tuple(item if type(item) is slice else slice(None)
-                   for item in items if item is not None and type(item) is not _Lone)
+    slices = tuple(item if type(item) is slice else slice(None) for item in items
+                   if item is not None and item is not _NO_AXES and type(item) is not _Lone)
     before = basic(slices, shape)
     return _places(items, before, shape, as_node)
 
@@ -371,6 +374,9 @@ def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any
     items: list[Any] = []
     axis = 0
     for item in key:
+        if item is _NO_AXES:
+            items.append(item)
+            continue
         if is_mask(item):
             if item.ndim:
                 check_mask(item.shape, shape, axis)
@@ -391,6 +397,9 @@ class _Lone(NamedTuple):
     """A 0-d boolean: it adds an axis of length one or zero, and uses up none."""
 
     value: bool
+
+
+_NO_AXES = object()  # an ellipsis that stands for none
 
 
 def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
@@ -420,7 +429,11 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
     apart = False
     axis = 0
     previous = False
+    parted = False  # whether there was an ellipsis since the last
     for item in items:
+        if item is _NO_AXES:
+            parted = previous
+            continue
         advanced = item is not None and type(item) is not slice
         if not advanced:
             template.append("new" if item is None else ":")
@@ -430,9 +443,10 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             continue
         if first is None:
             first = len(result)
-        elif not previous:
+        elif not previous or parted:
             apart = True
-        previous = True
+            template += ["..."] * (previous and parted)
+        previous, parted = True, False
         if type(item) is _Lone:
             raise LeaveToNumPy("a boolean index without axes")
         template.append("at")

@@ -147,7 +147,7 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
     Py_ssize_t known = 0;
     int fits = 1, spacious = 0, done = 0;
     for (; known < inputs; known++) {
-        PyObject *value = operand(args[known]);
+        PyObject *value = operand_or_list(args[known]);
         if (!value)
             break;
         values[known + 1] = value;

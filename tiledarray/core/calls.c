@@ -614,17 +614,29 @@ static int finish(const AtOnce *function, PyObject *result, const Arguments *arg
     return give(result, arguments, given);
 }
 
+/* Whether the last argument by position is one array of ours, which a ufunc writes its result to. */
+static int has_output(const AtOnce *function, PyObject *const *args, Py_ssize_t positional)
+{
+    return positional == function->most + 1 && (function->kind & (UFUNC | DRAWS)) == UFUNC &&
+           ((PyUFuncObject *)function->target)->nout == 1 && is_handle(args[function->most]);
+}
+
 /* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
 static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t positional,
                       PyObject *names, PyObject **given)
 {
     Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0), out = -1;
     *given = NULL;
-    if (held || !limit || total > MOST_ARGUMENTS || positional > function->most ||
+    if (held || !limit || total > MOST_ARGUMENTS ||
         (names && has_name_of_ours(names, args + positional, &out)))
         return 0;
     if (out >= 0)
         out += positional;
+    if (positional > function->most) {
+        if (out >= 0 || !has_output(function, args, positional))
+            return 0;
+        out = function->most;
+    }
     if ((function->size != ANY_SIZE || function->kind & DRAWS) && !births)
         return 0;
     Arguments arguments;

@@ -120,6 +120,15 @@ static inline PyObject *operand(PyObject *x)
     return NULL;
 }
 
+PyObject *listed(PyObject *x);
+
+/* The same of what operators and ufuncs take: they make an array of a list. */
+static inline PyObject *operand_or_list(PyObject *x)
+{
+    PyObject *value = operand(x);
+    return value || is_handle(x) || PyErr_Occurred() ? value : listed(x);
+}
+
 /* Whether the results of an array's size are worth keeping their memory (see memory.c). */
 static inline int is_spacious(PyObject *x)
 {

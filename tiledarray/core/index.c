@@ -44,6 +44,19 @@ static PyObject *plain_list(PyObject *list)
     }
     return plain;
 }
+
+/* A range or a tuple, as a list: as `plain_list`. */
+static PyObject *plain_like_list(PyObject *item)
+{
+    Py_ssize_t n = PySequence_Size(item);
+    if (n < 0)
+        PyErr_Clear(); /* a range beyond what has a length */
+    PyObject *list = n < 0 || n > limit ? NULL : PySequence_List(item);
+    PyObject *plain = list ? plain_list(list) : NULL;
+    Py_XDECREF(list);
+    return plain;
+}
+
 /* Elements that index arrays may name for NumPy to read them at once. */
 static inline npy_intp most_read(void)
 {
@@ -81,6 +94,8 @@ static PyObject *plain_item(PyObject *item, npy_intp most)
         return plain_slice((PySliceObject *)item);
     if (PyList_CheckExact(item) && PyList_GET_SIZE(item) <= limit)
         return plain_list(item);
+    if (PyTuple_CheckExact(item) || PyRange_Check(item)) /* in a tuple they are arrays, too */
+        return plain_like_list(item);
     return NULL;
 }
 

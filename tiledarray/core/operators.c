@@ -36,10 +36,10 @@ int fit(PyObject *x, PyObject *y)
 /* Both operands, if NumPy computes with them at once: 1, and new references. */
 static inline int operands(PyObject *x, PyObject *y, PyObject **left, PyObject **right)
 {
-    *left = operand(x);
+    *left = operand_or_list(x);
     if (!*left)
         return 0;
-    *right = operand(y);
+    *right = operand_or_list(y);
     if (*right) {
         if (fit(*left, *right))
             return 1;

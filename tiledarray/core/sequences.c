@@ -2,6 +2,35 @@
 
 #include "handle.h"
 
+/* Whether a list or a tuple holds numbers alone, also in others. */
+static int is_of_numbers(PyObject *x, int depth)
+{
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); k++) {
+        PyObject *part = PySequence_Fast_GET_ITEM(x, k);
+        if (is_plain(part) || PyArray_IsScalar(part, Number) || PyArray_IsScalar(part, Bool))
+            continue;
+        if (!depth || !(PyList_CheckExact(part) || PyTuple_CheckExact(part)) ||
+            !is_of_numbers(part, depth - 1))
+            return 0;
+    }
+    return 1;
+}
+
+/* The array that NumPy makes of a small list or tuple of numbers; NULL without an error if it is
+   none, or NumPy has something against it. */
+PyObject *listed(PyObject *x)
+{
+    if (!(PyList_CheckExact(x) || PyTuple_CheckExact(x)) || !limit || held ||
+        PySequence_Fast_GET_SIZE(x) > limit || !is_of_numbers(x, 3))
+        return NULL;
+    PyObject *array = PyArray_FromAny(x, NULL, 0, 0, 0, NULL);
+    if (!array)
+        PyErr_Clear();
+    else if (!PyArray_Check(array) || PyArray_SIZE((PyArrayObject *)array) > limit)
+        Py_CLEAR(array);
+    return array;
+}
+
 /* A list or a tuple with arrays of ours in it, with NumPy's in their place; NULL without an error
    for the recorded way. */
 PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int depth)
@@ -14,7 +43,8 @@ PyObject *plain_sequence(Arguments *arguments, PyObject *x, npy_intp most, int d
         if (is_handle(part)) {
             value = Py_XNewRef(settled((Handle *)part));
             arguments->handles = 1;
-        } else if (is_plain(part) || PyArray_IsScalar(part, Number) || is_array(part))
+        } else if (is_plain(part) || PyArray_IsScalar(part, Number) || is_array(part) ||
+                   (PySlice_Check(part) && basic_part(part)))
             value = Py_NewRef(part);
         else if (depth && (PyList_CheckExact(part) || PyTuple_CheckExact(part)))
             value = plain_sequence(arguments, part, most, depth - 1);

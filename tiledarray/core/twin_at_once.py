@@ -42,7 +42,7 @@ from tiledarray.core.twin_calls import (
     finished,
     give,
 )
-from tiledarray.core.twin_operators import PLAIN, fit, operand, quick_operand
+from tiledarray.core.twin_operators import PLAIN, fit, operand_or_list, quick_operand
 from tiledarray.core.twin_sequences import Arguments
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
@@ -498,7 +498,7 @@ def handle_array_ufunc(handle: Any, ufunc: Any, method: str, /, *args: Any, **na
         else:
             result = ufunc(*values)
             return own(result) if type(result) is ndarray else give(result, Arguments())
-        values = [operand(x) for x in args]
+        values = [operand_or_list(x) for x in args]
         arrays = [value for value in values if isinstance(value, ndarray)]
         if all(value is not None for value in values) and all(
             fit(first, second) for first, second in pairwise(arrays)

@@ -298,11 +298,28 @@ def bound_of(kind: int) -> int:
     return OF_LIBRARY if kind & LIBRARY else SMALL
 
 
+def has_output(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> bool:
+    """Whether the last argument by position is one array of ours that a ufunc writes to."""
+    target, _, kind, _, furthest, _ = function
+    return (len(args) == furthest + 1 and kind & (UFUNC | DRAWS) == UFUNC
+            and isinstance(target, np.ufunc) and target.nout == 1
+            and isinstance(args[furthest], state.base_class) and names.get("out") is None)
+
+
+def output_of(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> tuple[Any, int]:
+    """Return the array that a call has NumPy write to, if there is one, and its place."""
+    if len(args) > function[4]:
+        return args[-1], len(args) - 1
+    out = names.get("out") if names else None
+    return out, -1 if out is None else len(args) + list(names).index("out")
+
+
 def taken_arguments(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     """Return the arguments as NumPy takes them; ``None`` for the recorded way."""
     _, _, kind, size, furthest, _ = function
     count = len(args)
-    if state.most < 0 or count + len(names) > MOST_ARGUMENTS or count > furthest:
+    if state.most < 0 or count + len(names) > MOST_ARGUMENTS or (
+            count > furthest and not has_output(function, args, names)):
         return None
     ours = names and not (
         OURS.isdisjoint(names) and isinstance(names.get("out"), (state.base_class, NoneType)))
@@ -345,7 +362,7 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
     values = values[:len(args)] if names else values
     if kind & METHOD:
         target, values = getattr(values[0], target), values[1:]
-    out = names.get("out") if names else None
+    out, place = output_of(function, args, names)
     if out is None and not kind & WRITES:
         return finished(function, target(*values, **options), arguments, args, names)
     with Turn():
@@ -353,7 +370,7 @@ def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> A
             at = 1 if kind & BOUND else 0
             if len(args) <= at or not may_be_written(args[at], arguments.values[at]):
                 return RECORDED
-        if out is not None and not may_be_written(out, options["out"]):
+        if out is not None and not may_be_written(out, arguments.values[place]):
             return RECORDED
         result = target(*values, **options)
     return finished(function, result, arguments, args, names)
@@ -364,8 +381,8 @@ def finished(
 ) -> Any:
     """Return what NumPy has returned as it is given; `RECORDED` for the recorded way."""
     kind = function[2]
-    out = names.get("out") if names else None
-    if out is not None and result is arguments.values[len(args) + list(names).index("out")]:
+    out, place = output_of(function, args, names)
+    if out is not None and result is arguments.values[place]:
         return out
     scalar = not isinstance(result, (ndarray, tuple))
     if kind & READS or (

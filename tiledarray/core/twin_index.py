@@ -170,7 +170,10 @@ def plain_item(item: Any, most: int) -> Any:
         return plain_slice(item)
     if basic_part(item) or (kind is ndarray and is_taken(item, most)):
         return item
-    return plain_list(item) if kind is list and len(item) <= state.limit else UNKNOWN
+    if kind is list or ((kind is tuple or kind is range) and len(item) <= state.limit):
+        found = list(item)  # in a tuple they are arrays, too
+        return plain_list(found) if len(found) <= state.limit else UNKNOWN
+    return UNKNOWN
 
 
 def plain_index(key: Any, most: int) -> Any:

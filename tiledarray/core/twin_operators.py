@@ -56,6 +56,31 @@ def operand(x: Any) -> Any:
     return None
 
 
+def operand_or_list(x: Any) -> Any:
+    """Return the same of what operators and ufuncs take: they make an array of a list."""
+    value = operand(x)
+    return listed(x) if value is None and state.most >= 0 else value
+
+
+def listed(x: Any) -> Any:
+    """Return the array that NumPy makes of a small list or tuple of numbers, or ``None``."""
+    if type(x) not in (list, tuple) or len(x) > state.limit or not _is_of_numbers(x, 3):
+        return None
+    try:
+        array = np.asarray(x)
+    except Exception:
+        return None
+    return array if array.size <= state.limit else None
+
+
+def _is_of_numbers(x: Any, depth: int) -> bool:
+    """Whether a list or a tuple holds numbers alone, also in others."""
+    return all(
+        type(part) in PLAIN or isinstance(part, NUMBERS)
+        or (depth > 0 and type(part) in (list, tuple) and _is_of_numbers(part, depth - 1))
+        for part in x)
+
+
 def quick_operand(x: Any) -> Any:
     """Return what NumPy takes for a settled handle or a number; ``None`` for anything else."""
     if type(x) is state.handle_class:
@@ -101,8 +126,8 @@ def named(name: str, function: Function) -> Function:
 
 def of_operands(compute: Function, x: Any, y: Any) -> Any:
     """Return what NumPy makes of two operands at once: every case; `None` for the recorded way."""
-    left = operand(x)
-    right = None if left is None else operand(y)
+    left = operand_or_list(x)
+    right = None if left is None else operand_or_list(y)
     return own(compute(left, right)) if right is not None and fit(left, right) else None
 
 
@@ -194,8 +219,8 @@ def update(op: str) -> Function:
 
 def update_otherwise(op: str, x: Any, y: Any) -> Any:
     """Do ``x += y``: every case."""
-    left = operand(x)
-    right = None if left is None else operand(y)
+    left = operand_or_list(x)
+    right = None if left is None else operand_or_list(y)
     if right is not None and fit(left, right):
         if type(left) is not ndarray:
             return own(numpys[op](left, right))

@@ -33,7 +33,10 @@ def plain_sequence(arguments: Arguments, x: Any, bound: int, depth: int) -> Any:
         if isinstance(part, state.base_class):
             value = settled(part)
             arguments.handles = True
-        elif type(part) in PLAIN or isinstance(part, np.number) or type(part) is ndarray:
+        elif type(part) in PLAIN or isinstance(part, np.number) or type(part) is ndarray or (
+                type(part) is slice and all(
+                    bound is None or type(bound) is int
+                    for bound in (part.start, part.stop, part.step))):
             value = part
         elif depth and type(part) in (list, tuple):
             value = plain_sequence(arguments, part, bound, depth - 1)
