@@ -676,6 +676,70 @@ def test_arrays_in_a_list_are_joined_at_once_if_all_are_no_large_array():
     assert ta.concatenate(parts)._recorded is None
 
 
+def _positional(lib):
+    z, c = lib.arange(6.0), lib.full(6, 2.0)
+    results = [lib.multiply(z, z, z), lib.add(z, c, z), lib.sqrt(z, z)]
+    m = lib.arange(6) % 2 == 0
+    results.append(lib.logical_not(m, m))
+    assert results[0] is results[1] is results[2] is z
+    return z, m
+
+
+def _lists(lib):
+    p = lib.arange(8.0).reshape(4, 2)
+    p %= (3, 2)
+    p += [1, 2.5]
+    return (p, p + [1, 2], [1, 2] * p, p < [[1, 3]], lib.maximum(p, (1, 2)), (1, 2) - p,
+            lib.arange(2) + [True, False], p == [1, 2])
+
+
+def _places(lib):
+    x = lib.arange(20.0).reshape(4, 5)
+    x[range(3), [0, 1, 2]] = -1.0
+    x[range(2)] += 1
+    x[(1, 2), (3, 4)] *= 2
+    return x, x[range(3), [1, 2, 4]], x[(0, 1), (2, 3)], x[range(0)], x[range(3, 0, -1), 0]
+
+
+def _added(lib):
+    x, k = lib.zeros((3, 4, 4)), lib.array([0, 1, 1])
+    lib.add.at(x, (slice(None), k, [1, 2, 2]), lib.ones((3, 3)))
+    lib.add.at(x, (0, slice(1, 3)), 2.0)
+    return (x,)
+
+
+@pytest.mark.parametrize("program", [_positional, _lists, _places, _added])
+def test_other_forms_of_calls_are_at_once_too(program):
+    for ours in program(ta):
+        assert ours._array is not None and ours._recorded is None
+    both(program)
+
+
+def test_outputs_by_position_are_refused_as_numpys():
+    for lib in (ta, np):
+        x = lib.arange(4.0)
+        x.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            lib.multiply(x, x, x)
+        with pytest.raises(TypeError, match="out"):
+            lib.multiply(x, x, lib.ones(4), out=lib.ones(4))
+        with pytest.raises(TypeError, match="Cannot cast ufunc 'multiply' output"):
+            lib.multiply(x, x, lib.ones(4, int))
+        with pytest.raises(ValueError):
+            lib.multiply(x, x, lib.ones(3))
+
+
+@pytest.mark.parametrize("at_once", [0, 8192])
+def test_the_first_of_several_outputs_may_be_given_alone(at_once):
+    with config.override(at_once=at_once):
+        values = np.array([1.25, -2.5, 3.0])
+        x, first = ta.array(values), ta.empty(3)
+        fraction, whole = np.modf(x, first)
+        assert fraction is first
+        for ours, theirs in zip((fraction, whole), np.modf(values), strict=True):
+            np.testing.assert_array_equal(np.asarray(ours), theirs)
+
+
 NUMBERS = [
     0.0, -0.0, 1.5, -3.25, 1e308, -1e308, 5e-324, 1e-200, np.inf, -np.inf, np.nan, 2.0**53 + 2,
     0, 1, -7, 2**31, -(2**31) - 1, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 10**30, True,

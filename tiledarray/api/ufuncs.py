@@ -88,7 +88,10 @@ class UFunc:
         original = self._original
         out = kwargs.pop("out", _NOT_GIVEN)
         if len(args) > original.nin:
-            return args[:original.nin], args[original.nin:]
+            if out is not _NOT_GIVEN:
+                raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+            given = args[original.nin:]  # of several outputs perhaps the first ones alone
+            return args[:original.nin], (*given, *(None,) * (original.nout - len(given)))
         if out is _NOT_GIVEN:
             return args, None
         if out is Ellipsis:  # arrays, not scalars: as every result of ours
