@@ -689,8 +689,8 @@ def _lists(lib):
     p = lib.arange(8.0).reshape(4, 2)
     p %= (3, 2)
     p += [1, 2.5]
-    return (p, p + [1, 2], [1, 2] * p, p < [[1, 3]], lib.maximum(p, (1, 2)), (1, 2) - p,
-            lib.arange(2) + [True, False], p == [1, 2])
+    return (p, p - [1, 2], [1, 2] * p, p < [[1, 3]], lib.maximum(p, (1, 2)), (1, 2) - p,
+            lib.arange(2) * [True, False], p == [1, 2])
 
 
 def _places(lib):

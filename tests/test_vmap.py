@@ -576,3 +576,22 @@ def test_steps_of_samples_are_written_as_one_sample_is():
         return u
 
     assert kernels(np.vmap(steps), u) <= kernels(lambda u: steps(u.T), u) + 1
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "?", "u4", "f2"])
+@pytest.mark.parametrize("method", ["reduce", "accumulate", "reduceat"])
+@pytest.mark.parametrize("name", ["add", "multiply", "subtract", "divide", "hypot", "maximum"])
+def test_methods_of_ufuncs_combine_in_numpys_dtype(name, method, dtype):
+    if name == "subtract" and dtype == "?":
+        return  # NumPy refuses
+    x = numpy.array([[100, 100, 100], [3, 1, 2]]).astype(dtype)
+
+    def program(lib, row):
+        combine = getattr(getattr(lib, name), method)
+        return combine(row, [0, 2, 1]) if method == "reduceat" else combine(row)
+
+    with numpy.errstate(over="ignore"):
+        expected = numpy.stack([program(numpy, row) for row in x])
+        found = numpy.asarray(np.vmap(lambda row: program(np, row))(np.array(x)))
+    assert found.dtype == expected.dtype
+    numpy.testing.assert_allclose(found, expected, rtol=2e-3 if expected.dtype == "f2" else 1e-6)

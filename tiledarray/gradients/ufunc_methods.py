@@ -38,13 +38,19 @@ def keeping() -> dict[Function, Function]:
     return found
 
 
+def _combined_in(method: Function, array: Any, *places: Any) -> Any:
+    """Return an array in the dtype in which a method of NumPy's combines its elements."""
+    dtype = method(np.ones(1, array.dtype), *places).dtype
+    return array if dtype == array.dtype else array.astype(dtype)
+
+
 def _reduce(
     ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: bool = False, initial: Any = np._NoValue, where: Any = True,
 ) -> Any:
     """Return what ``ufunc.reduce`` does."""
     refuse(dtype is not None or out is not None or where is not True, "other options are given")
-    array = handle_of(array)
+    array = _combined_in(ufunc.reduce, handle_of(array))
     axes = range(array.ndim) if axis is None else normalize_axis_tuple(axis, array.ndim)
     refuse(len(axes) > 1 and ufunc not in _ASSOCIATIVE, "an order is given by one axis alone")
     rows = xp.moveaxis(array, axes, range(len(axes)))
@@ -60,7 +66,7 @@ def _reduce(
 def _total(ufunc: Any, rows: Any) -> Any:
     """Return what rows are combined to."""
     if ufunc in _OF_INVERSES and len(rows) > 1:
-        return ufunc(rows[0], _OF_INVERSES[ufunc][0].reduce(rows[1:]))
+        return ufunc(rows[0], _OF_INVERSES[ufunc][0].reduce(rows[1:], dtype=rows.dtype))
     if ufunc not in _ASSOCIATIVE:
         return functools.reduce(ufunc, (rows[k] for k in range(len(rows))))
     while len(rows) > 1:
@@ -83,10 +89,11 @@ def _accumulate(
 ) -> Any:
     """Return what ``ufunc.accumulate`` does."""
     refuse(dtype is not None or out is not None, "dtype= or out= is given")
-    rows = xp.moveaxis(handle_of(array), axis, 0)
+    rows = xp.moveaxis(_combined_in(ufunc.accumulate, handle_of(array)), axis, 0)
     if ufunc in _OF_INVERSES:
         combine, inverse = _OF_INVERSES[ufunc]
-        found = combine.accumulate(xp.concatenate([rows[:1], inverse(rows[1:])]))
+        found = combine.accumulate(
+            xp.concatenate([rows[:1], inverse(rows[1:])]), dtype=rows.dtype)
     elif ufunc in _ASSOCIATIVE:
         found = _totals(ufunc, rows, np.zeros(len(rows), int), len(rows))
     else:
@@ -102,7 +109,7 @@ def _reduceat(
 ) -> Any:
     """Return what ``ufunc.reduceat`` does."""
     refuse(dtype is not None or out is not None, "dtype= or out= is given")
-    rows = xp.moveaxis(handle_of(array), axis, 0)
+    rows = xp.moveaxis(_combined_in(ufunc.reduceat, handle_of(array), [0]), axis, 0)
     starts = np.asarray(indices)
     ufunc.reduceat(np.ones(len(rows)), starts)  # NumPy's errors
     between = np.diff(starts, append=len(rows))
