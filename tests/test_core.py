@@ -708,7 +708,15 @@ def _added(lib):
     return (x,)
 
 
-@pytest.mark.parametrize("program", [_positional, _lists, _places, _added])
+def _grids(lib):
+    x = lib.arange(3.0)
+    joined = lib.r_[x]
+    joined[0] = 9.0  # of its own
+    return (lib.mgrid[0:4, 1:3], lib.mgrid[0:2:0.5], *lib.ogrid[0:3, 5:1:-2], x, joined,
+            lib.r_[True, x], lib.r_[0:3, x], lib.c_[x, x], lib.r_["0,2", x, x])
+
+
+@pytest.mark.parametrize("program", [_positional, _lists, _places, _added, _grids])
 def test_other_forms_of_calls_are_at_once_too(program):
     for ours in program(ta):
         assert ours._array is not None and ours._recorded is None

@@ -26,7 +26,7 @@ from tiledarray.api.creation import asarray
 from tiledarray.api.joining import concatenate
 from tiledarray.api.progressions import arange
 from tiledarray.api.registry import implements
-from tiledarray.arrays import by_numpy, by_places, looking
+from tiledarray.arrays import by_numpy, by_places, immediate, looking
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -459,9 +459,13 @@ class _Joiner:
     def __init__(self, original: Any, column: bool) -> None:
         self._original = original
         self._column = column
+        self._at_once = immediate.item(original, self._joined)
 
     def __getitem__(self, key: Any) -> Any:
         """Return the joined array."""
+        return self._at_once(key)
+
+    def _joined(self, key: Any) -> Any:
         items = key if isinstance(key, tuple) else (key,)
         if not self._column and all(is_ours(item) and item.ndim == 1 for item in items):
             return concatenate(items)

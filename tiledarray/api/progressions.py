@@ -20,6 +20,7 @@ from tiledarray.api.arguments import (
 )
 from tiledarray.api.creation import device_for, filled, numeric, of_values
 from tiledarray.api.registry import implements
+from tiledarray.arrays import immediate
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -42,6 +43,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 _ENDS = (int, float, np.integer, np.floating)
+FEW = 1 << 12  # points of a grid that NumPy makes at once
 
 
 @implements(np.arange)
@@ -241,9 +243,13 @@ class _OpenGrid:
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
+        self._at_once = immediate.item(np.ogrid if sparse else np.mgrid, self._made)
 
     def __getitem__(self, key: Any) -> Any:
         """Return the grid of the slices; a step ``5j`` means five points, the stop included."""
+        return (self._at_once if _points(key) <= FEW else self._made)(key)
+
+    def _made(self, key: Any) -> Any:
         if not isinstance(key, tuple):
             return self._axis(key, None)
         if not key:
@@ -265,6 +271,19 @@ class _OpenGrid:
         if isinstance(step, complex):
             return linspace(start, part.stop, int(abs(step)), dtype=dtype)
         return arange(start, part.stop, step, dtype=dtype)
+
+
+def _points(key: Any) -> float:
+    """Return how many points a grid of slices between numbers has; infinite if not known."""
+    points = 1.0
+    for part in key if type(key) is tuple else (key,):
+        if type(part) is not slice or type(part.stop) not in (int, float):
+            return math.inf
+        try:
+            points *= max(0.0, (part.stop - (part.start or 0)) / (part.step or 1) + 1)
+        except TypeError:  # an array of one element, or a number of points
+            return math.inf
+    return points
 
 
 def _ends_dtype(part: slice) -> np.dtype[Any]:

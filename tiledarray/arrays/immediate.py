@@ -176,6 +176,11 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
                        reduce=_REDUCE.get(name), behind=getattr(np.ndarray, name))
 
 
+def item(original: Any, ours: Function) -> Any:
+    """Return what makes an array of an index: one of NumPy's objects where that can, else ours."""
+    return core.AtOnce(original.__getitem__, ours, core.LIBRARY, core.OF_DATA)
+
+
 def attribute(name: str, ours: Function) -> Any:
     """Return the getter of an attribute that is a view: NumPy's of a settled array, else ours."""
     return core.AtOnce(operator.attrgetter(name), ours, 0, core.ANY_SIZE)

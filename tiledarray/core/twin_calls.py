@@ -14,7 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from tiledarray.core import twin_state as state
-from tiledarray.core.twin_index import HUGE, looked_at, make_constant
+from tiledarray.core.twin_index import HUGE, basic_part, looked_at, make_constant
 from tiledarray.core.twin_operators import NUMBERS, PLAIN, elements_of_product, fit
 from tiledarray.core.twin_sequences import Arguments, plain_sequence
 from tiledarray.core.twin_state import (
@@ -62,7 +62,7 @@ def is_bare(x: Any, depth: int) -> bool:
     kind = type(x)
     if kind in PLAIN or x is None or kind is str or isinstance(x, (type, *NUMBERS, np.dtype)):
         return True
-    if x is Ellipsis:
+    if x is Ellipsis or (kind is slice and basic_part(x)):
         return True
     return depth > 0 and kind in (tuple, list) and all(is_bare(part, depth - 1) for part in x)
 
