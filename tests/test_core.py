@@ -713,7 +713,7 @@ def _grids(lib):
     joined = lib.r_[x]
     joined[0] = 9.0  # of its own
     return (lib.mgrid[0:4, 1:3], lib.mgrid[0:2:0.5], *lib.ogrid[0:3, 5:1:-2], x, joined,
-            lib.r_[True, x], lib.r_[0:3, x], lib.c_[x, x], lib.r_["0,2", x, x])
+            lib.r_[True, x], lib.r_[0:3, x], lib.c_[x, x])
 
 
 @pytest.mark.parametrize("program", [_positional, _lists, _places, _added, _grids])

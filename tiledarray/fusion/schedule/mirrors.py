@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import prod
 
 from tiledarray.fusion.both_ends import EITHER_WAY, is_even, may_be_negative, sign_of
 from tiledarray.fusion.ir import Access, Affine, Cell
 from tiledarray.fusion.plan import Kernel, Mirror, Role, Strided
 from tiledarray.fusion.schedule.bundles import find_bundles
-from tiledarray.fusion.schedule.instructions import PAIR_COST, PAIR_WORDS, cost_of, words
+from tiledarray.fusion.schedule.instructions import (
+    PAIR_COST,
+    PAIR_WORDS,
+    cost_of,
+    quick_op,
+    words,
+)
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, reduction
 from tiledarray.ops.op import Elementwise
@@ -235,5 +240,8 @@ def total_bytes(cell: Cell) -> int:
 
 def steps_together(kernel: Kernel, cost: int) -> int:
     """Steps whose totals are added up over a warp together."""
-    work = prod((kernel.schedule.width, max(1, cost)))
-    return next(n for n in (4, 2, 1) if n * work <= 2 * PAIR_COST or n == 1)
+    work = kernel.schedule.width * max(1, cost)
+    # A loop is written for each usual exponent: all of them compile in the time of one.
+    several = any((op := quick_op(cell)) is not None and op.usual for cell in kernel.cells)
+    most = (2 if several else 3) * PAIR_COST
+    return next(n for n in (4, 2, 1) if n * work <= most or n == 1)
