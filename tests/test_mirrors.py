@@ -184,6 +184,26 @@ def test_any_function_of_pairs(folder, steps, n, axis, several):
         checked(program, n, "f8", folder, tolerance=1e-9)
 
 
+def written_in_place(np, x, w):
+    w = np.cumsum(w)
+    x, some = x[6:], w[6:]
+    w[6:] = (some[:, None] * np.exp(-((x[:, None] - x[None]) ** 2).sum(-1))).sum(1)
+    return w
+
+
+def written_back(np, x, w):
+    x = x * 1
+    d = x[:, None] - x[None]
+    x += 1e-3 * ((d * d).sum(-1)[:, :, None] * d).sum(1)
+    return x
+
+
+@pytest.mark.parametrize("program", [written_in_place, written_back])
+def test_what_is_read_from_the_other_end_is_not_written_meanwhile(program, small_tiles, folder):
+    for n in (256, 150):
+        checked(program, n, "f8", folder)
+
+
 # ---- plans -------------------------------------------------------------------------------------
 
 
@@ -218,6 +238,16 @@ def test_the_sums_of_tiles_stay_within_bounds(n):
 
 @pytest.mark.parametrize("program", [of_differences, heaviest, divided])
 def test_what_is_another_thing_from_the_other_end_is_not(program):
+    assert not any(kernel.mirrors for kernel in of_many(program, 1 << 16))
+
+
+def test_hundreds_of_operations_are_not():
+    def program(np, x, w):
+        d = x[:, None, 0] - x[None, :, 0]
+        for _ in range(120):
+            d = d * 0.5 + d
+        return (d * d).sum(1)
+
     assert not any(kernel.mirrors for kernel in of_many(program, 1 << 16))
 
 

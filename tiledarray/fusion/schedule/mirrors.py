@@ -23,7 +23,7 @@ from tiledarray.fusion.schedule.instructions import (
 )
 from tiledarray.fusion.target import Target
 from tiledarray.ops import arithmetic, reduction
-from tiledarray.ops.op import Elementwise
+from tiledarray.ops.op import Elementwise, Update
 
 MOST_LANES = 8  # of a thread: what a step reads, and adds up over the warp, is for all of them
 THREADS = 256  # of a block
@@ -31,6 +31,7 @@ WARP = 32
 SHARED_BYTES = 32 << 10  # of the sums of steps
 STEP_COST = 4  # flops for each pair, to add up over lanes
 MOST_SUMS = 4  # of a kernel
+MOST_CELLS = 200  # the same
 
 
 class _Alone(Exception):
@@ -175,7 +176,9 @@ def _may_be(kernel: Kernel) -> bool:
     if kernel.border is not None or kernel.positions or any(
             all(access.strides) or access.wrap is not None for access in kernel.loads.values()):
         return False
-    if any(store.sink.level == "full" for store in kernel.stores):
+    if len(kernel.cells) > MOST_CELLS or any(
+            store.sink.level == "full" or isinstance(store.sink.value.op, Update)
+            for store in kernel.stores):  # of an update the other end may read what is written
         return False
     one, other = schedule.axes
     if one.size != other.size or any(len(axis.domain) != 1 or axis.period for axis in (one, other)):
