@@ -33,19 +33,22 @@ int fit(PyObject *x, PyObject *y)
     return size <= limit;
 }
 
-/* Both operands, if NumPy computes with them at once: 1, and new references. */
+/* Both operands, if NumPy computes with them at once: 1, and new references.  Beside an array it
+   makes one of a list, which a number repeats or refuses. */
 static inline int operands(PyObject *x, PyObject *y, PyObject **left, PyObject **right)
 {
-    *left = operand_or_list(x);
-    if (!*left)
+    *left = operand(x);
+    if (!*left && (is_handle(x) || PyErr_Occurred()))
         return 0;
-    *right = operand_or_list(y);
-    if (*right) {
-        if (fit(*left, *right))
-            return 1;
-        Py_DECREF(*right);
-    }
-    Py_DECREF(*left);
+    *right = operand(y);
+    if (!*left && *right && PyArray_Check(*right))
+        *left = listed(x);
+    else if (!*right && *left && PyArray_Check(*left) && !is_handle(y) && !PyErr_Occurred())
+        *right = listed(y);
+    if (*left && *right && fit(*left, *right))
+        return 1;
+    Py_XDECREF(*left);
+    Py_XDECREF(*right);
     return 0;
 }
 

@@ -62,6 +62,20 @@ def operand_or_list(x: Any) -> Any:
     return listed(x) if value is None and state.most >= 0 else value
 
 
+def operands(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return both operands of an operator, or ``None`` for both.
+
+    Beside an array NumPy makes one of a list, which a number repeats or refuses.
+    """
+    left = operand(x)
+    right = None if left is None and isinstance(x, state.base_class) else operand(y)
+    if left is None and type(right) is ndarray:
+        left = listed(x)
+    elif right is None and type(left) is ndarray and not isinstance(y, state.base_class):
+        right = listed(y)
+    return (None, None) if left is None or right is None else (left, right)
+
+
 def listed(x: Any) -> Any:
     """Return the array that NumPy makes of a small list or tuple of numbers, or ``None``."""
     if type(x) not in (list, tuple) or len(x) > state.limit or not _is_of_numbers(x, 3):
@@ -126,8 +140,7 @@ def named(name: str, function: Function) -> Function:
 
 def of_operands(compute: Function, x: Any, y: Any) -> Any:
     """Return what NumPy makes of two operands at once: every case; `None` for the recorded way."""
-    left = operand_or_list(x)
-    right = None if left is None else operand_or_list(y)
+    left, right = operands(x, y)
     return own(compute(left, right)) if right is not None and fit(left, right) else None
 
 
@@ -219,8 +232,7 @@ def update(op: str) -> Function:
 
 def update_otherwise(op: str, x: Any, y: Any) -> Any:
     """Do ``x += y``: every case."""
-    left = operand_or_list(x)
-    right = None if left is None else operand_or_list(y)
+    left, right = operands(x, y)
     if right is not None and fit(left, right):
         if type(left) is not ndarray:
             return own(numpys[op](left, right))
