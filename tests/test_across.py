@@ -127,6 +127,7 @@ def test_wide_rows(folder, columns):
     check(folder, products, x, w, kernels=1, rtol=2e-5)
 
 
+@pytest.mark.sampled(2)
 @with_gxx
 @pytest.mark.parametrize("dtype, rtol", [("f4", 2e-5), ("f8", 1e-11)])
 @pytest.mark.parametrize("shape", [(300, 64), (5, 60, 48), (2, 3, 20, 128)], ids=str)
@@ -227,7 +228,7 @@ def test_explain_tells_it():
     assert "reduce over all of them sum" in text and "when all of them are done:" in text
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name, dtype, columns", [

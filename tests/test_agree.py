@@ -50,7 +50,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.compiler
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -238,6 +238,7 @@ OUTPUTS: dict[str, Case] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("name", INTO)
 def test_outputs_are_taken_or_refused_as_numpys(name: str, output: str) -> None:
@@ -319,7 +320,7 @@ NEGATED = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.compiler
 @pytest.mark.parametrize("contract", [False, True])
 @pytest.mark.parametrize("dtype", ["8", "4"])

@@ -68,7 +68,7 @@ def stages(plan):
     return [len(kernel.stages) if kernel.form == "chain" else 1 for kernel in plan.kernels]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_are_numpys(name, dtype, folder):
@@ -86,7 +86,7 @@ def test_small_tiles_are_numpys(name, folder):
 
 
 @pytest.mark.usefixtures("always")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])
 @given(programs())
 def test_any_steps_are_numpys(folder, case):
@@ -103,7 +103,7 @@ def tile_of(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_an_array_stays_in_registers(name, dtype, tile_of, folder):

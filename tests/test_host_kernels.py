@@ -107,7 +107,7 @@ def test_divisions_of_int64_equal_numpys(pairs):
                     getattr(np, function.__name__)(ours, by).numpy(), function(values, y))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("dtype", ["?", "u1", "i1", "i4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("shape", [(1,), (5000,), (3, 700), (700, 3), (130, 200)])
 @pytest.mark.parametrize("worst", [False, True])
@@ -166,6 +166,7 @@ def test_gradients_vectorise(function, tmp_path):
         assert "m_exp" not in text or VECTOR_POWER.search(found.stdout), text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("line", "pattern"), [
     *((line, VECTOR_CALL) for line in (
@@ -235,7 +236,7 @@ def test_squares_beyond_the_largest_number_are_infinite(dtype, axis, there):
         numpy.testing.assert_array_equal(np.array(x).var(axis=axis).numpy(), expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ["exp", "log", "tanh"])
 @pytest.mark.parametrize(("n", "m", "axis"), [(800, 2500, 1), (20000, 100, 0)])

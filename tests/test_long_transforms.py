@@ -200,6 +200,7 @@ def test_never_on_the_host():
     assert not tiles.kernels(tiles.planned_for(tiles.traced_of(filtered, x, x[0], x), HOST))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize(("n", "dtype"), [(1 << 16, "F"), (1 << 20, "F"), (1 << 18, "D")])
 def test_nothing_spills(n, dtype):
@@ -236,7 +237,7 @@ def into_rows(np, x, h):
 COLUMNS = [down, down_and_up, padded_down, half_down, into_rows]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tier", ["interpreter", "emulated"])
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", COLUMNS)
@@ -249,6 +250,7 @@ def test_columns(program, dtype, tier, tmp_path):
             assert all(alternating(plan))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "dtype"), [
     (1000, "F"), (2048, "F"), (4096, "F"), (6000, "F"), (8192, "F"), (1024, "D"), (4096, "D")])
 def test_blocks_are_no_larger_than_a_multiprocessor_takes(n, dtype):

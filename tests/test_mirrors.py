@@ -107,7 +107,7 @@ def checked(program, n, dtype, folder, *, seed=0, tolerance=None):
     return plan
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values(program, dtype, small_tiles, folder):
@@ -164,7 +164,7 @@ def tables(draw):
     return steps
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[
+@settings(max_examples=15, deadline=None, suppress_health_check=[
           HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(tables(), st.sampled_from([130, 150, 192]), st.sampled_from([0, 1]),
        st.lists(st.integers(0, 3), min_size=1, max_size=3))

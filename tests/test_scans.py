@@ -98,7 +98,7 @@ def same_bits(function, *arrays):
 # ---- values ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name, dtype", [
     (name, dtype) for name in SCANS for dtype in DTYPES
     if not (name.startswith("bitwise") and numpy.dtype(dtype).kind in "fc")])

@@ -191,7 +191,7 @@ def test_views_of_operands(view, place, tmp_path_factory):
     agree("emulated", inside, arguments, folder=tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("sizes", LARGE)
 @pytest.mark.parametrize("program", [cases.attention, cases.causal, cases.layers,
                                      cases.with_statistics])

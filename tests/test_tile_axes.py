@@ -196,7 +196,7 @@ def test_by_the_interpreter(seed, target, long):
 
 @pytest.mark.parametrize("tier", ["host", "emulated"])
 def test_compiled(tier, tmp_path):
-    count = 50 if tier == "host" else 12
+    count = 30 if tier == "host" else 10
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
                 for seed in range(count)]
     assert sum(by_tiles) > count // 2

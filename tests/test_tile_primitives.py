@@ -186,7 +186,7 @@ def run(request):
     return lambda name, **inputs: machine.run(by_name[name], inputs)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("n", SIZES)
 def test_cholesky(run, n):
     rng = numpy.random.default_rng(n)

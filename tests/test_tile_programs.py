@@ -166,5 +166,5 @@ def test_compiled(tier, tmp_path, monkeypatch):
     if each:
         monkeypatch.setattr(limits, "GPU", replace(limits.GPU, thread_problems=0))
     by_tiles = [played(seed, tier, HOST if tier == "host" else DEVICE, tmp_path)
-                for seed in range(12)]
-    assert sum(by_tiles) > 6
+                for seed in range(8)]
+    assert sum(by_tiles) > 4

@@ -135,7 +135,7 @@ def close(found, want, exact, dtype):
     assert abs(found - exact).max(initial=0) <= 2 * off + rounded * unit
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_linear_algebra(through, program, dtype):
@@ -202,7 +202,7 @@ TRANSFORMS = [(program, n) for programs, lengths in (
     for program in programs for n in lengths]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("program", "n"), TRANSFORMS)
 def test_transforms(through, program, n):
     x, h = drawn(19, 3, n, dtype="c8"), drawn(n, dtype="c8", seed=1)
@@ -225,6 +225,7 @@ def test_lengths_with_large_factors_are_left_to_numpy():
 # ---- shapes and strides --------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("batch", [(0,), (1,), (2,), (15,), (16,), (3, 0), (2, 1, 9)])
 def test_batches(through, batch):
     x, b = drawn(*batch, 3, 3, dtype="f4"), drawn(*batch, 3, 2, dtype="f4", seed=1)
@@ -243,7 +244,7 @@ def many(np, x, b):
             np.fft.hfft(x, axis=-2).sum(-1), np.fft.ihfft(b, n=5).imag)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("batch", [(3, 0), (1,), (2, 1, 9)])
 def test_batches_of_all_kinds(through, batch):
     x, b = drawn(*batch, 3, 3), drawn(*batch, 3, 2, seed=1)
@@ -802,7 +803,7 @@ def test_the_largest_hermitian_matrices_are_a_warp_s():
     compiled_for_a_device(kernel, "sm_90")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("each", ["team", "thread"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
