@@ -286,7 +286,7 @@ def lone_mask(key: tuple[Any, ...], ndim: int) -> tuple[Any, int] | None:
 
 def _dimensions(item: Any) -> int:
     """Return how many axes an item of an index uses up."""
-    if item is None or item is _NO_AXES:
+    if item is None:
         return 0
     return int(item.ndim) if is_mask(item) else 1
 
@@ -353,20 +353,46 @@ def places(
         If it is no index of the array; an index beyond its axis is told by `take` and `put`.
     """
     key = _arrays(key)
+    parted = _is_parted(key)
     if any(item is Ellipsis for item in key):
-        whole = _expand(key, len(shape))
-        # An ellipsis of no axes is there: indices on both sides of it are no neighbours.
-        key = whole if len(whole) >= len(key) else tuple(
-            _NO_AXES if item is Ellipsis else item for item in key)
+        key = _expand(key, len(shape))
     used = sum(_dimensions(item) for item in key)
     if used > len(shape):
         raise too_many(len(shape), used)
     key = (*key, *(slice(None),) * (len(shape) - used))
     items = _without_masks(key, shape, nonzero)
-    slices = tuple(item if type(item) is slice else slice(None) for item in items
-                   if item is not None and item is not _NO_AXES and type(item) is not _Lone)
-    before = basic(slices, shape)
-    return _places(items, before, shape, as_node)
+    order = [*range(len(shape))]
+    if parted:  # their axes go in front, also where the ellipsis stands for no axis between them
+        items, order = _in_front(items)
+    slices = {axis: item if type(item) is slice else slice(None)
+              for axis, item in zip(order, filter(_uses_axis, items), strict=True)}
+    before = basic(tuple(slices[axis] for axis in range(len(shape))), shape)
+    before = Affine(tuple(order.index(axis) for axis in before.axes), before.steps, before.starts,
+                    tuple(before.shape[axis] for axis in order))
+    return _places(items, before, shape, order, as_node)
+
+
+def _is_advanced(item: Any) -> bool:
+    """Whether an item is an index array, or a number beside one."""
+    return item is not None and item is not Ellipsis and type(item) is not slice
+
+
+def _is_parted(key: tuple[Any, ...]) -> bool:
+    """Whether there are index arrays on both sides of an ellipsis."""
+    place = next((place for place, item in enumerate(key) if item is Ellipsis), len(key))
+    return any(map(_is_advanced, key[:place])) and any(map(_is_advanced, key[place:]))
+
+
+def _uses_axis(item: Any) -> bool:
+    return item is not None and type(item) is not _Lone
+
+
+def _in_front(items: list[Any]) -> tuple[list[Any], list[int]]:
+    """Return the items with index arrays first, and which axes of the array they are for."""
+    axes = iter(range(len(items)))
+    placed = [(item, next(axes) if _uses_axis(item) else None) for item in items]
+    placed.sort(key=lambda each: not _is_advanced(each[0]))
+    return [item for item, _ in placed], [axis for _, axis in placed if axis is not None]
 
 
 def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any]:
@@ -374,9 +400,6 @@ def _without_masks(key: tuple[Any, ...], shape: Shape, nonzero: Any) -> list[Any
     items: list[Any] = []
     axis = 0
     for item in key:
-        if item is _NO_AXES:
-            items.append(item)
-            continue
         if is_mask(item):
             if item.ndim:
                 check_mask(item.shape, shape, axis)
@@ -399,9 +422,6 @@ class _Lone(NamedTuple):
     value: bool
 
 
-_NO_AXES = object()  # an ellipsis that stands for none
-
-
 def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
     """Raise NumPy's error if the mask does not fit the array from ``axis`` on.
 
@@ -418,7 +438,8 @@ def check_mask(mask: Shape, shape: Shape, axis: int) -> None:
             )
 
 
-def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> Places:
+def _places(items: list[Any], before: Affine, shape: Shape, order: list[int],
+            as_node: AsNode) -> Places:
     template: list[str] = []
     inputs: list[Any] = []
     shapes: list[Shape] = []
@@ -429,13 +450,8 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
     apart = False
     axis = 0
     previous = False
-    parted = False  # whether there was an ellipsis since the last
     for item in items:
-        if item is _NO_AXES:
-            parted = previous
-            continue
-        advanced = item is not None and type(item) is not slice
-        if not advanced:
+        if not _is_advanced(item):
             template.append("new" if item is None else ":")
             result.append(1 if item is None else before.shape[axis])
             axis += item is not None
@@ -443,22 +459,21 @@ def _places(items: list[Any], before: Affine, shape: Shape, as_node: AsNode) -> 
             continue
         if first is None:
             first = len(result)
-        elif not previous or parted:
+        elif not previous:
             apart = True
-            template += ["..."] * (previous and parted)
-        previous, parted = True, False
+        previous = True
         if type(item) is _Lone:
             raise LeaveToNumPy("a boolean index without axes")
         template.append("at")
         if getattr(item, "ndim", 0) or _is_unknown(item):
             known = _known(item) if fault is None else None
-            fault = fault if known is None else fault_of(known, axis, shape[axis])
+            fault = fault if known is None else fault_of(known, order[axis], shape[order[axis]])
             node = as_node(item)
             shapes.append(node.shape)
             inputs.append(node)
         else:
             position = _integer(item)
-            alone = alone or _beyond(position, axis, shape[axis])
+            alone = alone or _beyond(position, order[axis], shape[order[axis]])
             fault = fault or alone
             inputs.append(position)
         axis += 1

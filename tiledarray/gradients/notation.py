@@ -425,8 +425,7 @@ def _inputs(values: Sequence[Any]) -> list[Any]:
 def take(x: Any, at: Sequence[Any], attrs: Any) -> Any:
     """Return the elements at the places of an index."""
     node = x.node
-    parts = {":": slice(None), "new": None, "...": Ellipsis}
-    template = [parts.get(part, part) for part in attrs]
+    template = [slice(None) if part == ":" else None if part == "new" else part for part in attrs]
     values = iter(at)
     key = tuple(next(values) if part == "at" else part for part in template)
     found = index.places(key, node.shape, lambda array: as_node(array, node.device), _no_masks)

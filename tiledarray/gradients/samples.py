@@ -233,8 +233,7 @@ class _Index:
         together = places[-1] - places[0] == len(places) - 1
         ahead = places[0] if together else 0
         self.width = max(call.rank(k) for k in range(first, len(call.inputs)))
-        others = len(template) - len(places) - template.count("...")
-        self.rank = others + self.width  # of what is read for one sample
+        self.rank = len(template) - len(places) + self.width  # of what is read for one sample
         differ = any(call.mapped[first:])
         self.inputs: list[Any] = [
             lifted(x, call.rank(k), self.width) if call.mapped[k] else x
@@ -251,8 +250,8 @@ class _Index:
             self.inputs.insert(0, record.expand_dims(numbers, range(1, 1 + self.width)))
             axes = [*range(1 + self.rank)]
             at = axes[1:1 + self.width]  # they follow the samples
-            rest = axes[1 + self.width:]
-            self.order = (0, *rest[:ahead], *at, *rest[ahead:])
+            others = axes[1 + self.width:]
+            self.order = (0, *others[:ahead], *at, *others[ahead:])
 
     def _front(self, place: int) -> tuple[int, ...]:
         return (place, *(axis for axis in range(1 + self.rank) if axis != place))

@@ -1,8 +1,7 @@
 """Indexing by arrays, sorting: library calls.
 
 ``attrs`` of `take` and `put` is a template of the index: ``":"`` for a whole axis, ``"new"`` for a
-new axis, ``"at"`` for the next of the index inputs (an array, or an int), ``"..."`` for no axis
-at all, between two of them that are then no neighbours.
+new axis, ``"at"`` for the next of the index inputs (an array, or an int).
 """
 
 from __future__ import annotations
@@ -62,11 +61,10 @@ def _index(
     NumPy looks for what is beyond its axis; CuPy takes it from the axis' other end.
     """
     remaining = iter(places)
-    parts: dict[str, Any] = {":": slice(None), "new": None, "...": Ellipsis}
+    parts: dict[str, Any] = {":": slice(None), "new": None}
     index = tuple(next(remaining) if part == "at" else parts[part] for part in template)
     if xp is not np and 0 not in _index_shape(places):
-        sizes = zip((part for part in index if part is not None and part is not Ellipsis),
-                    shape, strict=False)
+        sizes = zip((part for part in index if part is not None), shape, strict=False)
         arrays = [(axis, part, size) for axis, (part, size) in enumerate(sizes)
                   if hasattr(part, "min")]
         if _some_beyond([(_signed(part), size) for _, part, size in arrays]):
