@@ -165,3 +165,22 @@ def test_extreme_scalars_in_exponents(scaled, x, y, folder):
     with numpy.errstate(all="ignore"):
         expected = program(numpy, x, y)
     numpy.testing.assert_allclose(found[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("terms", "root"), [
+    (lambda k, w: k * w - k * (w * 0.5), True), (lambda k, w: (k * w + k) * 2 - w * k, True),
+    (lambda k, w: k * w - k * k, False), (lambda k, w: k * w - w, False),
+    (lambda k, w: k * k * w - k * k, True)])
+def test_sums_of_multiples_have_an_exponential_equally_often(terms, root, folder):
+    """Of others the difference of two that are nearly equal would be further off."""
+    def program(np, x, w):
+        d = x[:, None] - x[None]
+        return terms(np.exp(-d * d), w[None]).sum(1)
+
+    random = numpy.random.default_rng(5)
+    x, w = random.random((2, 300)).astype("f4")
+    local.recorder.reset()
+    plan, found = emulated(program, x, w, folder=folder)
+    assert bool(plan.kernels[0].roots) == root
+    expected = program(numpy, x.astype("f8"), w.astype("f8"))
+    numpy.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)

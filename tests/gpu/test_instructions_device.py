@@ -8,19 +8,10 @@ import pytest
 import tiledarray as np
 from tests.test_elementwise_kernels import random_values, special_values, ulps_apart
 from tiledarray import config
-from tiledarray.recording.stretch import local
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled_there")]
 
 SINGLE = numpy.dtype("f4")
-
-
-@pytest.fixture(autouse=True)
-def on_device(a_device):
-    local.recorder.reset()
-    with np.device("cuda"), config.override(compile="wait", verify=True):
-        yield
-    local.recorder.reset()
 
 
 def quotients_and_roots(np, x, y):

@@ -6,18 +6,8 @@ import pytest
 import tiledarray as np
 from tests.plans import DEVICE, planned
 from tests.test_mirrors import MIRRORED, density, forces, log_density, slopes
-from tiledarray import config
-from tiledarray.recording.stretch import local
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def on_device(a_device):
-    local.recorder.reset()
-    with np.device("cuda"), config.override(compile="wait", verify=True):
-        yield
-    local.recorder.reset()
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled_there")]
 
 
 def points(n, dtype):

@@ -14,20 +14,10 @@ from tests.test_short_axes import (
     same,
     where_largest,
 )
-from tiledarray import config
-from tiledarray.recording.stretch import local
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("compiled_there")]
 
 EXPONENTS = (-1.5, -0.5, 1.5, 2.5, 3, -0.7, -2)
-
-
-@pytest.fixture(autouse=True)
-def on_device(a_device):
-    local.recorder.reset()
-    with np.device("cuda"), config.override(compile="wait", verify=True):
-        yield
-    local.recorder.reset()
 
 
 def computed(program, *inputs):

@@ -43,6 +43,8 @@ _INT64 = np.iinfo(np.int64)
 
 
 _ENDS = (int, float, np.integer, np.floating)
+_NUMBERS = {int, float}
+_OR_NONE = {*_NUMBERS, type(None)}
 FEW = 1 << 12  # points of a grid that NumPy makes at once
 
 
@@ -277,12 +279,10 @@ def _points(key: Any) -> float:
     """Return how many points a grid of slices between numbers has; infinite if not known."""
     points = 1.0
     for part in key if type(key) is tuple else (key,):
-        if type(part) is not slice or type(part.stop) not in (int, float):
+        if type(part) is not slice or not (
+                type(part.stop) in _NUMBERS and {type(part.start), type(part.step)} <= _OR_NONE):
             return math.inf
-        try:
-            points *= max(0.0, (part.stop - (part.start or 0)) / (part.step or 1) + 1)
-        except TypeError:  # an array of one element, or a number of points
-            return math.inf
+        points *= max(0.0, (part.stop - (part.start or 0)) / (part.step or 1) + 1)
     return points
 
 

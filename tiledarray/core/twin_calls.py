@@ -14,9 +14,9 @@ import numpy as np
 from numpy import ndarray
 
 from tiledarray.core import twin_state as state
-from tiledarray.core.twin_index import HUGE, basic_part, looked_at, make_constant
+from tiledarray.core.twin_index import HUGE, looked_at, make_constant
 from tiledarray.core.twin_operators import NUMBERS, PLAIN, elements_of_product, fit
-from tiledarray.core.twin_sequences import Arguments, plain_sequence
+from tiledarray.core.twin_sequences import Arguments, basic_part, plain_sequence
 from tiledarray.core.twin_state import (
     LARGER,
     OF_COSTLY,

@@ -15,7 +15,7 @@ from numpy import float64, ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_operators import PLAIN, operand, quick_operand
-from tiledarray.core.twin_sequences import Arguments, plain_sequence
+from tiledarray.core.twin_sequences import Arguments, basic_part, is_bound, plain_sequence
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
     LONGEST_WAIT,
@@ -42,12 +42,6 @@ HUGE = 1e300
 
 # ---- indexing -----------------------------------------------------------------------------------
 
-
-def is_bound(x: Any) -> bool:
-    """Whether it is an end or the step of a basic slice."""
-    return x is None or type(x) is int or isinstance(x, np.integer)
-
-
 INTEGERS = frozenset(np.dtype(code).type for code in "bhilqBHILQ")
 BOUNDS = INTEGERS | {int, NoneType}  # ends and steps of basic slices
 PLACES = BOUNDS | {EllipsisType}  # what else is in basic indices
@@ -70,16 +64,6 @@ def is_basic(key: Any, kind: Any) -> bool:
                 return False
         return True
     return kind in PLACES
-
-
-def basic_part(key: Any) -> int:
-    """Part of a basic index: 1 an int, 2 what leaves an axis, 0 something else."""
-    kind = type(key)
-    if kind is int or isinstance(key, np.integer):
-        return 1
-    if kind is slice:
-        return 2 if is_bound(key.start) and is_bound(key.stop) and is_bound(key.step) else 0
-    return 2 if key is None or kind is EllipsisType else 0
 
 
 def basic_index(key: Any) -> int:

@@ -12,7 +12,7 @@ sign of a difference that is zero is lost, and factors that terms have in common
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,14 @@ from tiledarray.ops import arithmetic, comparison, movement, reduction
 from tiledarray.ops.op import AxisView, Elementwise
 
 MOST_VALUES = 200  # that a table is computed from
-EITHER_WAY = {arithmetic.add, arithmetic.multiply, arithmetic.scaled,
+_EITHER_WAY = {arithmetic.add, arithmetic.multiply, arithmetic.scaled,
                comparison.equal, comparison.not_equal}
 _PRODUCTS = {arithmetic.multiply, arithmetic.scaled}
 _WITH_PRODUCTS = {arithmetic.multiply_add, arithmetic.multiply_subtract,
                   arithmetic.subtract_product}
 _EVEN = {arithmetic.square, arithmetic.absolute}
 _ODD = {arithmetic.negative, arithmetic.sign}
-SIGNED = {*_PRODUCTS, *_WITH_PRODUCTS, *_ODD, arithmetic.add, arithmetic.subtract}
+_SIGNED = {*_PRODUCTS, *_WITH_PRODUCTS, *_ODD, arithmetic.add, arithmetic.subtract}
 
 
 class _Alone(Exception):
@@ -99,34 +99,17 @@ class _Turned:
             inner, tuple(_exchanged(axis, axes) for axis in to), steps, starts, axes, value.shape)
 
     def _computed(self, value: Value, axes: tuple[int, int], *, signed: bool) -> tuple[bool, Value]:
-        op = value.op
-        signs, args = [], []
-        for place, arg in enumerate(value.args):
-            if not isinstance(arg, Value) or not arg.shape:
-                signs.append(False)
-                args.append(arg)
-                continue
-            missing = len(value.shape) - len(arg.shape)
-            if missing:
-                arg = self._builder.make(
-                    movement.reshape, None, (arg,), (1,) * missing + arg.shape, arg.dtype)
-            sign, turned = self(arg, axes, signed=is_even(op, value.args, place) or (
-                signed and may_be_negative(op, place)))
-            signs.append(sign)
-            args.append(turned)
-        same = _full(self._builder, value)
-        if op is arithmetic.subtract and signed and not any(signs) and (
-                value.dtype.kind == "f" and (args[1], args[0]) == same):
-            return True, value
-        minus = sign_of(op, signs)
-        if minus is None:
-            return self._computed(value, axes, signed=False)
-        if op is arithmetic.negative and signed:
-            return not signs[0], args[0]
-        if tuple(args) == same or (op in EITHER_WAY and tuple(args[::-1]) == same):
-            return minus, value
+        def turned(arg: Any, *, signed: bool) -> tuple[bool, Any]:
+            known = not isinstance(arg, Value) or not arg.shape
+            return (False, arg) if known else self(arg, axes, signed=signed)
+
+        minus, found = from_other_end(
+            value.op, _full(self._builder, value), turned, signed=signed,
+            floating=value.dtype.kind == "f")
+        if found is None or isinstance(found, Value):
+            return minus, value if found is None else found
         shape = tuple(value.shape[_exchanged(axis, axes)] for axis in range(len(value.shape)))
-        return minus, self._builder.make(op, value.attrs, args, shape, value.dtype)
+        return minus, self._builder.make(value.op, value.attrs, found, shape, value.dtype)
 
 
 def _exchanged(axis: int, axes: tuple[int, int]) -> int:
@@ -142,19 +125,61 @@ def _full(builder: Any, value: Value) -> tuple[Any, ...]:
         for arg in value.args)
 
 
-def is_even(op: Any, args: Sequence[Any], place: int) -> bool:
+def from_other_end(op: Any, args: Sequence[Any], turned: Callable[..., tuple[bool, Any]], *,
+                   signed: bool, floating: bool) -> tuple[bool, Any]:
+    """What an op of each pair is from its other end.
+
+    Parameters
+    ----------
+    op : Op
+    args : sequence
+        Its operands.
+    turned : callable
+        Gives, for an operand, whether that is the negative of what it returns as well, if it may be
+        (``signed``).
+    signed : bool
+        Whether the result may be the negative of something.
+    floating : bool
+        Whether it is made of floats.
+
+    Returns
+    -------
+    (bool, None)
+        Whether it is its own negative, or itself.
+    (bool, operand)
+        The same of that.
+    (bool, list)
+        The same of the op of other operands.
+    """
+    signs, found = map(list, zip(*(
+        turned(arg, signed=_is_even(op, args, place) or (signed and _may_be_negative(op, place)))
+        for place, arg in enumerate(args)), strict=True))
+    same = list(args)
+    if op is arithmetic.subtract and signed and floating and not any(signs) and (
+            found[::-1] == same):
+        return True, None
+    minus = _sign(op, signs)
+    if minus is None:
+        return from_other_end(op, args, turned, signed=False, floating=floating)
+    if op is arithmetic.negative and signed:
+        return not signs[0], found[0]
+    either_way = op in _EITHER_WAY and found[::-1] == same
+    return minus, None if found == same or either_way else found
+
+
+def _is_even(op: Any, args: Sequence[Any], place: int) -> bool:
     """Whether it does not matter if an operand is the negative, not even where that is zero."""
     return op in _EVEN or (
         place < 2 and args[0] is args[min(1, len(args) - 1)]
         and op in {*_PRODUCTS, *_WITH_PRODUCTS})
 
 
-def may_be_negative(op: Any, place: int) -> bool:
+def _may_be_negative(op: Any, place: int) -> bool:
     """Whether an operand's negative at most changes the sign of the result."""
-    return op in SIGNED or (op is arithmetic.divide and place == 0)
+    return op in _SIGNED or (op is arithmetic.divide and place == 0)
 
 
-def sign_of(op: Any, signs: Sequence[bool]) -> bool | None:
+def _sign(op: Any, signs: list[bool]) -> bool | None:
     """Whether the result is negative where some operands are; ``None`` if it is something else."""
     if not any(signs) or op in _EVEN:
         return False

@@ -209,6 +209,10 @@ def _found_in_kernel(kernel: Kernel) -> Iterator[str]:
         yield f"a tile of {tiles}"
     if not kernel.stores:
         yield "a kernel writes nothing"
+    sums = {cell for cell in kernel.cells if cell.kind == "reduce"}
+    ends = [mirror.sum for mirror in kernel.mirrors.values()]
+    if ends and (sums != {*kernel.mirrors, *ends} or len(sums) != 2 * len(ends)):
+        yield "a sum over pairs is not that of one end and that of the other"
     for access in (*kernel.loads.values(), *(store.access for store in kernel.stores)):
         if len(access.strides) != len(schedule.axes):
             yield f"{access.value} has strides for {len(access.strides)} axes"

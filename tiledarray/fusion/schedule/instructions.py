@@ -124,18 +124,18 @@ def _is_single(cell: Cell) -> bool:
 def _multiples(cells: list[Cell], factor: Cell) -> set[Cell]:
     """Cells that have a factor, itself among them: as far off as it is, to one another not at all.
 
-    Sums and differences too, if all their terms have it.
+    Sums and differences too, if all their terms have it equally often.
     """
-    found = {factor}
+    powers = {factor: 1}
     for cell in cells[factor.number + 1:]:
-        if not _is_single(cell) or found.isdisjoint(cell.args):
+        if not _is_single(cell) or powers.keys().isdisjoint(cell.args):
             continue
-        op, args = cell.value.op, cell.args
-        if op in _SCALES or (op in _SUMS and found.issuperset(args)) or (
-                op in _SUMS_OF_PRODUCTS and args[2] in found and (
-                    args[0] in found or args[1] in found)):
-            found.add(cell)
-    return found
+        op, each = cell.value.op, [powers.get(arg, 0) for arg in cell.args]
+        terms = ([sum(each)] if op in _SCALES else each if op in _SUMS else
+                 [each[0] + each[1], each[2]] if op in _SUMS_OF_PRODUCTS else [0])
+        if terms[0] and len({*terms}) == 1:
+            powers[cell] = terms[0]
+    return {*powers}
 
 
 def _is_sum(cell: Cell) -> bool:

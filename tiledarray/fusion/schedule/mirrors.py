@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tiledarray.fusion.both_ends import EITHER_WAY, is_even, may_be_negative, sign_of
+from tiledarray.fusion.both_ends import from_other_end
 from tiledarray.fusion.ir import Access, Affine, Cell
 from tiledarray.fusion.plan import Kernel, Mirror, Role, Strided
 from tiledarray.fusion.schedule.bundles import find_bundles
@@ -22,7 +22,7 @@ from tiledarray.fusion.schedule.instructions import (
     words,
 )
 from tiledarray.fusion.target import Target
-from tiledarray.ops import arithmetic, reduction
+from tiledarray.ops import reduction
 from tiledarray.ops.op import Elementwise, Update
 
 MOST_LANES = 8  # of a thread: what a step reads, and adds up over the warp, is for all of them
@@ -89,27 +89,15 @@ class _FromOtherEnd:
         op = cell.value.op
         if not isinstance(op, Elementwise):
             raise _Alone
-        signs, args = [], []
-        for place, arg in enumerate(cell.args):
-            sign, turned = self(arg, signed=is_even(op, cell.args, place) or (
-                signed and may_be_negative(op, place)))
-            signs.append(sign)
-            args.append(turned)
-        found = tuple(args)
-        if op is arithmetic.subtract and signed and not any(signs) and (
-                cell.dtype.kind == "f" and found[::-1] == cell.args):
-            return True, cell
-        minus = sign_of(op, signs)
-        if minus is None:
-            return self._applied(cell, signed=False)
-        if op is arithmetic.negative and signed:
-            return not signs[0], args[0]
-        if found == cell.args or (op in EITHER_WAY and found[::-1] == cell.args):
-            return minus, cell
-        key = _key(cell, found)
+        minus, found = from_other_end(
+            op, cell.args, self, signed=signed, floating=cell.dtype.kind == "f")
+        if found is None or isinstance(found, Cell):
+            return minus, cell if found is None else found
+        args = tuple(found)
+        key = _key(cell, args)
         if key not in self._applied_to:
             self._applied_to[key] = self._add(replace(
-                cell, number=len(self.cells), args=found, axes=self._turned(cell)))
+                cell, number=len(self.cells), args=args, axes=self._turned(cell)))
         return minus, self._applied_to[key]
 
     def _turned(self, cell: Cell) -> frozenset[int]:
@@ -193,8 +181,7 @@ def _turn(kernel: Kernel) -> None:
     first, second = kernel.schedule.axes
     roles: tuple[Role, Role] = ("step", "lane") if second.reduced else ("row", "lane")
     kernel.schedule.axes = replace(second, role=roles[0]), replace(first, role=roles[1])
-    for each in (kernel.loads, kernel.positions):
-        each.update({cell: _turned(access) for cell, access in each.items()})
+    kernel.loads.update({cell: _turned(access) for cell, access in kernel.loads.items()})
     for store in kernel.stores:
         store.access = _turned(store.access)
 
