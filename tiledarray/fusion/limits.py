@@ -57,6 +57,7 @@ class Limits:
     chain_gain: float = 0.0  # times as fast that it should be; 0: never
     chain_stages: int = 16  # at most
     chain_launch: float = 2e-6  # seconds from the end of a kernel to the work of the next
+    chain_space: float = 1.3  # times what its bytes take that a launch takes in three dimensions
     chain_barrier: float = 80.0  # cycles in which a block that waits for its threads does nothing
     chain_shared: int = 220 << 10  # of a multiprocessor
     clock: float = 1.5e9  # cycles a second

@@ -68,7 +68,7 @@ def tiles_of(kernel: ChainKernel) -> str:
     """Say how a chain is cut into tiles."""
     halo = ", ".join(f"{below} and {above}" for below, above in kernel.halo)
     return (f"{len(kernel.stages)} steps in tiles of {_by(kernel.tile)} of {_by(kernel.size)}, "
-            f"with {halo} around them")
+            f"with {halo} around them{', plane after plane' if kernel.walk else ''}")
 
 
 def _by(lengths: tuple[int, ...]) -> str:

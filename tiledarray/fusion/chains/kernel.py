@@ -12,7 +12,37 @@ from tiledarray.fusion.plan import Axis, Kernel, Schedule, Store, Strided
 from tiledarray.fusion.updates import read_by
 from tiledarray.ops.op import Leaf
 
+AHEAD = 1  # turns of a walk before which a plane is asked for from memory
+
 Reach = tuple[tuple[int, int], ...]  # how far below and above, along each dimension
+Version = tuple[Value, int]  # an array, and the stage that makes it (-1: it is copied)
+
+
+@dataclass(eq=False, slots=True)
+class Walk:
+    """When a block that goes from plane to plane comes to which, and how many of them it holds.
+
+    Attributes
+    ----------
+    lags : list of int
+        For each stage, how many planes it is behind what has been copied to shared memory.
+    depths : dict
+        For each array on chip, how many of its planes are held.
+    leaves : dict
+        The same as lags, for each output that is copied from shared memory.
+    direct : frozenset of Value
+        Outputs that their stage writes to memory itself, since nothing on chip asks for them.
+    """
+
+    lags: list[int] = field(default_factory=list)
+    depths: dict[Version, int] = field(default_factory=dict)
+    leaves: dict[Value, int] = field(default_factory=dict)
+    direct: frozenset[Value] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """Turns after that in which the last plane has come."""
+        return max((*self.lags, *self.leaves.values()))
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +75,8 @@ class ChainKernel(Kernel):
     places : dict
         Where an array lies in shared memory, in bytes, by array and the number of the stage that
         makes it (-1: it is copied).
+    walk : Walk or None
+        Where a block goes along the first dimension, holding some planes of its tile.
     """
 
     stages: list[Stage] = field(default_factory=list)
@@ -57,7 +89,8 @@ class ChainKernel(Kernel):
     size: Places = ()
     needed: list[dict[Value, Reach]] = field(default_factory=list)
     tile: Places = ()
-    places: dict[tuple[Value, int], int] = field(default_factory=dict)
+    places: dict[Version, int] = field(default_factory=dict)
+    walk: Walk | None = None
 
     @property
     def form(self) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain as chain_of
 from itertools import product
 from math import prod
 
-from tiledarray.fusion.chains.held import held
-from tiledarray.fusion.chains.kernel import ChainKernel
-from tiledarray.fusion.chains.stages import Places, Stage
+from tiledarray.fusion.chains.held import WARP, held
+from tiledarray.fusion.chains.kernel import ChainKernel, Version, Walk
+from tiledarray.fusion.chains.stages import MOST_AXES, Places, Stage
+from tiledarray.fusion.chains.walk import walk
 from tiledarray.fusion.ir import Value
 from tiledarray.fusion.target import Target
 
@@ -17,6 +20,10 @@ THREADS = {1: (512, 1), 2: (32, 16), 3: (32, 16)}  # of a block, along lanes and
 TOGETHER = 4  # rows computed by a thread, so that what they share is read once
 MOST_THREADS = 2048  # of a multiprocessor
 ENOUGH_THREADS = 768  # for it to be busy: fewer wait for shared memory most of the time
+BLOCK_THREADS = 1024  # of a block, at most
+REGISTERS = 1 << 16  # of a multiprocessor
+WALK_REGISTERS = 64  # of a thread of a walk
+MOST_ROUNDS = 4  # blocks of a multiprocessor, one after the other, that go from plane to plane
 ALIGNMENT = 16
 
 
@@ -28,46 +35,111 @@ def shapes(rank: int) -> list[Places]:
     return [*product(*rows, lanes)]
 
 
+@functools.cache
+def planes() -> list[Places]:
+    """Shapes that a plane's memory may have."""
+    return [*product((16, 24, 32, 64), (64, 96, 128))]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A way to cut a chain: its tile, the threads of a block, and where arrays lie on chip."""
+
+    seconds: float
+    tile: Places
+    threads: Places
+    places: dict[Version, int]
+    shared: int
+    walk: Walk | None = None
+    resident: int = 0  # blocks of a multiprocessor that registers should have room for
+
+
 def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> float | None:
     """Choose a chain's tile; return how long it takes, ``None`` if it does not fit on chip.
 
     With ``given``, the tile's memory has one of these shapes.
     """
-    slots, count = _slots(chain)
-    chain.schedule.threads = THREADS[len(chain.size)]
-    itemsize = max(base.dtype.itemsize for base, _ in slots)
-    best: tuple[float, Places, int, int] | None = None
-    for extents in given or shapes(len(chain.size)):
-        inner = tuple(min(n, extent - below - above) for n, extent, (below, above) in zip(
-            chain.size, extents, chain.halo, strict=True))
-        if min(inner) < 1:
-            continue
-        whole = tuple(n + below + above for n, (below, above) in zip(
-            inner, chain.halo, strict=True))
-        nbytes = -(-prod(whole) * itemsize // ALIGNMENT) * ALIGNMENT
-        shared = count * nbytes
-        if shared > target.shared_bytes - target.limits.own_bytes:
-            continue
-        chain.tile = inner
-        seconds = _seconds(chain, inner, shared, target)
-        if best is None or seconds < best[0]:
-            best = seconds, inner, nbytes, shared
+    given = [*given]
+    cuts = _cuts(chain, target, given)
+    if len(chain.size) == MOST_AXES:
+        cuts = chain_of(cuts, _walks(chain, target, given))
+    best = min(cuts, key=lambda cut: cut.seconds, default=None)
     if best is None:
         return None
-    seconds, chain.tile, nbytes, shared = best
-    chain.places = {key: slot * nbytes for key, slot in slots.items()}
+    chain.tile, chain.places, chain.walk = best.tile, best.places, best.walk
     schedule = chain.schedule
+    schedule.threads, schedule.resident = best.threads, best.resident
     schedule.lane_tile, schedule.row_tile = chain.tile[-1], prod(chain.tile[:-1])
     schedule.blocks = prod(-(-n // m) for n, m in zip(chain.size, chain.tile, strict=True))
-    schedule.shared_bytes = shared
-    return seconds
+    schedule.shared_bytes = best.shared
+    return best.seconds
+
+
+def _cuts(chain: ChainKernel, target: Target, given: Sequence[Places]) -> Iterator[Cut]:
+    """Tiles that are on chip whole."""
+    slots, count = _slots(chain)
+    threads = THREADS[len(chain.size)]
+    itemsize = max(base.dtype.itemsize for base, _ in slots)
+    for extents in given or shapes(len(chain.size)):
+        inner = _inside(chain, extents)
+        if min(inner) < 1:
+            continue
+        nbytes = _aligned(prod(_around(chain, inner)) * itemsize)
+        shared = count * nbytes
+        if shared <= target.shared_bytes - target.limits.own_bytes:
+            chain.tile, chain.schedule.threads = inner, threads  # what stages hold depends on it
+            yield Cut(_seconds(chain, inner, shared, target), inner, threads,
+                      {key: slot * nbytes for key, slot in slots.items()}, shared)
+
+
+def _walks(chain: ChainKernel, target: Target, given: Sequence[Places]) -> Iterator[Cut]:
+    """Tiles of which some planes are on chip at a time."""
+    steps = walk(chain)
+    for extents in [extents[1:] for extents in given] or planes():
+        inner = _inside(chain, (1 << 30, *extents))[1:]
+        if min(inner) < 1:
+            continue
+        rows, lanes = _around(chain, (1, *inner))[1:]
+        threads = -(-lanes // WARP) * WARP, -(-rows // TOGETHER)
+        places, shared = {}, 0
+        for version, depth in steps.depths.items():
+            places[version] = shared
+            shared += _aligned(depth * rows * lanes * version[0].dtype.itemsize)
+        if prod(threads) > BLOCK_THREADS or shared > (
+                target.shared_bytes - target.limits.own_bytes):
+            continue
+        across = prod(-(-n // m) for n, m in zip(chain.size[1:], inner, strict=True))
+        lengths = dict.fromkeys(-(-chain.size[0] // parts) for parts in range(
+            1, 1 + max(1, MOST_ROUNDS * target.workers // across)))
+        resident = min(target.limits.chain_shared // shared, REGISTERS // (
+            prod(threads) * WALK_REGISTERS))
+        for length in lengths if resident else ():
+            cut = length, *inner
+            if not given or _around(chain, cut) in given:
+                seconds = _seconds_of_walk(chain, steps, cut, threads, resident, target)
+                yield Cut(seconds, cut, threads, places, shared, steps, resident)
+
+
+def _inside(chain: ChainKernel, extents: Places) -> Places:
+    """What a block writes of a tile with such memory."""
+    return tuple(min(n, extent - below - above) for n, extent, (below, above) in zip(
+        chain.size, extents, chain.halo, strict=True))
+
+
+def _around(chain: ChainKernel, inner: Places) -> Places:
+    return tuple(n + below + above for n, (below, above) in zip(inner, chain.halo, strict=True))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def seconds_apart(stage: Stage, target: Target) -> float:
     """What a stage takes as a launch of its own."""
-    kernel = stage.kernel
-    return target.limits.chain_launch + max(
-        kernel.bytes_moved / target.bytes_per_second, kernel.flops / target.flops_per_second)
+    kernel, limits = stage.kernel, target.limits
+    slower = limits.chain_space if stage.rank == MOST_AXES else 1.0
+    return limits.chain_launch + max(kernel.bytes_moved * slower / target.bytes_per_second,
+                                     kernel.flops / target.flops_per_second)
 
 
 def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> float:
@@ -91,6 +163,26 @@ def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> 
     cycles *= rounds * max(1, ENOUGH_THREADS / (at_once * threads))
     moved = chain.bytes_moved * (1 + extra) / 2
     return limits.chain_launch + moved / target.bytes_per_second + cycles / limits.clock
+
+
+def _seconds_of_walk(chain: ChainKernel, steps: Walk, inner: Places, threads: Places, resident: int,
+                     target: Target) -> float:
+    """The same of a walk, which copies planes meanwhile."""
+    limits = target.limits
+    whole = _around(chain, inner)
+    blocks = prod(-(-n // m) for n, m in zip(chain.size, inner, strict=True))
+    at_once = min(resident, -(-blocks // target.workers))
+    rounds = -(-blocks // (at_once * target.workers)) * at_once
+    points = prod(threads) * TOGETHER
+    cycles = limits.chain_barrier + points * (
+        sum(stage.cycles for stage in chain.stages)
+        + (len(chain.inputs) + 2 * len(steps.leaves)) / WARP)
+    cycles *= (whole[0] + steps.last) * rounds * max(1, ENOUGH_THREADS / (
+        at_once * prod(threads)))
+    extra = prod(whole) / prod(inner)
+    parts = (chain.bytes_moved * (1 + extra) / 2 / target.bytes_per_second,
+             cycles / limits.clock)
+    return limits.chain_launch + max(parts) + min(parts) / 8
 
 
 def _turns(extents: Sequence[int]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tiledarray.fusion.chains.kernel import ChainKernel
+from tiledarray.fusion.chains.kernel import ChainKernel, Walk
+from tiledarray.fusion.chains.walk import found_in_walk
 from tiledarray.fusion.ir import Value
 
 
@@ -22,10 +23,26 @@ def found_in_chain(chain: ChainKernel) -> Iterator[str]:
         for base in stage.changed - made:
             yield f"{where} overwrites {base}, which others may still read"
         yield from (f"{where} {text}" for text in _found_in_reach(chain, number))
-        yield from (f"{where} {text}" for text in _found_in_places(chain, number))
+        if chain.walk is None:
+            yield from (f"{where} {text}" for text in _found_in_places(chain, number))
+    if chain.walk is not None:
+        yield from found_in_walk(chain, chain.walk)
+        yield from _found_in_planes(chain, chain.walk)
+        return
     room = prod(chain.extents) * max(base.dtype.itemsize for base, _ in chain.places)
     if max(chain.places.values()) + room > chain.schedule.shared_bytes:
         yield "tiles of a chain lie beyond its shared memory"
+
+
+def _found_in_planes(chain: ChainKernel, steps: Walk) -> Iterator[str]:
+    """Planes of a walk lie beside one another in shared memory."""
+    end = 0
+    for version, begin in sorted(chain.places.items(), key=lambda item: item[1]):
+        if begin < end:
+            yield f"planes of {version[0]} lie where others do"
+        end = begin + steps.depths[version] * prod(chain.extents[1:]) * version[0].dtype.itemsize
+    if end > chain.schedule.shared_bytes:
+        yield "planes of a walk lie beyond its shared memory"
 
 
 def _found_in_reach(chain: ChainKernel, number: int) -> Iterator[str]:

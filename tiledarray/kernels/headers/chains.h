@@ -23,6 +23,12 @@ TA_FN void cut(Box& box, int d, const Box& all, idx begin, idx end, idx origin) 
   clip(box, d, all.begin[d], all.end[d], begin, end, origin);
 }
 
+// What of a box lies in one plane.
+TA_FN void only(Box& box, int plane) {
+  box.begin[0] = box.begin[0] < plane ? plane : box.begin[0];
+  box.end[0] = box.end[0] > plane + 1 ? plane + 1 : box.end[0];
+}
+
 // Where an index is of a ring.
 TA_FN idx around(idx i, idx n) {
   i %= n;
@@ -75,6 +81,40 @@ template <int THREADS, class F> TA_FN void each_around(const Box& all, const Box
     left.begin[d] = inner.begin[d];
     left.end[d] = inner.end[d];
   }
+}
+
+// ---- planes of which each thread has R rows of a lane ----
+
+TA_FN int near_place(int place, int end) { return place < 0 ? 0 : place < end ? place : end - 1; }
+// The compiler keeps this, rather than to compute it again.
+TA_FN int fixed(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+TA_FN unsigned fixed(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+TA_FN unsigned place_of(void* shared) { return unsigned(__cvta_generic_to_shared(shared)); }
+// `place` is where `to` is in shared memory.
+template <int BYTES> TA_FN void copy_point(unsigned place, void* to, const void* from) {
+  if (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES)
+                 : "memory");
+  (void)to;
+}
+// A row of a plane of E1: that far from a thread's first one, or the nearest that there is.
+template <int R, int E1> TA_FN int row_near(int own, int by) {
+  return E1 % R == 0 && by >= 0 && by < R ? own + by : near_place(own + by, E1);
+}
+// Which of a thread's points lie in a box of a plane, as bits.
+template <int R> TA_FN unsigned points_within(int own, int lane, int top, int bottom, int left, int right) {
+  unsigned bits = 0;
+  _Pragma("unroll") for (int u = 0; u < R; ++u)
+    bits |= unsigned(own + u >= top && own + u < bottom && lane >= left && lane < right) << u;
+  return bits;
 }
 
 // ---- an array in registers: a thread has R rows of C lanes of a tile, a warp whole rows ----

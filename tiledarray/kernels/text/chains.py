@@ -6,7 +6,7 @@ Stages whose texts differ in their arguments alone are one loop over these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.fusion.chains.held import Held, held, is_asked_for
-from tiledarray.fusion.chains.kernel import ChainKernel, Reach, laps
+from tiledarray.fusion.chains.kernel import ChainKernel, Reach, Version, laps
 from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import (
@@ -28,6 +28,7 @@ from tiledarray.fusion.ir import (
     storage,
     strides_of,
 )
+from tiledarray.fusion.plan import Store
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Program, Slot
 from tiledarray.kernels.text.writer import Writer
@@ -45,14 +46,14 @@ _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
 
 def print_chain(kernel: ChainKernel) -> Program:
     """Return a chain's program, for the device."""
-    stages = [_StageText(kernel, number) for number in range(len(kernel.stages))]
-    begin, end = _Ends(kernel), _Ends(kernel)
+    stages = [StageText(kernel, number) for number in range(len(kernel.stages))]
+    begin, end = Ends(kernel), Ends(kernel)
     begin.origin()
     begin.copy_in()
     end.copy_out()
     slots = {**begin.slots, **end.slots}
     structs: list[str] = []
-    fields = [_field(slot) for slot in slots.values()]
+    fields = [field(slot) for slot in slots.values()]
     placed = [*slots.values()]
     body: list[str] = []
     for first, period, times in laps([stage.key for stage in stages]):
@@ -63,16 +64,22 @@ def print_chain(kernel: ChainKernel) -> Program:
         for k in range(first, first + period):
             alike = stages[k:k + period * times:period]
             common, own = _parted(alike)
-            fields += [_field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
+            fields += [field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
             placed += common
             if own:
-                structs.append(f"struct Stage_{k} {{ {' '.join(map(_field, own[0]))} }};")
+                structs.append(f"struct Stage_{k} {{ {' '.join(map(field, own[0]))} }};")
                 fields.append(f"Stage_{k} stages_{k}[{times}];")
                 placed += [slot for slots_of in own for slot in slots_of]
             body += ["    {", *([f"      const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
-                     *_renamed(alike[0], k, {slot.name for slot in common}), "    }",
+                     *renamed(alike[0].lines, k, {slot.name for slot in common}), "    }",
                      "    __syncthreads();"]
         body += ["  }", "  }"]
+    return program_of(kernel, structs, fields, placed, [
+        *begin.lines, "  __syncthreads();", *body, *end.lines])
+
+
+def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], placed: list[Slot],
+             body: list[str]) -> Program:
     tx, ty = kernel.schedule.threads
     extents = _padded(kernel.extents, 1)
     constants = ", ".join([
@@ -82,30 +89,31 @@ def print_chain(kernel: ChainKernel) -> Program:
     wide = any(value.size >= _WIDE for value in (
         *kernel.outputs, *(cell.value for cell in kernel.group.loads)))
     text = [
-        f"using idx = {'long long' if wide else 'int'};", '#include "tile.h"',
-        '#include "chains.h"', *structs, f"struct Args {{ {' '.join(fields)} }};",
+        f"using idx = {'long long' if wide else 'int'};",
+        *([f"#define TA_RESIDENT {kernel.schedule.resident}"] if kernel.schedule.resident else []),
+        '#include "tile.h"', '#include "chains.h"', *structs, f"struct Args {{ {' '.join(fields)} }};",
         f"enum {{ {constants} }};", "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)",
         "  char* const shared = reinterpret_cast<char*>(shared_memory);",
-        *begin.lines, "  __syncthreads();", *body, *end.lines, "}", ""]
+        *body, "}", ""]
     return Program("\n".join(text), placed, kernel.schedule.blocks, tx * ty, 0,
                    kernel.schedule.shared_bytes, 0)
 
 
-def _in_registers(kernel: ChainKernel, first: int, times: int) -> list[_StageText] | None:
+def _in_registers(kernel: ChainKernel, first: int, times: int) -> list[StageText] | None:
     """Stages that repeat, with the array in registers that one passes on to the next."""
     end = first + times
     seen = [held(kernel, number) for number in range(first, end)]
     if times == 1 or seen[0] is None:
         return None
     texts = [
-        _StageText(kernel, number, one, whole=number + 1 == end or is_asked_for(kernel, number))
+        StageText(kernel, number, one, whole=number + 1 == end or is_asked_for(kernel, number))
         for number, one in enumerate(seen, first)]
     return texts if all(text.key == texts[0].key for text in texts) else None
 
 
-def _renamed(stage: _StageText, k: int, common: set[str]) -> Iterator[str]:
+def renamed(lines: Iterable[str], k: int, common: set[str]) -> Iterator[str]:
     """The lines of stages whose fields are in two places: what is the same in all, and the rest."""
-    for line in stage.lines:
+    for line in lines:
         yield "    " + _FIELD.sub(
             lambda found: f"a.g{k}_{found[1]}" if found[1] in common else f"s.{found[1]}", line)
 
@@ -119,12 +127,12 @@ def _padded(places: tuple[Any, ...], fill: Any) -> tuple[Any, ...]:
     return (*(fill,) * (MOST_AXES - len(places)), *places)
 
 
-def _field(slot: Slot) -> str:
+def field(slot: Slot) -> str:
     kind = "idx" if slot.kind in ("size", "phase") else slot.ctype
     return f"alignas(8) {kind} {slot.name};"
 
 
-def _parted(alike: list[_StageText]) -> tuple[list[Slot], list[list[Slot]]]:
+def _parted(alike: list[StageText]) -> tuple[list[Slot], list[list[Slot]]]:
     """The fields that are the same for all stages, and the others of each."""
     names = list(alike[0].slots)
     same = {name for name in names
@@ -134,7 +142,7 @@ def _parted(alike: list[_StageText]) -> tuple[list[Slot], list[list[Slot]]]:
             [[stage.slots[name] for name in names if name not in same] for stage in alike])
 
 
-class _ChainWriter(Writer):
+class ChainWriter(Writer):
     """What is written of tiles: where they lie, boxes of them, places in arrays."""
 
     def __init__(self, kernel: ChainKernel) -> None:
@@ -169,11 +177,15 @@ class _ChainWriter(Writer):
         begins, ends = (", ".join([number] * self.first) for number in "01")
         self.put(f"Box {name}{{{{{begins}}}, {{{ends}}}}};")
 
-    def tile(self, name: str, base: Value, place: int) -> None:
-        """Declare where an array lies in shared memory."""
-        kind = ctype(base.dtype)
-        offset = self.size(f"{name}_place", place)
-        self.put(f"{kind}* const {name} = reinterpret_cast<{kind}*>(shared + {offset});")
+    def tile(self, name: str, version: Version, of: str, plane: str = "") -> None:
+        """Declare where an array lies in shared memory, or a plane of it."""
+        kind = ctype(version[0].dtype)
+        offset = self.size(f"{of}_place", self.kernel.places[version])
+        self.put(f"{kind}* const {name} = reinterpret_cast<{kind}*>(shared + {offset}){plane};")
+
+    def at(self, row: str) -> str:
+        """Declare a row of a tile, and where (i_0, row, i_2) lies in it."""
+        return f"const int row = {row}, at = (i_0 * E1 + row) * E2 + i_2; (void)at;"
 
     def pointer(self, name: str, value: Value, begin: Places, strides: Places, *,
                 offset: Terms = (), kind: str = "const {}*") -> str:
@@ -197,7 +209,7 @@ class _ChainWriter(Writer):
         return " + ".join(terms) or "0"
 
 
-class _Ends(_ChainWriter):
+class Ends(ChainWriter):
     """What is before the stages, and after them."""
 
     def origin(self) -> None:
@@ -214,45 +226,52 @@ class _Ends(_ChainWriter):
     def copy_in(self) -> None:
         """Write the copies of arrays to shared memory."""
         for k, base in enumerate(self.kernel.inputs):
-            source = self._array(f"in_{k}", base, base, "const {}*")
-            self._copies(f"in_{k}", base, -1, self.kernel.needed[0][base],
-                         f"Constant<{ctype(base.dtype)}>({source})[place]", "tile[at]")
+            source = self.array(f"in_{k}", base, base, "const {}*")
+            with self.copied(f"in_{k}", (base, -1), self.kernel.needed[0][base]):
+                self._copy(f"in_{k}", base, f"Constant<{ctype(base.dtype)}>({source})[place]",
+                           "tile[at]")
 
     def copy_out(self) -> None:
         """Write the copies of tiles to where the arrays lie."""
         for k, (base, store) in enumerate(
                 zip(self.kernel.outputs, self.kernel.stores, strict=True)):
-            target = self._array(f"out_{k}", base, store.access.value, "{}*")
-            version = self.kernel.version(base, len(self.kernel.stages))
-            self._copies(f"out_{k}", base, version, ((0, 0),) * self.rank, "tile[at]",
-                         f"{target}[place]")
+            self.copy_one_out(k, base, store)
 
-    def _array(self, name: str, base: Value, value: Value, kind: str) -> str:
+    def copy_one_out(self, k: int, base: Value, store: Store) -> None:
+        """Write the copy of a tile."""
+        target = self.array(f"out_{k}", base, store.access.value, "{}*")
+        version = base, self.kernel.version(base, len(self.kernel.stages))
+        with self.copied(f"out_{k}", version, ((0, 0),) * self.rank):
+            self._copy(f"out_{k}", base, "tile[at]", f"{target}[place]")
+
+    def array(self, name: str, base: Value, value: Value, kind: str) -> str:
+        """Pointer to where element 0 of the frame would be of what is copied."""
         return self.pointer(name, value, self.kernel.offsets[base], dense_strides(base.shape),
                             kind=kind)
 
-    def _copies(self, name: str, base: Value, version: int, reach: Reach, source: str,
-                target: str) -> None:
-        """Copy a box, so that a thread's loads are all on their way before it stores."""
-        kind, box = ctype(base.dtype), f"{name}_box"
+    @contextmanager
+    def copied(self, name: str, version: Version, reach: Reach) -> Iterator[None]:
+        """What is written is done for each N rows of a box, of which the tile is declared."""
         with self.block(""):
-            offset = self.size(f"{name}_place", self.kernel.places[base, version])
-            self.put(f"{kind}* const tile = reinterpret_cast<{kind}*>(shared + {offset});")
-            self.box(box, reach, base, rings=version < 0)
-            with self.block(f"each_rows<TX, TY, R>({box}, [&]{_ROWS}", "});"):
+            self.tile("tile", version, name)
+            self.box(f"{name}_box", reach, version[0], rings=version[1] < 0)
+            with self.block(f"each_rows<TX, TY, R>({name}_box, [&]{_ROWS}", "});"):
                 self.put(_COUNT)
-                self.put(f"{kind} y[N];")
-                for line in (f"y[u] = {source};", f"{target} = y[u];"):
-                    with self.block("TA_TOGETHER(u)"):
-                        self.put("const int row = i_1 + u, at = (i_0 * E1 + row) * E2 + i_2;")
-                        self.put("(void)at;")
-                        if "[place]" in line:
-                            strides = dense_strides(base.shape)
-                            self.put(f"const idx place = {self.place(name, strides)};")
-                        self.put(line)
+                yield
+
+    def _copy(self, name: str, base: Value, source: str, target: str) -> None:
+        """Copy rows, so that a thread's loads are all on their way before it stores."""
+        self.put(f"{ctype(base.dtype)} y[N];")
+        for line in (f"y[u] = {source};", f"{target} = y[u];"):
+            with self.block("TA_TOGETHER(u)"):
+                self.put(self.at("i_1 + u"))
+                if "[place]" in line:
+                    strides = dense_strides(base.shape)
+                    self.put(f"const idx place = {self.place(name, strides)};")
+                self.put(line)
 
 
-class _StageText(_ChainWriter):
+class StageText(ChainWriter):
     """What a stage does; the names in it are the same in stages that do the same."""
 
     def __init__(self, kernel: ChainKernel, number: int, held: Held | None = None, *,
@@ -261,7 +280,7 @@ class _StageText(_ChainWriter):
         self.number, self.stage, self.held = number, kernel.stages[number], held
         self.whole = whole  # whether all that it has in registers goes to shared memory
         self.before: list[str] = []  # what stands before the loop over stages that do the same
-        self.tiles: dict[tuple[Value, int], str] = {}
+        self.tiles: dict[Any, str] = {}
         self.bounds: dict[tuple[Places, Places], str] = {}
         self.reach = kernel.reach(number)
         self._declared: list[str] = []
@@ -294,27 +313,35 @@ class _StageText(_ChainWriter):
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for stages that differ in their arguments alone."""
-        return (*self.lines, *(_field(slot) for slot in self.slots.values()))
+        return (*self.lines, *(field(slot) for slot in self.slots.values()))
 
     # ---- tiles -------------------------------------------------------------------------------
 
     def _tile_read(self, base: Value) -> str | None:
         """Name of the tile of an array that was there before the stage; ``None`` if it has none."""
         version = self.kernel.version(base, self.number)
-        return None if version < -1 else self._tile(base, version, "from")
+        return None if version < -1 else self._tile((base, version), "from")
 
     def _tile_written(self, base: Value) -> str:
         made = base in self.stage.made
-        return self._tile(base, self.number if made else (
-            self.kernel.version(base, self.number)), "to")
+        return self._tile((base, self.number if made else (
+            self.kernel.version(base, self.number))), "to")
 
-    def _tile(self, base: Value, version: int, role: str) -> str:
-        key = base, version
-        if key not in self.tiles:
-            self.tiles[key] = f"{role}_{len(self.tiles)}"
+    def _tile(self, version: Version, role: str) -> str:
+        if version not in self.tiles:
+            name = self.tiles[version] = f"{role}_{len(self.tiles)}"
             with self._ahead():
-                self.tile(self.tiles[key], base, self.kernel.places[key])
-        return self.tiles[key]
+                self.tile(name, version, name)
+        return self.tiles[version]
+
+    def _read(self, base: Value, shift: Places) -> str | None:
+        """The element that lies so far away of an array that was there before, if it is on chip."""
+        tile = self._tile_read(base)
+        return None if tile is None else f"{tile}[at{self._moved(shift)}]"
+
+    def _element(self, value: Value) -> str:
+        """The element of an array that a stage writes."""
+        return f"{self._tile_written(self.kernel.memory[value])}[at]"
 
     @contextmanager
     def _ahead(self) -> Iterator[None]:
@@ -362,18 +389,20 @@ class _StageText(_ChainWriter):
             for name, kind, _, _ in stores:
                 self.put(f"{kind} {name}[N];")
             with self.block("TA_TOGETHER(u)"):
-                self.put("const int row = i_1 + u, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
+                self.put(self.at("i_1 + u"))
                 self._cells(k, part)
                 for name, _, _, value in stores:
                     self.put(f"{name}[u] = {value};")
             with self.block("TA_TOGETHER(u)"):
-                for name, _, tile, _ in stores:
-                    self.put(f"{tile}[(i_0 * E1 + i_1 + u) * E2 + i_2] = {name}[u];")
+                self.put(self.at("i_1 + u"))
+                for name, _, element, _ in stores:
+                    self.put(f"{element} = {name}[u];")
         return whole
 
     def _held_part(self, part: Part, held: Held) -> None:
         """A part of which each thread has its points in registers: what it leaves stays there."""
-        ((_, kind, tile, value),) = self._stores(part)
+        ((_, kind, _, value),) = self._stores(part)
+        tile = self._tile_written(self._target(part))
         self._box(0, part)
         source = self._tile_read(held.base)
         tall, wide = self.kernel.extents
@@ -431,20 +460,16 @@ class _StageText(_ChainWriter):
                     self._box(k, part)
                 call = f"each_point(box_{k}, threadIdx.x % 32, 32, [&]{_POINT}"
                 with self.block(call, "});"):
-                    self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2; (void)at;")
+                    self.put(self.at("i_1"))
                     self._cells(k, part)
-                    for _, _, tile, value in stores:
-                        self.put(f"{tile}[at] = {value};")
+                    for _, _, element, value in stores:
+                        self.put(f"{element} = {value};")
 
     def _stores(self, part: Part) -> list[tuple[str, str, str, str]]:
-        """For each array that a part writes: a name, its type, its tile, and the value."""
-        found = []
-        for j, store in enumerate(part.kernel.stores):
-            value = store.access.value
-            tile = self._tile_written(self.kernel.memory[value])
-            found.append((f"y_{j}", ctype(value.dtype), tile,
-                          self._stored(store.sink.cell, value)))
-        return found
+        """For each array that a part writes: a name, its type, the element, and the value."""
+        return [(f"y_{j}", ctype(store.access.value.dtype), self._element(store.access.value),
+                 self._stored(store.sink.cell, store.access.value))
+                for j, store in enumerate(part.kernel.stores)]
 
     def _cells(self, k: int, part: Part) -> None:
         for cell in part.kernel.cells:
@@ -452,25 +477,25 @@ class _StageText(_ChainWriter):
                 self.put(f"{ctype(cell.dtype)} c_{cell.number} = "
                          f"{self._expression(k, cell, part)};")
 
-    def _border(self, k: int, part: Part, whole: str, tile: str) -> None:
+    def _border(self, k: int, part: Part, whole: str, element: str) -> None:
         """What an update leaves as it was, where a block's tile reaches that."""
         border = part.kernel.border
         assert border is not None
         kind = ctype(border.old.dtype)
         call = f"each_around<TX * TY>({whole}, box_{k}, [&]{_POINT}"
         with self.block(call, "});"):
-            self.put("const int row = i_1, at = (i_0 * E1 + row) * E2 + i_2;")
+            self.put(self.at("i_1"))
             if border.fill is not None:
                 source = f"cast<{kind}>({self._operand(border.fill, border.old.dtype)})"
             else:
                 source = self._old(k, part, border.old)
-            self.put(f"{tile}[at] = {source};")
+            self.put(f"{element} = {source};")
 
     def _old(self, k: int, part: Part, value: Value) -> str:
         base = self.kernel.memory[value]
-        tile = self._tile_read(base)
-        if tile is not None:
-            return f"{tile}[at{self._moved(self.kernel.shift(part, part.writes[0], base))}]"
+        element = self._read(base, self.kernel.shift(part, part.writes[0], base))
+        if element is not None:
+            return element
         strides = dense_strides(value.shape)
         begin = tuple(map(sub, self.kernel.begins[part], part.writes[0]))
         pointer = self.pointer(f"old_{k}", value, begin, strides)
@@ -508,7 +533,9 @@ class _StageText(_ChainWriter):
             shift = self.kernel.shift(part, part.reads[cell], base)
             if self.held is not None and cell in self.held.reads:
                 return f"held.seen{self.held.place(cell)}"
-            return f"{self._tile_read(base)}[at{self._moved(shift)}]"
+            element = self._read(base, shift)
+            assert element is not None
+            return element
         if self.kernel.around and cell in part.reads:
             strides = dense_strides(access.value.shape)
             shift = tuple(map(sub, part.reads[cell], self.kernel.begins[part]))

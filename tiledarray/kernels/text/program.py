@@ -48,7 +48,8 @@ def print_kernel(kernel: Kernel, *, device: bool) -> Program:
     if isinstance(kernel, ChainKernel):
         with importing:
             from tiledarray.kernels.text.chains import print_chain
-        return print_chain(kernel)
+            from tiledarray.kernels.text.walks import print_walk
+        return print_chain(kernel) if kernel.walk is None else print_walk(kernel)
     parts = [_part(part, device=device) for part in kernel.parts]
     wide = sum(part.blocks for part in parts) >= NARROW or any(
         count >= NARROW for part in kernel.parts for count in _counts(part))
