@@ -188,10 +188,67 @@ IN_REGISTERS = {
 }
 
 
+# ---- in three dimensions, plane after plane --------------------------------------------------
+
+
+def exchange(np, u, v):
+    """Two states that are written where the other one has been read, then edges in place."""
+    u, v = u.copy(), v.copy()
+    for _ in range(3):
+        u[1:-1, 1:-1, 1:-1] += 0.1 * (v[2:, 1:-1, 1:-1] - v[:-2, 1:-1, 1:-1]) - (
+            0.05 * u[1:-1, 1:-1, 1:-1])
+        v[1:-1, 1:-1, 1:-1] += 0.1 * (u[1:-1, 2:, 1:-1] - u[1:-1, 1:-1, :-2])
+        u[0] = u[1]
+        u[-1] = u[-2]
+        u[:, 0] = 0.5
+    return u, v
+
+
+def torus(np, u):
+    for _ in range(3):
+        u = u + 0.1 * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1)
+                       + np.roll(u, -1, 2) - 4 * u)
+    return u
+
+
+def wave_in_space(np, u, v):
+    for _ in range(4):
+        w = 2 * u - v
+        w[1:-1, 1:-1, 1:-1] += 0.1 * (
+            u[:-2, 1:-1, 1:-1] + u[2:, 1:-1, 1:-1] + u[1:-1, 1:-1, :-2]
+            - 3 * u[1:-1, 1:-1, 1:-1])
+        u, v = w, u
+    return u, v
+
+
+def falling(np, u):
+    """From three planes above alone."""
+    for _ in range(4):
+        w = u.copy()
+        w[3:] = 0.5 * (u[:-3] + u[3:])
+        u = w
+    return u
+
+
+def heated(np, u, source):
+    """With a source that is the same in all planes, and what was asked for in between."""
+    first = cube(np, u, 2)
+    u = first
+    for _ in range(3):
+        w = u.copy()
+        w[1:-2] += 0.1 * (u[2:-1] - u[3:]) + 0.01 * source[0]
+        u = w
+    return u, first
+
+
+IN_SPACE = {"cube": (cube, 1), "exchange": (exchange, 2), "torus": (torus, 1),
+            "wave": (wave_in_space, 2), "falling": (falling, 1), "heated": (heated, 2)}
+
+
 @st.composite
-def stencils(draw):
+def stencils(draw, shapes=((40, 70), (95, 33), (7, 200), (64, 128))):
     """Return steps of one array that read it nearby, and arrays."""
-    shape = draw(st.sampled_from([(40, 70), (95, 33), (7, 200), (64, 128)]))
+    shape = draw(st.sampled_from(shapes))
     margin = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in shape]
     inside = tuple(slice(a, n - b) for n, (a, b) in zip(shape, margin, strict=True))
     reach = [(max(-2, -a), min(2, b)) for a, b in margin]
@@ -205,9 +262,9 @@ def stencils(draw):
         u = u.copy()
         for _ in range(steps):
             new = 0.5 * u[inside]
-            for i, j, weight, squared in terms:
+            for *moves, weight, squared in terms:
                 there = u[tuple(slice(part.start + by, part.stop + by)
-                                for part, by in zip(inside, (i, j), strict=True))]
+                                for part, by in zip(inside, moves, strict=True))]
                 new = new + weight * (there * there if squared else there)
             for other in others:
                 new = new - 0.125 * other[inside]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.chain_programs import (
     IN_REGISTERS,
+    IN_SPACE,
     PROGRAMS,
     cube,
     heat,
@@ -30,6 +31,7 @@ from tiledarray.fusion.chains.kernel import chain, laps
 from tiledarray.fusion.chains.verify import found_in_chain
 from tiledarray.graph.program import trace
 from tiledarray.insight.facts import Reporter
+from tiledarray.kernels.compile import cuda
 from tiledarray.kernels.text.program import print_kernel
 from tiledarray.ops.op import Leaf
 from tiledarray.recording.stretch import local
@@ -129,6 +131,107 @@ def test_any_stencils_are_numpys(folder, monkeypatch, case, shape):
     agrees(folder, *case)
 
 
+# ---- plane after plane -------------------------------------------------------------------------
+
+PLANES = [(9, 32), (14, 14), (12, 40), (16, 64)]
+BOXES = [(19, 21, 40), (7, 30, 33), (40, 9, 12)]
+
+
+@pytest.fixture(params=PLANES, ids=str)
+def planes_of(request, monkeypatch):
+    """Three dimensions are gone through plane after plane, of such tiles."""
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
+    monkeypatch.setattr(tiles, "shapes", {1: [(64,)], 2: [(16, 32)], 3: []}.__getitem__)
+    monkeypatch.setattr(tiles, "planes", lambda: [request.param])
+    return request.param
+
+
+def walks(plan):
+    return [kernel for kernel in plan.kernels if kernel.form == "chain" and kernel.walk]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("rounds", [0, 4])  # with one block along the first dimension, and many
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i2"])
+@pytest.mark.parametrize("name", IN_SPACE)
+def test_blocks_go_plane_after_plane(name, dtype, rounds, planes_of, folder, monkeypatch):
+    monkeypatch.setattr(tiles, "MOST_ROUNDS", rounds)
+    program, count = IN_SPACE[name]
+    arrays = [random_values(19, 21, 40, dtype="f8" if dtype == "i2" else dtype, seed=k)
+              for k in range(count)]
+    if dtype == "i2":  # too short to be copied while threads go on
+        program, arrays = counting, [numpy.round(9 * arrays[0]).astype("i2")]
+    plan = agrees(folder, program, arrays)
+    assert walks(plan) or dtype in ("c16", "f8")  # of which some have no room on chip
+
+
+def counting(np, u):
+    for _ in range(3):
+        w = u.copy()
+        w[1:-1] += u[2:] - u[:-2] // 2
+        u = w
+    return u
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stencils(BOXES), st.sampled_from([0, 4]), st.sampled_from(PLANES))
+def test_any_stencils_in_space_are_numpys(folder, monkeypatch, case, rounds, plane):
+    monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
+    monkeypatch.setattr(tiles, "shapes", {2: [(16, 32)], 3: []}.__getitem__)
+    monkeypatch.setattr(tiles, "planes", lambda: [plane])
+    monkeypatch.setattr(tiles, "MOST_ROUNDS", rounds)
+    agrees(folder, *case)
+
+
+@pytest.mark.sampled(2)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_any_steps_plane_after_plane_are_numpys(planes_of, folder, case):
+    agrees(folder, *case)
+
+
+def in_space(steps, n=512):
+    target = replace(DEVICE, shared_bytes=227 << 10)
+    return planned(cube(np, np.asarray(numpy.empty((n, n, n), "f4")), steps), target=target)
+
+
+def test_steps_in_space_read_and_write_once():
+    (made,) = in_space(3).kernels
+    assert [*made.walk.lags] == [1, 3, 5] and {*made.walk.depths.values()} == {4}
+    assert made.bytes_moved == 2 * 4 * 512**3 and len(made.walk.direct) == 1
+    assert made.halo == ((3, 3),) * 3 and made.schedule.shared_bytes <= 227 << 10
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", ["cube", "exchange", "torus", "wave"])
+def test_steps_in_space_compile_without_spills(name, arch):
+    program, count = IN_SPACE[name]
+    target = replace(DEVICE, shared_bytes=(227 if arch == "sm_90" else 163) << 10)
+    arrays = [np.asarray(numpy.empty((512, 512, 512), "f4")) for _ in range(count)]
+    result = program(np, *arrays)
+    plan = planned(*(result if isinstance(result, tuple) else (result,)), target=target)
+    for text in {print_kernel(kernel, device=True).text for kernel in walks(plan)}:
+        report = cuda.compile_source(text.replace("NAME", "walk"), "walk", arch).reports["walk"]
+        assert report.clean
+
+
+def test_the_verifier_sees_what_is_wrong_of_turns():
+    (made,) = in_space(3).kernels
+    steps = made.walk
+    assert [*found_in_chain(made)] == []
+    made.walk = replace(steps, lags=[1, 2, 5])
+    assert any("before they are there" in text for text in found_in_chain(made))
+    made.walk = replace(steps, depths=dict.fromkeys(steps.depths, 3))
+    assert any("that are overwritten" in text for text in found_in_chain(made))
+    made.walk, places = steps, made.places
+    made.places = dict.fromkeys(places, 0)
+    assert any("lie where others do" in text for text in found_in_chain(made))
+    made.places = {version: place + made.schedule.shared_bytes // 2
+                   for version, place in places.items()}
+    assert any("beyond its shared memory" in text for text in found_in_chain(made))
+
+
 def test_gradients_of_steps_are_done_together():
     def slope(u):
         return np.grad(lambda u: (heat(np, u, 12) ** 2).sum())(u)
@@ -203,10 +306,13 @@ def test_a_plan_is_right_where_it_says_that_it_suits(folder, first, second, insi
 
 
 def test_what_does_not_pay_is_tried_once(monkeypatch):
-    """In three dimensions the halo is more than the core, at each of many steps."""
+    """What is read from far away has a halo of more than the core, at each of many steps."""
     tried = []
     monkeypatch.setattr(find, "chain", lambda *args: tried.append(args) or chain(*args))
-    plan = planned(cube(np, np.empty((300, 300, 300), "f4"), 20), target=DEVICE)
+    u = np.empty((300, 300, 300), "f4")
+    for _ in range(20):
+        u[9:-9, 9:-9, 9:-9] += u[18:, :-18, 18:] - u[:-18, 18:, :-18]
+    plan = planned(u, target=DEVICE)
     assert not any(kernel.form == "chain" for kernel in plan.kernels) and len(tried) <= 32
 
 

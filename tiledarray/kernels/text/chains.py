@@ -317,10 +317,9 @@ class StageText(ChainWriter):
 
     # ---- tiles -------------------------------------------------------------------------------
 
-    def _tile_read(self, base: Value) -> str | None:
-        """Name of the tile of an array that was there before the stage; ``None`` if it has none."""
-        version = self.kernel.version(base, self.number)
-        return None if version < -1 else self._tile((base, version), "from")
+    def _tile_read(self, base: Value) -> str:
+        """Name of the tile of an array that was on chip before the stage."""
+        return self._tile((base, self.kernel.version(base, self.number)), "from")
 
     def _tile_written(self, base: Value) -> str:
         made = base in self.stage.made
@@ -334,10 +333,9 @@ class StageText(ChainWriter):
                 self.tile(name, version, name)
         return self.tiles[version]
 
-    def _read(self, base: Value, shift: Places) -> str | None:
-        """The element that lies so far away of an array that was there before, if it is on chip."""
-        tile = self._tile_read(base)
-        return None if tile is None else f"{tile}[at{self._moved(shift)}]"
+    def _read(self, base: Value, shift: Places) -> str:
+        """The element that lies so far away of an array that was on chip before the stage."""
+        return f"{self._tile_read(base)}[at{self._moved(shift)}]"
 
     def _element(self, value: Value) -> str:
         """The element of an array that a stage writes."""
@@ -493,9 +491,8 @@ class StageText(ChainWriter):
 
     def _old(self, k: int, part: Part, value: Value) -> str:
         base = self.kernel.memory[value]
-        element = self._read(base, self.kernel.shift(part, part.writes[0], base))
-        if element is not None:
-            return element
+        if self.kernel.version(base, self.number) >= -1:
+            return self._read(base, self.kernel.shift(part, part.writes[0], base))
         strides = dense_strides(value.shape)
         begin = tuple(map(sub, self.kernel.begins[part], part.writes[0]))
         pointer = self.pointer(f"old_{k}", value, begin, strides)
@@ -533,9 +530,7 @@ class StageText(ChainWriter):
             shift = self.kernel.shift(part, part.reads[cell], base)
             if self.held is not None and cell in self.held.reads:
                 return f"held.seen{self.held.place(cell)}"
-            element = self._read(base, shift)
-            assert element is not None
-            return element
+            return self._read(base, shift)
         if self.kernel.around and cell in part.reads:
             strides = dense_strides(access.value.shape)
             shift = tuple(map(sub, part.reads[cell], self.kernel.begins[part]))

@@ -88,6 +88,7 @@ class _Planes(ChainWriter):
         super().__init__(kernel)
         self.walk = walk
         self.before: list[str] = []  # what stands before all turns
+        self._known: set[str] = set()  # names that are declared there
 
     def at(self, row: str) -> str:
         """Declare a row of a plane, and where (row, i_2) lies in it."""
@@ -117,6 +118,10 @@ class _Planes(ChainWriter):
 
         Returns whether plane z is one of them.
         """
+        found = f"z >= {name}_from && z < {name}_to"
+        if found in self._known:
+            return found
+        self._known.add(found)
         with self.ahead():
             low, high = self.size(f"{name}_begin_0", begin), self.size(f"{name}_end_0", end)
             if 0 in self.kernel.around:
@@ -124,13 +129,16 @@ class _Planes(ChainWriter):
             else:
                 self.put(f"const int {name}_from = int(max_idx({first}, {low} - o_0)), "
                          f"{name}_to = int(min_idx({last}, {high} - o_0));")
-        return f"z >= {name}_from && z < {name}_to"
+        return found
 
     def bits(self, name: str, reach: Reach | None, begin: Places, shape: Places) -> str:
         """Declare which of a thread's points lie in a box of the frame, and so near the core.
 
         Without ``reach``, anywhere in the tile.
         """
+        if name in self._known:
+            return name
+        self._known.add(name)
         halo, whole = self.kernel.halo, self.kernel.extents
         ends = []
         with self.ahead():
@@ -225,6 +233,7 @@ class _WalkStage(_Planes, StageText):
         self.kept: dict[Value, tuple[str, int]] = {}  # names of registers, and planes below
         self.fixed = False  # whether points are those that a thread has
         self.walk = walk
+        self._known = set()
         StageText.__init__(self, kernel, number)
 
     def _parts(self) -> None:
@@ -342,8 +351,7 @@ class _WalkStage(_Planes, StageText):
             kind = ctype(border.old.dtype)
             return f"cast<{kind}>({self._operand(border.fill, border.old.dtype)})"
         old = self._old(k, part, border.old)
-        base = self.kernel.memory[border.old]
-        if self.kernel.version(base, self.number) >= -1:
+        if self.kernel.version(self.kernel.memory[border.old], self.number) >= -1:
             return old
         bits = self.bits(f"old_{self.number}_{k}", None, self.kernel.offsets[self._target(part)],
                          self._target(part).shape)
@@ -363,11 +371,9 @@ class _WalkStage(_Planes, StageText):
                 self.plane(name, version, "turn", self.walk.lags[self.number] - plane)
         return self.tiles[key]
 
-    def _read(self, base: Value, shift: Places) -> str | None:
-        version = self.kernel.version(base, self.number)
-        if version < -1:
-            return None
-        tile, (plane, down, along) = self._tile((base, version), "from", shift[0]), shift
+    def _read(self, base: Value, shift: Places) -> str:
+        version, (plane, down, along) = self.kernel.version(base, self.number), shift
+        tile = self._tile((base, version), "from", plane)
         if not self.fixed:
             return f"{tile}[at{self._moved((0, down, along))}]"
         return self._near(base, tile, plane, down, along)
