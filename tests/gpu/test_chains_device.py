@@ -7,9 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import tiledarray as np
-from tests.chain_programs import PROGRAMS, heat, programs, random_values
+from tests.chain_programs import (
+    IN_SPACE,
+    PROGRAMS,
+    heat,
+    programs,
+    random_values,
+    stencils,
+)
 from tiledarray import config
 from tiledarray.fusion import limits
+from tiledarray.fusion.chains import tiles
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.gpu
@@ -47,6 +55,31 @@ def test_steps_are_numpys(name, dtype):
         agrees(program, given_arrays)
         for _ in range(4):  # by a graph, of which there are some
             agrees(program, given_arrays, jitted)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+@pytest.mark.parametrize("name", IN_SPACE)
+def test_steps_in_space_are_numpys(name, dtype, always):
+    program, count = IN_SPACE[name]
+    for shape in ((70, 61, 90), (33, 150, 129)):
+        arrays = [random_values(*shape, dtype=dtype, seed=k) / 3 for k in range(count)]
+        agrees(program, arrays)
+        jitted = np.jit(lambda *given: program(np, *given))
+        for _ in range(4):
+            agrees(program, arrays, jitted)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stencils(((40, 33, 70), (19, 64, 65), (90, 20, 33))))
+def test_any_stencils_in_space_are_numpys(in_planes, case):
+    agrees(*case)
+
+
+@pytest.fixture(params=[(16, 64), (32, 64), (24, 96)], ids=str)
+def in_planes(request, always, monkeypatch):
+    """Three dimensions are gone through plane after plane."""
+    monkeypatch.setattr(tiles, "planes", lambda: [request.param])
+    monkeypatch.setattr(tiles, "shapes", {1: [(512,)], 2: [(64, 128)], 3: []}.__getitem__)
 
 
 def test_gradients_of_steps():
