@@ -388,3 +388,60 @@ def check(function, arrays):
             12 * STEP)
         found = float((numpy.asarray(gradient) * v).sum())
         assert found == pytest.approx(wanted, rel=2e-6, abs=1e-7)
+
+
+# ---- directions through rules that look into their cotangents --------------------------------------
+
+N = 400  # so many that zeros of a rule's result are not computed at once
+LONG = {
+    "windows": lambda np, x: (np.lib.stride_tricks.sliding_window_view(x, 4) ** 2).sum(),
+    "largest of windows": lambda np, x: np.lib.stride_tricks.sliding_window_view(x, 5).max(-1).sum(),
+    "windows of planes": lambda np, x: (np.lib.stride_tricks.sliding_window_view(
+        x.reshape(20, 20), (3, 3)) ** 3).sum(),
+    "a product with windows": lambda np, x: (
+        np.lib.stride_tricks.sliding_window_view(x, 3) @ x[:3]).sum(),
+    "many windows": lambda np, x: (
+        np.lib.stride_tricks.sliding_window_view(x, 90) * x[:90]).sum(),
+    "some of a part": lambda np, x: (x * x).sum() + (
+        np.lib.stride_tricks.sliding_window_view(x * x, 6)[7] * x[:6]).sum(),
+    "diagonals": lambda np, x: (np.diagonal(np.outer(x, x[::-1])) ** 2).sum(),
+    "sorted": lambda np, x: (np.sort(x) * np.arange(1.0, N + 1)).sum(),
+    "running": lambda np, x: (np.cumsum(x) ** 2).sum() / N,
+    "taken": lambda np, x: (x[np.arange(N) % 37] ** 2).sum(),
+    "spectrum": lambda np, x: (abs(np.fft.rfft(x)) ** 2).sum() / N,
+    "padded": lambda np, x: (np.pad(x, 3, mode="reflect") ** 2).sum(),
+    "convolved": lambda np, x: (np.convolve(x, x[:5]) ** 2).sum(),
+    "interpolated": lambda np, x: (np.interp(
+        np.linspace(0.0, N - 1.0, 2 * N), np.arange(float(N)), x) ** 2).sum(),
+    "written": lambda np, x: _written(np, x),
+}
+
+
+def _written(np, x):
+    y = np.zeros((N, 3))
+    y[:, 0] = x
+    y[1:, 1] += y[:-1, 0] * y[1:, 0]
+    return (y ** 2).sum()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_directions_of_long_arrays_are_those_of_gradients(name):
+    def f(x):
+        return LONG[name](tiledarray, x)
+
+    x, t = (numpy.random.default_rng(k).standard_normal(N) for k in range(2))
+    slope = numpy.asarray(tiledarray.grad(f)(x))
+    assert float(tiledarray.jvp(f, (x,), (t,))[1]) == pytest.approx(float(slope @ t), rel=1e-9)
+    step = 1e-6
+    ahead, behind = (float(f(tiledarray.array(x + by * t))) for by in (step, -step))
+    assert float(slope @ t) == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-5)
+    along = numpy.asarray(tiledarray.hvp(f, x, t))
+    slopes = [numpy.asarray(tiledarray.grad(f)(x + by * t)) for by in (step, -step)]
+    numpy.testing.assert_allclose(
+        along, (slopes[0] - slopes[1]) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def test_zeros_with_which_a_history_begins_are_no_constant():
+    """A look at an element of them makes constants real arrays, whose history would be lost."""
+    x = tiledarray.variable(tiledarray.zeros((257, 5)))
+    assert numpy.asarray((x[0] * 2.0 + x[0, 1]).sum().grad(x)).sum() == 15.0

@@ -285,6 +285,7 @@ def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
     index.check_mask(mask.shape, node.shape, axis)
     new = fitting(value, (), node.dtype, node.device, checked=False)
     if 0 in mask.shape:
+        self.change(lambda old: old)  # which may not be
         return True
     condition = as_node(mask, node.device)
     condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - axis - mask.ndim))

@@ -55,9 +55,12 @@ def value(node: Node) -> Any:
 
 
 def made(node: Node) -> Any:
-    """Return a constant that has not been computed as a new array; ``None`` of another node."""
+    """Return a constant that has not been computed as a new array; ``None`` of another node.
+
+    One with which a history begins is a value like any other.
+    """
     form = node.form
-    if node.buffer is not None or type(form.op) is not Source or form.kind.dtype not in _DTYPES or (
+    if node.buffer is not None or node.keeps or type(form.op) is not Source or form.kind.dtype not in _DTYPES or (
             form.kind.device is not home() or not form.kind.shape):
         return None
     if form.op is full and repr(node.inputs[0]) in ("0", "0.0", "False", "0j"):

@@ -276,7 +276,8 @@ static inline int is_pending(PyObject *node)
 
 static inline int is_constant(PyObject *node)
 {
-    return !is_node(node) || (!((Node *)node)->buffer && ((Node *)node)->form->roles & CONSTANT);
+    return !is_node(node) || (!((Node *)node)->buffer && !((Node *)node)->keeps &&
+                              ((Node *)node)->form->roles & CONSTANT);
 }
 
 HIDDEN_END

@@ -39,6 +39,7 @@ from tiledarray.api import (
 )
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import Handle, as_node, wrap
+from tiledarray.core import BEGINS
 from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as places
 from tiledarray.ops import movement
@@ -286,7 +287,7 @@ def _overlapped_at_once(
 def _is_the_same_along(array: Any, axis: int) -> bool:
     """Whether an array was broadcast along an axis."""
     node = array.node
-    return node.op is movement.view and axis not in node.attrs[0]
+    return node.op is movement.view and node.keeps != BEGINS and axis not in node.attrs[0]
 
 
 SMALL = 128  # rows of matrices, each a problem of a batch, whose diagonals are chosen
@@ -349,7 +350,7 @@ def _is_of_places(node: Node) -> bool:
 
 
 def _is_zero(node: Node) -> bool:
-    return node.op is movement.full and node.inputs[0] == 0
+    return node.op is movement.full and not node.keeps and node.inputs[0] == 0
 
 
 def _added_at_places(whole: Any, part: Node) -> Any:

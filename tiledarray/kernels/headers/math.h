@@ -236,6 +236,7 @@ TA_FN bf16 m_nextafter_or_first(bf16 x, bf16 y) { return m_nextafter(x, y); }
 // Distance to the neighbour further from zero; for float16 to the one above, as in NumPy.
 template <class R> TA_FN R m_spacing(R x) {
     R next = from_bits((decltype(bits_of(x)))(bits_of(x) + 1));
+    if (x == 0) return from_bits((decltype(bits_of(x)))1);  // of -0 as well
     return is_finite(x) ? next - x : quiet_nan<R>();
 }
 TA_FN bf16 m_spacing(bf16 x) {

@@ -194,6 +194,15 @@ template <class To, class R> TA_FN To truncate(R x) {
     }
 }
 
+// An integer as a real number.  GCC takes `(double)(long)x` for `trunc(x)`, which may be -0.
+template <class R, class I> TA_FN R real_of(I x) {
+  R y = (R)x;
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
+  if constexpr (is_signed<I>) y = y == 0 ? (R)0 : y;
+#endif
+  return y;
+}
+
 // The value converted as NumPy's astype does; a complex number loses its imaginary part.
 template <class To, class From> TA_FN To cast(From x) {
     if constexpr (is_bool<To> && is_bool<From>) return bool_byte(x) != 0;
@@ -208,10 +217,11 @@ template <class To, class From> TA_FN To cast(From x) {
     else if constexpr (is_bool<To>) return x != 0;
     else if constexpr (is_half<To>) {
         if constexpr (is_same<From, f64> && is_same<To, f16>) return round_f16(x);
-        else if constexpr (is_same<To, f16>) return round_f16((f32)x);
-        else return round_bf16((f32)x);
+        else if constexpr (is_same<To, f16>) return round_f16(cast<f32>(x));
+        else return round_bf16(cast<f32>(x));
     }
     else if constexpr (is_real<From> && is_integer<To>) return truncate<To>(x);
+    else if constexpr (is_signed<From> && is_real<To>) return real_of<To>(x);
     else return (To)x;
 }
 
