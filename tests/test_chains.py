@@ -223,7 +223,7 @@ def test_the_verifier_sees_what_is_wrong_of_turns():
     made.walk = replace(steps, lags=[1, 2, 5])
     assert any("before they are there" in text for text in found_in_chain(made))
     made.walk = replace(steps, depths=dict.fromkeys(steps.depths, 3))
-    assert any("that are overwritten" in text for text in found_in_chain(made))
+    assert any("planes that are overwritten" in text for text in found_in_chain(made))
     made.walk, places = steps, made.places
     made.places = dict.fromkeys(places, 0)
     assert any("lie where others do" in text for text in found_in_chain(made))

@@ -390,12 +390,13 @@ def check(function, arrays):
         assert found == pytest.approx(wanted, rel=2e-6, abs=1e-7)
 
 
-# ---- directions through rules that look into their cotangents --------------------------------------
+# ---- directions through rules that look into their cotangents ----------------------------------
 
 N = 400  # so many that zeros of a rule's result are not computed at once
 LONG = {
     "windows": lambda np, x: (np.lib.stride_tricks.sliding_window_view(x, 4) ** 2).sum(),
-    "largest of windows": lambda np, x: np.lib.stride_tricks.sliding_window_view(x, 5).max(-1).sum(),
+    "largest of windows": lambda np, x: np.lib.stride_tricks.sliding_window_view(
+        x, 5).max(-1).sum(),
     "windows of planes": lambda np, x: (np.lib.stride_tricks.sliding_window_view(
         x.reshape(20, 20), (3, 3)) ** 3).sum(),
     "a product with windows": lambda np, x: (

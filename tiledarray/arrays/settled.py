@@ -60,8 +60,9 @@ def made(node: Node) -> Any:
     One with which a history begins is a value like any other.
     """
     form = node.form
-    if node.buffer is not None or node.keeps or type(form.op) is not Source or form.kind.dtype not in _DTYPES or (
-            form.kind.device is not home() or not form.kind.shape):
+    if node.buffer is not None or node.keeps or type(form.op) is not Source or (
+            form.kind.dtype not in _DTYPES or form.kind.device is not home()
+            or not form.kind.shape):
         return None
     if form.op is full and repr(node.inputs[0]) in ("0", "0.0", "False", "0j"):
         return np.zeros(node.shape, node.dtype)  # the system does it, when it is touched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain as chain_of
 from itertools import product
@@ -47,7 +47,7 @@ class Cut:
 
     seconds: float
     tile: Places
-    threads: Places
+    threads: tuple[int, int]
     places: dict[Version, int]
     shared: int
     walk: Walk | None = None

@@ -14,6 +14,7 @@ from tiledarray.fusion.chains.kernel import AHEAD, ChainKernel, Version, Walk
 from tiledarray.fusion.chains.stages import Part
 from tiledarray.fusion.ir import Value
 
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """A stage's use of an array on chip: from so many planes below to so many above its own."""
@@ -51,7 +52,7 @@ def _planes(chain: ChainKernel, part: Part, base: Value) -> tuple[int, int]:
 def walk(chain: ChainKernel) -> Walk:
     """Return how a block may go along the first dimension."""
     found, everything = Walk(), versions(chain)
-    ready = {(base, -1): -1 for base in chain.inputs}  # after the turn in which a plane has this lag
+    ready = {(base, -1): -1 for base in chain.inputs}  # the lag of what a plane is last changed by
     begun = {(base, -1): -AHEAD for base in chain.inputs}
     until = {**begun}
     used_at_all = set[Version]()
@@ -68,7 +69,8 @@ def walk(chain: ChainKernel) -> Walk:
         ready.update(dict.fromkeys(changed, lag))
     newest = dict(everything)
     last = {base: (base, newest[base]) for base in chain.outputs}
-    found.direct = frozenset(base for base in last if last[base] not in used_at_all)
+    found.direct = frozenset(base for base, (_, number) in last.items() if (
+        last[base] not in used_at_all and not any(map(any, chain.reach(number)))))
     for base, version in last.items():
         if base not in found.direct:
             found.leaves[base] = ready[version] + 1
@@ -82,25 +84,22 @@ def walk(chain: ChainKernel) -> Walk:
 def found_in_walk(chain: ChainKernel, steps: Walk) -> Iterator[str]:
     """Say what is wrong with the turns of a chain: what is read is there, and is still there."""
     written: dict[Version, list[int]] = {(base, -1): [-1] for base in chain.inputs}
-    begun = {(base, -1): -AHEAD for base in chain.inputs}
     read: dict[Version, list[int]] = {}
     for number, (stage, used) in enumerate(zip(chain.stages, uses(chain), strict=True)):
         lag = steps.lags[number]
-        where = f"stage {number} of a walk"
         for use in used:
-            base = use.version[0]
-            if lag - use.above <= max(written[use.version]):
-                yield f"{where} reads planes of {base} before they are there"
-            if lag + use.below - begun[use.version] >= steps.depths.get(use.version, 0):
-                yield f"{where} reads planes of {base} that are overwritten"
-            if base in stage.changed and any(lag <= turn for turn in read.get(use.version, ())):
-                yield f"{where} changes planes of {base} that are still read"
+            text = _found_in_use(use, lag, steps, written[use.version])
+            if use.version[0] in stage.changed and any(
+                    lag <= turn for turn in read.get(use.version, ())):
+                text = "changes planes that are still read"
+            if text:
+                yield f"stage {number} of a walk {text} of {use.version[0]}"
         for use in used:
             read.setdefault(use.version, []).append(lag + use.below)
             if use.version[0] in stage.changed:
                 written[use.version].append(lag)
         for base in stage.made:
-            written[base, number], begun[base, number] = [lag], lag
+            written[base, number] = [lag]
     newest = dict(versions(chain))
     for base in chain.outputs:
         version = base, newest[base]
@@ -108,5 +107,19 @@ def found_in_walk(chain: ChainKernel, steps: Walk) -> Iterator[str]:
             if version in read:
                 yield f"{base} is read, but not on chip"
         elif not max(written[version]) < steps.leaves[base] < (
-                begun[version] + steps.depths[version]):
+                _begun(version, written[version]) + steps.depths[version]):
             yield f"planes of {base} are copied too early or too late"
+
+
+def _begun(version: Version, written: list[int]) -> int:
+    """The lag with which planes first take their place."""
+    return -AHEAD if version[1] < 0 else written[0]
+
+
+def _found_in_use(use: Use, lag: int, steps: Walk, written: list[int]) -> str:
+    """Say what is wrong with what a stage reads of an array; nothing of what is right."""
+    if lag - use.above <= max(written):
+        return "reads planes before they are there"
+    if lag + use.below - _begun(use.version, written) >= steps.depths.get(use.version, 0):
+        return "reads planes that are overwritten"
+    return ""

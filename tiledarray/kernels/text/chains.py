@@ -79,7 +79,8 @@ def print_chain(kernel: ChainKernel) -> Program:
 
 
 def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], placed: list[Slot],
-             body: list[str]) -> Program:
+               body: list[str]) -> Program:
+    """Return the program of a chain, given its types, arguments, and what a block does."""
     tx, ty = kernel.schedule.threads
     extents = _padded(kernel.extents, 1)
     constants = ", ".join([
@@ -88,10 +89,12 @@ def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], place
         *(f"T{d} = {n}" for d, n in enumerate(_padded(kernel.tile, 1)))])
     wide = any(value.size >= _WIDE for value in (
         *kernel.outputs, *(cell.value for cell in kernel.group.loads)))
+    resident = kernel.schedule.resident
     text = [
         f"using idx = {'long long' if wide else 'int'};",
-        *([f"#define TA_RESIDENT {kernel.schedule.resident}"] if kernel.schedule.resident else []),
-        '#include "tile.h"', '#include "chains.h"', *structs, f"struct Args {{ {' '.join(fields)} }};",
+        *([f"#define TA_RESIDENT {resident}"] if resident else []),
+        '#include "tile.h"', '#include "chains.h"', *structs,
+        f"struct Args {{ {' '.join(fields)} }};",
         f"enum {{ {constants} }};", "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)",
         "  char* const shared = reinterpret_cast<char*>(shared_memory);",
         *body, "}", ""]
@@ -128,6 +131,7 @@ def _padded(places: tuple[Any, ...], fill: Any) -> tuple[Any, ...]:
 
 
 def field(slot: Slot) -> str:
+    """Return the declaration of an argument."""
     kind = "idx" if slot.kind in ("size", "phase") else slot.ctype
     return f"alignas(8) {kind} {slot.name};"
 

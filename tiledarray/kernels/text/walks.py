@@ -113,10 +113,12 @@ class _Planes(ChainWriter):
         yield
         self.lines, self.depth = lines, depth
 
-    def range(self, name: str, first: int, last: int, begin: int, end: int) -> str:
+    def range(self, name: str, first: int, last: int, begin: int, end: int, *,
+              rings: bool = True) -> str:
         """Declare which planes of the tile lie in [first, last) and of the frame in [begin, end).
 
-        Returns whether plane z is one of them.
+        Returns whether plane z is one of them.  Along rings those that come round are, unless each
+        is to be counted once.
         """
         found = f"z >= {name}_from && z < {name}_to"
         if found in self._known:
@@ -124,17 +126,18 @@ class _Planes(ChainWriter):
         self._known.add(found)
         with self.ahead():
             low, high = self.size(f"{name}_begin_0", begin), self.size(f"{name}_end_0", end)
-            if 0 in self.kernel.around:
+            if rings and 0 in self.kernel.around:
                 self.put(f"const int {name}_from = {first}, {name}_to = {last};")
             else:
                 self.put(f"const int {name}_from = int(max_idx({first}, {low} - o_0)), "
                          f"{name}_to = int(min_idx({last}, {high} - o_0));")
         return found
 
-    def bits(self, name: str, reach: Reach | None, begin: Places, shape: Places) -> str:
+    def bits(self, name: str, reach: Reach | None, begin: Places, shape: Places, *,
+             rings: bool = True) -> str:
         """Declare which of a thread's points lie in a box of the frame, and so near the core.
 
-        Without ``reach``, anywhere in the tile.
+        Without ``reach``, anywhere in the tile; of rings as for `range`.
         """
         if name in self._known:
             return name
@@ -147,7 +150,7 @@ class _Planes(ChainWriter):
                 if reach is not None:
                     (below, above), (halo_below, halo_above) = reach[d], halo[d]
                     first, last = halo_below - below, whole[d] - (halo_above - above)
-                if d in self.kernel.around:
+                if rings and d in self.kernel.around:
                     ends += [str(first), str(last)]
                     continue
                 low = self.size(f"{name}_begin_{d}", begin[d])
@@ -156,6 +159,14 @@ class _Planes(ChainWriter):
                          f"int(min_idx({last}, {high} - o_{d}))"]
             self.put(f"const unsigned {name} = points_within<R>(own, tx, {', '.join(ends)});")
         return name
+
+    def planes_of(self, name: str, reach: Reach, begin: Places, shape: Places, *,
+                  rings: bool = True) -> str:
+        """Whether plane z of an array is so near the core."""
+        (below, above), (halo_below, halo_above) = reach[0], self.kernel.halo[0]
+        return self.range(f"{name}_planes", halo_below - below,
+                          self.kernel.extents[0] - (halo_above - above),
+                          begin[0], begin[0] + shape[0], rings=rings)
 
     @contextmanager
     def each_of(self, bits: str = "") -> Iterator[None]:
@@ -207,22 +218,14 @@ class _Copies(_Planes, Ends):
         name, nothing = f"out_{k}", ((0, 0),) * self.rank
         begin, strides = self.kernel.offsets[base], dense_strides(base.shape)
         target = self.array(name, base, store.access.value, "{}*")
-        inside = self.bits(f"{name}_bits", nothing, begin, base.shape)
-        planes = self.planes_of(name, nothing, begin, base.shape)
+        inside = self.bits(f"{name}_bits", nothing, begin, base.shape, rings=False)
+        planes = self.planes_of(name, nothing, begin, base.shape, rings=False)
         with self.block(f"if (const int z = turn - {self.walk.leaves[base]}; {planes})"):
             self.put("const int i_0 = z;")
             self.plane("tile", (base, self.kernel.version(base, len(self.kernel.stages))),
                        "turn", self.walk.leaves[base])
             with self.each_of(inside):
                 self.put(f"{target}[{self.place(name, strides)}] = tile[at];")
-
-    def planes_of(self, name: str, reach: Reach, begin: Places, shape: Places) -> str:
-        """Whether plane z is one that is copied."""
-        (below, above), (halo_below, halo_above) = reach[0], self.kernel.halo[0]
-        return self.range(f"{name}_planes", halo_below - below,
-                          self.kernel.extents[0] - (halo_above - above),
-                          begin[0], begin[0] + shape[0])
-
 
 class _WalkStage(_Planes, StageText):
     """What a stage does with a plane."""
@@ -239,21 +242,19 @@ class _WalkStage(_Planes, StageText):
     def _parts(self) -> None:
         parts = sorted(self.stage.parts,
                        key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
-        name, (below, above) = f"stage_{self.number}", self.reach[0]
-        halo_below, halo_above = self.kernel.halo[0]
-        planes = self.range(name, halo_below - below, self.kernel.extents[0] - (
-            halo_above - above), *self._frame_planes())
+        begin, end = self._frame_planes()
+        planes = self.planes_of(f"stage_{self.number}", self.reach, (begin,), (end - begin,))
         thick = [part for part in parts
                  if prod(part.extents) * THIN >= prod(self._target(part).shape)]
         self._hold(thick)
         with self.block(f"if (const int z = turn - {self.walk.lags[self.number]}; {planes})"):
-            begin = len(self.lines)
+            first = len(self.lines)
             for k, part in enumerate(parts):
                 if part in thick:
                     self._fixed_part(k, part)
                 else:
                     self._thin_part(k, part)
-            self.lines[begin:begin] = self._declared
+            self.lines[first:first] = self._declared
             self._declared = []
 
     def _hold(self, parts: list[Part]) -> None:
@@ -328,10 +329,10 @@ class _WalkStage(_Planes, StageText):
         """Bits of the points that a part writes; nothing if those are all that a thread has."""
         base = self.kernel.memory[store.access.value]
         if self._is_direct(base):
-            halo = self.kernel.halo[0][0]
             name = f"mine_{self.number}_{self.kernel.outputs.index(base)}"
-            mine = self.bits(name, ((0, 0),) * self.rank, self.kernel.offsets[base], base.shape)
-            planes = f"z >= {halo} && z < {halo + self.kernel.tile[0]}"
+            where = ((0, 0),) * self.rank, self.kernel.offsets[base], base.shape
+            mine = self.bits(name, *where, rings=False)
+            planes = self.planes_of(name, *where, rings=False)
             return f"({planes} ? {mine}{'' if all_of_it else ' & inside'} : 0)"
         if not all_of_it:
             return "inside"
