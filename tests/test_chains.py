@@ -150,7 +150,7 @@ def walks(plan):
     return [kernel for kernel in plan.kernels if kernel.form == "chain" and kernel.walk]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("rounds", [0, 4])  # with one block along the first dimension, and many
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i2"])
 @pytest.mark.parametrize("name", IN_SPACE)
@@ -173,7 +173,7 @@ def counting(np, u):
     return u
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(stencils(BOXES), st.sampled_from([0, 4]), st.sampled_from(PLANES))
 def test_any_stencils_in_space_are_numpys(folder, monkeypatch, case, rounds, plane):
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
@@ -183,8 +183,8 @@ def test_any_stencils_in_space_are_numpys(folder, monkeypatch, case, rounds, pla
     agrees(folder, *case)
 
 
-@pytest.mark.sampled(2)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.sampled(4)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_any_steps_plane_after_plane_are_numpys(planes_of, folder, case):
     agrees(folder, *case)
@@ -202,7 +202,7 @@ def test_steps_in_space_read_and_write_once():
     assert made.halo == ((3, 3),) * 3 and made.schedule.shared_bytes <= 227 << 10
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ["cube", "exchange", "torus", "wave"])
 def test_steps_in_space_compile_without_spills(name, arch):

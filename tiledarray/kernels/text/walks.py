@@ -332,7 +332,11 @@ class _WalkStage(_Planes, StageText):
             name = f"mine_{self.number}_{self.kernel.outputs.index(base)}"
             where = ((0, 0),) * self.rank, self.kernel.offsets[base], base.shape
             mine = self.bits(name, *where, rings=False)
-            planes = self.planes_of(name, *where, rings=False)
+            if 0 in self.kernel.around:
+                planes = self.planes_of(name, *where, rings=False)
+            else:  # the stage computes no others of those that there are
+                first = self.kernel.halo[0][0]
+                planes = f"z >= {first} && z < {first + self.kernel.tile[0]}"
             return f"({planes} ? {mine}{'' if all_of_it else ' & inside'} : 0)"
         if not all_of_it:
             return "inside"
