@@ -127,7 +127,7 @@ def test_wide_rows(folder, columns):
     check(folder, products, x, w, kernels=1, rtol=2e-5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @with_gxx
 @pytest.mark.parametrize("dtype, rtol", [("f4", 2e-5), ("f8", 1e-11)])
 @pytest.mark.parametrize("shape", [(300, 64), (5, 60, 48), (2, 3, 20, 128)], ids=str)
@@ -138,7 +138,7 @@ def test_layer_norm(folder, dtype, rtol, shape):
     assert moved(plan) == 3 * x.nbytes + 3 * shape[-1] * x.itemsize
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @with_gxx
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "u1", "c16"])
 def test_dtypes(folder, dtype):

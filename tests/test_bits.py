@@ -238,7 +238,7 @@ OUTPUTS: dict[str, Case] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("name", INTO)
 def test_outputs_are_taken_or_refused_as_numpys(name: str, output: str) -> None:
@@ -338,7 +338,7 @@ def test_zeros_of_what_is_negated_have_numpys_signs(text, dtype, contract):
         assert (numpy.signbit(mine) == numpy.signbit(theirs))[zero].all(), (found, wanted)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("text", [

@@ -79,7 +79,7 @@ def test_steps_are_numpys(name, dtype, folder):
     assert any(kernel.form == "chain" for kernel in plan.kernels)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_tiles_are_numpys(name, folder):

@@ -173,7 +173,7 @@ def test_only_the_maximum_along_the_same_axes_is_carried(other):
         "maximum_carried_along")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("shape", "axis"), [

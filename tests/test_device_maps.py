@@ -161,7 +161,7 @@ TRANSPOSES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TRANSPOSES)
 @pytest.mark.parametrize("shape", [(64, 128), (70, 131)], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "c16"])
@@ -228,7 +228,7 @@ def test_channels_last(folder):
     assert kernel.schedule.lane.period == 3
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f4", "u1", "f8"])
 @pytest.mark.parametrize("width", [1, 2])
 def test_results_that_are_stored_at_different_places(folder, dtype, width):

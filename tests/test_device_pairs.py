@@ -90,7 +90,7 @@ def powers(np, x, y):
     return np.exp2(x[:, None] - y[None] * 3).sum(0)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("program", "apart"), [
     *product([near, powers], [0, 8, 12.5, 14, 20]), *product([weighed], [0, 8, 12.5])])
 def test_exponentials_that_only_sums_use(program, apart, folder):

@@ -407,7 +407,7 @@ def complaint(loop: Loop, arrays, actual, expected, wrong: np.ndarray) -> str:
     return f"{loop}: {len(places)} wrong: {shown}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @needs_compiler
 @pytest.mark.parametrize(("family", "variant"), CASES)
 def test_host_functions_equal_numpy(build, family, variant):

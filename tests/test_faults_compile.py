@@ -300,7 +300,7 @@ PASSING = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault, compile", list(zip(PASSING, ["wait", "background"] * 3)))  # noqa: B905
 def test_what_may_pass_is_tried_again_after_a_rest(fault, compile, script, tmp_path, folder):
     program = script(f"{VERSION}echo $$ >> {tmp_path}/begun\n{PASSING[fault]}")

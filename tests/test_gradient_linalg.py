@@ -69,7 +69,7 @@ def test_cholesky(values, shape):
     check(lambda x: np.linalg.cholesky(definite(x), upper=True), values(*shape))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @VALUES
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
 @pytest.mark.parametrize("triangle", ["L", "U"])
@@ -98,7 +98,7 @@ def _turning(x):
     return x + 2 * np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 0.7]])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind, real_ones", [(_symmetric, True), (_turning, False)])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
 @VALUES

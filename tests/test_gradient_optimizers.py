@@ -42,7 +42,7 @@ def same_steps(found, wanted):
 # ---- scipy.optimize.minimize ---------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("method", ["BFGS", "L-BFGS-B", "CG", "TNC", "SLSQP", "trust-constr"])
 def test_minimize_takes_value_and_gradient(method, form, at_once):

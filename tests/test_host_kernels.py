@@ -166,7 +166,7 @@ def test_gradients_vectorise(function, tmp_path):
         assert "m_exp" not in text or VECTOR_POWER.search(found.stdout), text
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("line", "pattern"), [
     *((line, VECTOR_CALL) for line in (

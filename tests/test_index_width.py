@@ -62,7 +62,7 @@ def test_what_fits_has_narrow_indices(name):
             assert slot.kind != "size" or slot.number < FAR
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("name", LONG)
 def test_wide_indices_compile_without_spilling(name):

@@ -122,7 +122,7 @@ LONG = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(host.available() is not None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("name", LONG)
 def test_long_texts_compile_for_the_host(name):
@@ -132,7 +132,7 @@ def test_long_texts_compile_for_the_host(name):
                         str(HEADERS), "-x", "c++", "-"], input=text.encode(), check=True)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", ["chain-complex64", "chain-complex128", "axes-b",

@@ -250,7 +250,7 @@ def test_columns(program, dtype, tier, tmp_path):
             assert all(alternating(plan))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("n", "dtype"), [
     (1000, "F"), (2048, "F"), (4096, "F"), (6000, "F"), (8192, "F"), (1024, "D"), (4096, "D")])
 def test_blocks_are_no_larger_than_a_multiprocessor_takes(n, dtype):

@@ -197,7 +197,7 @@ def compare(folder, program, *inputs, tolerance=3e-5):
     return plan.kernels[0]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @emulates
 @pytest.mark.parametrize("shape", [(700, 16, 31), (515, 6, 11), (1025, 3, 10), (40, 12, 9)],
                          ids=str)

@@ -160,7 +160,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.compiler
 def test_one_kernel_reads_once_and_writes_once(name):

@@ -73,7 +73,7 @@ def check_inverse(plan):
     assert not {"fft.ifft", "fft.ifftn"} & {*calls(plan)}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", FILTERS)
 def test_a_real_array_filtered_by_halves(program, tmp_path_factory):
     plan = agree(program, X, folder=tmp_path_factory.getbasetemp())
@@ -84,7 +84,7 @@ def test_a_real_array_filtered_by_halves(program, tmp_path_factory):
     assert not on_host & {"fft.real_inverse", "fft.fft", "fft.fftn", "fft.ifft", "fft.ifftn"}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", OTHERS)
 def test_real_parts_of_other_spectra(program, tmp_path_factory):
     plan = agree(program, X, folder=tmp_path_factory.getbasetemp())

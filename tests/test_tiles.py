@@ -225,7 +225,7 @@ def test_lengths_with_large_factors_are_left_to_numpy():
 # ---- shapes and strides --------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("batch", [(0,), (1,), (2,), (15,), (16,), (3, 0), (2, 1, 9)])
 def test_batches(through, batch):
     x, b = drawn(*batch, 3, 3, dtype="f4"), drawn(*batch, 3, 2, dtype="f4", seed=1)
@@ -269,7 +269,7 @@ def test_all_kinds_as_they_lie(through, view):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("view", [
     lambda x: x.swapaxes(-1, -2), lambda x: x[::-1], lambda x: x[..., ::-1, :],
     lambda x: x[::2], lambda x: x[:, 1:4, 1:4], lambda x: x.transpose(1, 2, 0)[:, :, None].T,
@@ -297,7 +297,7 @@ def test_integers_and_shared_operands(through):
     numpy.testing.assert_allclose(found, program(numpy, x, shared), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("shape", [(1, 3), (11, 5)])
 def test_products_with_the_adjoint(through, shape, dtype):
@@ -818,7 +818,7 @@ def test_nothing_spills(program, dtype, each, monkeypatch):
     compiled_for_a_device(kernel, "sm_90", "sm_80")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize(("program", "n", "dtype"), [
     (by_solve, 12, "f4"), (by_solve, 8, "f8"), (by_solve, 6, "c16"), (inverted, 8, "f4"),

@@ -102,7 +102,7 @@ MAPPED_MOVES = [line for line in MOVES if not any(
     part in line for part in ("> {k}]", "< {k}]", "if {a}", "while", "place(", "str("))]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):

@@ -274,7 +274,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("few", [notation.FEW, 0], ids=["one by one", "at once"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives(name, few, monkeypatch):
