@@ -49,7 +49,7 @@ def test_spacing_of_zeros(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "cumsum"])
+@pytest.mark.parametrize("reduce", ["prod", "max", "cumsum"])
 @pytest.mark.parametrize("axis", [0, 1, None])
 def test_reductions_of_one_element(reduce, axis, dtype):
     if (reduce, dtype) == ("prod", "c16"):

@@ -156,20 +156,11 @@ def reduction_without_unit_axes(builder: Builder, op: Any, attrs: Any, args: Arg
         moved = tuple(kept.index(axis) for axis in real)
         return builder.make(op, (moved, accumulate), (squeezed,), shape, dtype)
     point = builder.make(movement.reshape, None, (inner,), shape, inner.dtype)
-    if op is reduction.sum and axes and dtype.kind in "fcV":
-        return _sum_of_one(builder, _cast(builder, point, dtype))
     if op.combine:
         return _cast(builder, point, dtype)
     if op is reduction.deviation:
         return _deviation_of_one(builder, point, accumulate, shape, dtype)
     return builder.make(movement.full, None, (0,), shape, dtype)
-
-
-def _sum_of_one(builder: Builder, point: Value) -> Value:
-    """It begins with 0, so that of -0 it is 0."""
-    zero = builder.make(movement.full, None, (0,), (), point.dtype)
-    return builder.make(elementwise.BY_NAME["add"], (point.dtype,) * 2, (point, zero), point.shape,
-                        point.dtype)
 
 
 def _deviation_of_one(builder: Builder, point: Value, accumulate: Any, shape: tuple[int, ...],

@@ -196,11 +196,14 @@ template <class To, class R> TA_FN To truncate(R x) {
 
 // An integer as a real number.  GCC takes `(double)(long)x` for `trunc(x)`, which may be -0.
 template <class R, class I> TA_FN R real_of(I x) {
-  R y = (R)x;
+  const R y = (R)x;
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
-  if constexpr (is_signed<I>) y = y == 0 ? (R)0 : y;
-#endif
+  using Bits = decltype(bits_of(y));
+  const Bits bits = bits_of(y), is_other = bits != bits_of((R)-0.0);
+  return from_bits((Bits)(bits & (Bits)(0 - is_other)));
+#else
   return y;
+#endif
 }
 
 // The value converted as NumPy's astype does; a complex number loses its imaginary part.
