@@ -109,7 +109,7 @@ def check(folder, program, *inputs, kernels, rtol=1e-11, wide=True):
     return plan
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @with_gxx
 @pytest.mark.parametrize("columns", [16, 20, 33, 64, 130])
 @pytest.mark.parametrize("rows", [70, 500])
@@ -228,7 +228,7 @@ def test_explain_tells_it():
     assert "reduce over all of them sum" in text and "when all of them are done:" in text
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name, dtype, columns", [

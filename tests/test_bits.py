@@ -320,7 +320,7 @@ NEGATED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("contract", [False, True])
 @pytest.mark.parametrize("dtype", ["8", "4"])

@@ -70,7 +70,7 @@ def stages(plan):
     return [len(kernel.stages) if kernel.form == "chain" else 1 for kernel in plan.kernels]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_are_numpys(name, dtype, folder):
@@ -183,7 +183,7 @@ def test_any_stencils_in_space_are_numpys(folder, monkeypatch, case, rounds, pla
     agrees(folder, *case)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_any_steps_plane_after_plane_are_numpys(planes_of, folder, case):
@@ -202,7 +202,7 @@ def test_steps_in_space_read_and_write_once():
     assert made.halo == ((3, 3),) * 3 and made.schedule.shared_bytes <= 227 << 10
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", ["cube", "exchange", "torus", "wave"])
 def test_steps_in_space_compile_without_spills(name, arch):

@@ -480,7 +480,7 @@ def nvrtc_compile(source: str, arch: str) -> tuple[bytes, str]:
     return cubin, text
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_device_functions_compile_without_spills(family, arch):

@@ -554,7 +554,7 @@ def work():
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("core", ["c", "python"])
 @pytest.mark.parametrize(("work", "kind"), [

@@ -131,7 +131,7 @@ def test_qr(values, shape):
     check(lambda x: np.linalg.qr(x)[0] @ (2 * np.linalg.qr(x)[1]), x)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @VALUES
 @pytest.mark.parametrize("shape", [(3, 3), (4, 3), (3, 4), (2, 4, 2), (1, 3)])
 def test_svd(values, shape):

@@ -41,7 +41,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(config, "at_once", 0)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("shape", [(1,), (63,), (3001,), (5, 257), (7, 1000), (40, 3, 131)])
 def test_streamed_stores_equal_numpy(streaming, shape, dtype):
@@ -236,7 +236,7 @@ def test_squares_beyond_the_largest_number_are_infinite(dtype, axis, there):
         numpy.testing.assert_array_equal(np.array(x).var(axis=axis).numpy(), expected)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", ["exp", "log", "tanh"])
 @pytest.mark.parametrize(("n", "m", "axis"), [(800, 2500, 1), (20000, 100, 0)])

@@ -237,7 +237,7 @@ def into_rows(np, x, h):
 COLUMNS = [down, down_and_up, padded_down, half_down, into_rows]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("tier", ["interpreter", "emulated"])
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", COLUMNS)

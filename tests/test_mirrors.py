@@ -107,7 +107,7 @@ def checked(program, n, dtype, folder, *, seed=0, tolerance=None):
     return plan
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values(program, dtype, small_tiles, folder):

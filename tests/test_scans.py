@@ -361,7 +361,7 @@ def test_the_gradient_of_a_running_sum_is_one_from_the_end():
     assert kinds(plan) == ["scan"] and moved(plan) == nbytes(g, found)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "maximum", "minimum"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_gradients_to_second_order(name, axis):

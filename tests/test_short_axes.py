@@ -150,7 +150,7 @@ def test_one_kernel_reads_the_inputs_and_writes_the_result(program):
     one_kernel(program(np, *inputs), reads=inputs)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("program", [*CENTRES, *BODIES])
 @pytest.mark.compiler
 def test_nothing_of_the_size_of_all_pairs_is_stored(program):

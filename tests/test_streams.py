@@ -50,7 +50,7 @@ def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
@@ -99,7 +99,7 @@ def test_recordings_that_live_on():
     assert {len(tiles.stream_kernels(tiles.planned_for(traced, H200))) for traced in held} == {1}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_texts_of_random_programs(seed, tmp_path_factory):
     made = cases.Made(1000 + seed)

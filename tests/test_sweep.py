@@ -180,7 +180,7 @@ def index_call(draw: Draw) -> Call:
     return call
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", [ufunc_call, reduction_call, index_call])
 @pytest.mark.parametrize("seed", range(8))
 def test_calls_are_numpys(kind: Callable[[Draw], Call], seed: int) -> None:

@@ -244,7 +244,7 @@ def many(np, x, b):
             np.fft.hfft(x, axis=-2).sum(-1), np.fft.ihfft(b, n=5).imag)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("batch", [(3, 0), (1,), (2, 1, 9)])
 def test_batches_of_all_kinds(through, batch):
     x, b = drawn(*batch, 3, 3), drawn(*batch, 3, 2, seed=1)
@@ -254,7 +254,7 @@ def test_batches_of_all_kinds(through, batch):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("view", [
     lambda x: (x[::-1, ::-1], x[..., ::-2]), lambda x: (x[::2, :2, 1:], x[3, 1:, :1]),
     lambda x: (x.swapaxes(-1, -2), x[:1, :, :2])])

@@ -134,7 +134,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("emulated")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", [
