@@ -95,16 +95,6 @@ TA_FN unsigned fixed(unsigned x) {
   asm volatile("" : "+r"(x));
   return x;
 }
-TA_FN unsigned place_of(void* shared) { return unsigned(__cvta_generic_to_shared(shared)); }
-// `place` is where `to` is in shared memory.
-template <int BYTES> TA_FN void copy_point(unsigned place, void* to, const void* from) {
-  if (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES)
-                 : "memory");
-  (void)to;
-}
 // A row of a plane of E1: that far from a thread's first one, or the nearest that there is.
 template <int R, int E1> TA_FN int row_near(int own, int by) {
   return E1 % R == 0 && by >= 0 && by < R ? own + by : near_place(own + by, E1);

@@ -271,13 +271,18 @@ struct alignas(128) Line {
   char bytes[128];
 };
 extern __shared__ Line shared_memory[];
-template <int BYTES> TA_FN void copy_async(void* to, const void* from) {
-  const unsigned place = unsigned(__cvta_generic_to_shared(to));
+TA_FN unsigned shared_place(void* at) { return unsigned(__cvta_generic_to_shared(at)); }
+// To shared memory: `place` is where `to` is there.
+template <int BYTES> TA_FN void copy_async_at(unsigned place, void* to, const void* from) {
+  (void)to;
   if constexpr (BYTES == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES)
                  : "memory");
+}
+template <int BYTES> TA_FN void copy_async(void* to, const void* from) {
+  copy_async_at<BYTES>(shared_place(to), to, from);
 }
 TA_FN void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 TA_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

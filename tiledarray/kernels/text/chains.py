@@ -297,12 +297,10 @@ class StageText(ChainWriter):
         if self.held is not None:
             self._held_part(self.stage.parts[0], self.held)
             return
-        parts = sorted(self.stage.parts,
-                       key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
         thick: dict[Value, list[str]] = {}
-        for k, part in enumerate(parts):
+        for k, part in enumerate(self._by_size()):
             base = self._target(part)
-            if prod(part.extents) * THIN >= prod(base.shape):
+            if self._is_thick(part):
                 whole = self._part(k, part)
                 thick.setdefault(base, []).append(f"{whole} == box_{k}")
             elif base in thick:
@@ -310,6 +308,14 @@ class StageText(ChainWriter):
                     self._thin_part(k, part)
             else:
                 self._thin_part(k, part)
+
+    def _by_size(self) -> list[Part]:
+        return sorted(self.stage.parts,
+                      key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
+
+    def _is_thick(self, part: Part) -> bool:
+        """Whether all threads compute a part together."""
+        return prod(part.extents) * THIN >= prod(self._target(part).shape)
 
     def _target(self, part: Part) -> Value:
         return self.kernel.memory[part.kernel.stores[0].access.value]

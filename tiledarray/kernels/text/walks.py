@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from math import prod
 
 from tiledarray.fusion.chains.kernel import AHEAD, ChainKernel, Reach, Version, Walk
 from tiledarray.fusion.chains.stages import Part, Places
@@ -18,7 +17,6 @@ from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import Terms, Value, dense_strides, storage
 from tiledarray.fusion.plan import Store
 from tiledarray.kernels.text.chains import (
-    THIN,
     ChainWriter,
     Ends,
     StageText,
@@ -113,7 +111,7 @@ class _Planes(ChainWriter):
         yield
         self.lines, self.depth = lines, depth
 
-    def range(self, name: str, first: int, last: int, begin: int, end: int, *,
+    def span(self, name: str, first: int, last: int, begin: int, end: int, *,
               rings: bool = True) -> str:
         """Declare which planes of the tile lie in [first, last) and of the frame in [begin, end).
 
@@ -137,7 +135,7 @@ class _Planes(ChainWriter):
              rings: bool = True) -> str:
         """Declare which of a thread's points lie in a box of the frame, and so near the core.
 
-        Without ``reach``, anywhere in the tile; of rings as for `range`.
+        Without ``reach``, anywhere in the tile; of rings as for `span`.
         """
         if name in self._known:
             return name
@@ -164,7 +162,7 @@ class _Planes(ChainWriter):
                   rings: bool = True) -> str:
         """Whether plane z of an array is so near the core."""
         (below, above), (halo_below, halo_above) = reach[0], self.kernel.halo[0]
-        return self.range(f"{name}_planes", halo_below - below,
+        return self.span(f"{name}_planes", halo_below - below,
                           self.kernel.extents[0] - (halo_above - above),
                           begin[0], begin[0] + shape[0], rings=rings)
 
@@ -202,11 +200,11 @@ class _Copies(_Planes, Ends):
         with self.block(f"if ({self.planes_of(name, reach, begin, base.shape)})"):
             self.plane("tile", (base, -1), "z", 0)
             if base.dtype.itemsize in ASYNCHRONOUS:
-                self.put("const unsigned first = fixed(place_of(tile + own * E2 + i_2));")
+                self.put("const unsigned first = fixed(shared_place(tile + own * E2 + i_2));")
             with self.each_of(inside):
                 place = self.place(name, strides)
                 if base.dtype.itemsize in ASYNCHRONOUS:
-                    self.put(f"copy_point<{base.dtype.itemsize}>(first + unsigned(u * E2 * "
+                    self.put(f"copy_async_at<{base.dtype.itemsize}>(first + unsigned(u * E2 * "
                              f"sizeof(*tile)), tile + at, {source} + ({place}));")
                 else:
                     self.put(f"tile[at] = Constant<{ctype(base.dtype)}>({source})[{place}];")
@@ -240,12 +238,10 @@ class _WalkStage(_Planes, StageText):
         StageText.__init__(self, kernel, number)
 
     def _parts(self) -> None:
-        parts = sorted(self.stage.parts,
-                       key=lambda part: (-prod(part.extents), self.kernel.begins[part]))
+        parts = self._by_size()
         begin, end = self._frame_planes()
         planes = self.planes_of(f"stage_{self.number}", self.reach, (begin,), (end - begin,))
-        thick = [part for part in parts
-                 if prod(part.extents) * THIN >= prod(self._target(part).shape)]
+        thick = [part for part in parts if self._is_thick(part)]
         self._hold(thick)
         with self.block(f"if (const int z = turn - {self.walk.lags[self.number]}; {planes})"):
             first = len(self.lines)
@@ -300,7 +296,7 @@ class _WalkStage(_Planes, StageText):
         base, begin = self._target(part), self.kernel.begins[part]
         name = f"part_{self.number}_{k}"
         bits = self.bits(name, None, begin, part.extents)
-        planes = self.range(name, 0, self.kernel.extents[0], begin[0], begin[0] + part.extents[0])
+        planes = self.span(name, 0, self.kernel.extents[0], begin[0], begin[0] + part.extents[0])
         all_of_it = border is not None or part.extents == base.shape
         with self.block(""):
             self.fixed = True
