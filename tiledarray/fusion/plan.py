@@ -156,7 +156,7 @@ class Schedule:
     stages : int
         Rounds of a staged load that shared memory has places for; 0 where nothing is staged.
     shared_bytes : int
-        Shared memory of a block for staged loads.
+        Shared memory of a block for staged loads and totals.
     shared_limit : int
         Shared memory to take from a multiprocessor's cache at most; 0 leaves it to the driver.
     """
@@ -255,7 +255,8 @@ class Kernel:
     factors: both are rounded together.  ``roots`` are exponentials that only sums use, which are
     squares of roots.  ``bundles`` are loads of a device's reduction that vectors bring, each from
     places side by side.  ``mirrors`` are sums of what pairs are from the other end, with those that
-    they are part of: each pair is met once.
+    they are part of: each pair is met once.  ``totals`` are sums of rows over all rows whose totals
+    lie in shared memory, with the byte offset of each: a thread touches them once a leaf.
     """
 
     group: Group
@@ -270,6 +271,7 @@ class Kernel:
     products: dict[Cell, tuple[Cell, Cell]] = field(default_factory=dict)
     roots: dict[Cell, Root] = field(default_factory=dict)
     mirrors: dict[Cell, Mirror] = field(default_factory=dict)
+    totals: dict[Cell, int] = field(default_factory=dict)
     border: Border | None = None
     beside: list[Kernel] = field(default_factory=list)
     bytes_moved: int = 0

@@ -11,6 +11,7 @@ from tiledarray.fusion.schedule.instructions import ACROSS_WORDS, WARP, words_of
 from tiledarray.fusion.schedule.place import across
 from tiledarray.fusion.schedule.stage import stage
 from tiledarray.fusion.target import Target
+from tiledarray.ops import reduction
 
 # Accumulators, and values read for each row, that a thread has room for; a GPU wants many threads.
 OWN_OF_ROWS = {"cpu": 32, "cuda": 16}
@@ -22,7 +23,9 @@ SHORTEST_TURNS = 4  # rows one after the other where that is one load a thread: 
 
 # Where what rows are reduced to is reduced over all of them:
 ACROSS_THREADS = 256  # of a block
-ACROSS_RESIDENT = 2  # blocks of a multiprocessor that registers must be enough for
+ACROSS_RESIDENT = (2, 4)  # blocks of a multiprocessor, at least and at most
+OTHER_WORDS = 48  # registers of a thread beside what it has of a row and of what all rows become
+REGISTERS = 1 << 16  # of a multiprocessor
 RESIDENT_THREADS = 1024  # of a multiprocessor, with so many registers
 ACROSS_ELEMENTS = 16  # of a row for a thread
 
@@ -91,11 +94,28 @@ def _tile_across(kernel: Kernel, target: Target) -> None:
     schedule.threads = (tx, ACROSS_THREADS // tx)
     schedule.chunks = -(-lane // (tx * width))
     schedule.across = True
-    schedule.resident = ACROSS_RESIDENT
-    most = target.workers * (RESIDENT_THREADS // ACROSS_THREADS)
+    threads = ACROSS_THREADS * (OTHER_WORDS + own * schedule.chunks * width)
+    least, most = ACROSS_RESIDENT
+    schedule.resident = max(least, min(most, REGISTERS // threads))
+    _place_totals(kernel, target)
+    most = target.workers * schedule.resident
     rounds = -(-schedule.rows // (most * schedule.threads[1]))
     schedule.row_tile = rounds * schedule.threads[1]
     find_bundles(kernel)
+
+
+def _place_totals(kernel: Kernel, target: Target) -> None:
+    """Give the totals of sums over all rows shared memory, which leaves registers for rows."""
+    schedule = kernel.schedule
+    elements = ACROSS_THREADS * schedule.chunks * schedule.width
+    for cell in across(kernel.cells):
+        if not cell.axes or cell.value.op is not reduction.sum:
+            continue
+        added = cell.value.attrs[1] or cell.dtype
+        size = elements * max(8, 2 * added.itemsize * (added.kind in "fc"))
+        if schedule.shared_bytes + size <= target.shared_bytes - target.limits.own_bytes:
+            kernel.totals[cell] = schedule.shared_bytes
+            schedule.shared_bytes += size
 
 
 def _shared_between_rows(kernel: Kernel) -> bool:

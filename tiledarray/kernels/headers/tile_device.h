@@ -441,6 +441,36 @@ template <class R, int V> struct ColumnAccumulator {
   }
 };
 
+// A thread's C chunks of columns, of which it has a leaf in registers; the totals that leaves are
+// added to lie in shared memory, each at a place of its own.
+template <class R, int V, int C, int THREADS> struct ChunkedLeaves {
+  LaneArray<R, V> lane[C];
+  typename R::Total* totals;
+  TA_MEMBER ChunkedLeaves(int offset)
+      : totals(reinterpret_cast<typename R::Total*>(
+                   reinterpret_cast<char*>(shared_memory) + offset) + threadIdx.x) {
+    each([&](int c, int v) {
+      lane[c].reset(v);
+      totals[(c * V + v) * THREADS] = R::total();
+    });
+  }
+  template <class Body> TA_MEMBER static void each(Body body) {
+    _Pragma("unroll") for (int c = 0; c < C; ++c)
+      _Pragma("unroll") for (int v = 0; v < V; ++v) body(c, v);
+  }
+  TA_MEMBER LaneArray<R, V>& operator[](int c) { return lane[c]; }
+  TA_MEMBER void flush() {
+    each([&](int c, int v) {
+      R::absorb(totals[(c * V + v) * THREADS], lane[c].get(v));
+      lane[c].reset(v);
+    });
+  }
+  TA_MEMBER void take(ColumnAccumulator<R, V> (&columns)[C]) {
+    flush();
+    each([&](int c, int v) { columns[c].total[v] = totals[(c * V + v) * THREADS]; });
+  }
+};
+
 // ---- pairs of points, each met once ----
 
 // Two tiles of points: all pairs of tiles, and each with itself, are numbered so that the second
@@ -538,6 +568,13 @@ TA_FN void mirrored_steps(Range range, Body body, Gather gather, Flush flush) {
 
 // What all rows of a block are reduced to, in C chunks of V lanes a thread: `A` accumulates a chunk.
 #define TA_CHUNKS(c) _Pragma("unroll") for (int c = 0; c < C; ++c)
+// body(j, w, c) for a thread's chunks of a row: w lanes of the row from lane j.
+template <int TX, int V, int C, class Body> TA_FN void each_chunk(idx length, Body body) {
+  TA_CHUNKS(c) {
+    const idx j = idx(c * TX + threadIdx.x % TX) * V;
+    body(j, j < length ? V : 0, c);
+  }
+}
 template <int TX, int V, class A, int C, class Body>
 TA_FN void each_across(const A (&chunks)[C], idx length, Body body) {
   TA_CHUNKS(c) {

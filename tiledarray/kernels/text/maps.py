@@ -5,6 +5,8 @@ On the device loads come as windows: the lines of memory that rows computed toge
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from tiledarray.fusion.ir import Cell
 from tiledarray.fusion.plan import Kernel, Store, Window
 from tiledarray.kernels.text.expression import ctype
@@ -117,10 +119,10 @@ class MapPrinter(Printer):
 
     # ---- windows -----------------------------------------------------------------------------
 
-    def _row_pointers(self) -> None:
+    def _row_pointers(self, loads: Container[Cell]) -> None:
         for window in self.kernel.windows:
             self._line_pointers(window)
-        super()._row_pointers()
+        super()._row_pointers(loads)
 
     def _is_row_load(self, cell: Cell) -> bool:
         return (super()._is_row_load(cell) and cell not in self.windows

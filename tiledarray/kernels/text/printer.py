@@ -5,7 +5,7 @@ A form (`maps`, `rows`, `columns`) adds what it does with one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -80,6 +80,7 @@ class Printer(Writer):
         self.shown = self.again = False  # sums show what is wrong; the loop is done again then
         self.pointed: set[Cell] = set()  # gathers that lanes find by a pointer of their chunk
         self.fetched: set[Cell] = set()  # loads that a turn of the loop finds in registers
+        self.once: set[Cell] = set()  # loads of the lanes that all rows share, in registers
         self.known: dict[Cell, str] = {}  # scalars that the loop around has as constants
         self.near: dict[str, str] = {}  # names of pointers by those that lie a few elements away
         self.schedule = kernel.schedule
@@ -165,7 +166,8 @@ class Printer(Writer):
     def row(self) -> None:
         """Write what a block does with one row."""
         self._row_indices()
-        self._row_pointers()
+        self._row_pointers(self.kernel.loads.keys() - self.fetched - self.once)
+        self._store_pointers()
         self._scalar_cells(phase=0)
         self.body()
 
@@ -185,10 +187,11 @@ class Printer(Writer):
             if rows:
                 self.put(f"const idx i_{rows[0]}{suffix} = {rest};")
 
-    def _row_pointers(self) -> None:
+    def _row_pointers(self, loads: Container[Cell]) -> None:
+        """Point at the row in each of these loads."""
         near: dict[Any, tuple[int, int]] = {}
         for cell, access in self.kernel.loads.items():
-            if self._is_row_load(cell) and not self._bundled_behind(cell):
+            if cell in loads and self._is_row_load(cell) and not self._bundled_behind(cell):
                 kind, name = self._pointer_type(access), f"p_{cell.number}"
                 line, place = _place_in_line(cell)
                 first, start = near.setdefault(line, (cell.number, place))
@@ -196,6 +199,8 @@ class Printer(Writer):
                     self._near_pointer(kind, name, f"p_{first}", place - start, access)
                 else:
                     self._row_pointer(name, kind, access)
+
+    def _store_pointers(self) -> None:
         for k, store in enumerate(self.kernel.stores):
             if store.sink.level == "across":  # not of the row
                 continue
@@ -212,11 +217,14 @@ class Printer(Writer):
     def _pointer_type(self, access: Strided) -> str:
         """Type of a pointer to read from; what an update in place writes is not constant."""
         kind = ctype(access.value.dtype)
-        written = self.kernel.border is None and any(
+        return f"const {kind}*" if self._is_written(access) else f"Constant<{kind}>"
+
+    def _is_written(self, access: Strided) -> bool:
+        """Whether an update in place writes what is read here."""
+        return self.kernel.border is None and any(
             isinstance(store.sink.value.op, Update)
             and storage(store.sink.value.args[0]) is storage(access.value)
             for store in self.kernel.stores)
-        return f"const {kind}*" if written else f"Constant<{kind}>"
 
     def _row_pointer(self, name: str, pointer: str, access: Strided) -> None:
         kind = f"{'const ' * (name[0] == 'p')}{ctype(access.value.dtype)}*"
@@ -379,7 +387,8 @@ class Printer(Writer):
     def _vector_loads(self, cells: list[Cell], guarded: bool) -> None:
         """Loads of whole chunks, ahead of the loop over lanes."""
         for cell in cells:
-            if cell.kind != "load" or cell in self.arrays or cell in self.fetched:
+            if cell.kind != "load" or any(
+                    cell in other for other in (self.arrays, self.fetched, self.once)):
                 continue
             access = self.kernel.loads[cell]
             if access.strides[-1] != 1 and cell not in self.kernel.staged:
