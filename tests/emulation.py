@@ -262,6 +262,27 @@ def headers_without_assembly(folder: Path) -> Path:
     return copied
 
 
+def compiled(text: str, folder: Path) -> ctypes.CDLL:
+    """Load a source, compiled if it is new; what it begins with up to its last header is, once."""
+    path = folder / f"{_name(text)}.cpp"
+    library = path.with_suffix(".so")
+    if not library.exists():
+        options = [*OPTIONS, f"-I{headers_without_assembly(folder)}"]
+        end = text.index("\n", text.rindex("#include")) + 1
+        begins = folder / f"{_name(text[:end])}.h"
+        if not begins.exists():
+            begins.write_text(text[:end])
+            subprocess.run(["g++", *options, "-x", "c++-header", "-o", f"{begins}.gch", begins],
+                           check=True)
+        path.write_text(f'#include "{begins.name}"\n{text[end:]}')
+        subprocess.run(["g++", *options, "-o", library, path], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def _name(text: str) -> str:
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
 class EmulatedLaunch:
     """A kernel's device text, compiled for this machine."""
 
@@ -270,14 +291,8 @@ class EmulatedLaunch:
         self.binding = Binding.of(program.slots, plan.memory)
         self.args = Arguments((), self.binding.fields)
         text = HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
-        path = folder / f"{hashlib.sha1(text.encode()).hexdigest()}.cpp"
-        library = path.with_suffix(".so")
-        if not library.exists():
-            path.write_text(text)
-            headers = f"-I{headers_without_assembly(folder)}"
-            subprocess.run(["g++", *OPTIONS, headers, "-o", library, path], check=True)
         self.counters = numpy.zeros(0, numpy.uint32)
-        self.emulate = ctypes.CDLL(str(library)).emulate
+        self.emulate = compiled(text, folder).emulate
         self.emulate.restype = ctypes.c_bool
 
     def bound(self, place: device.Device, buffers: Any, params: Sequence[Any]) -> Any:

@@ -7,8 +7,6 @@ Many cases go into one translation unit, so that a test file compiles a few of t
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,12 +150,7 @@ class Emulated:
         text = (emulation.HEAD + prologue() + functions
                 + f"static void chosen(const Args& args) {{\n{chosen}}}\n"
                 + emulation.TAIL.replace("NAME", "chosen"))
-        path = folder / f"{hashlib.sha1(text.encode()).hexdigest()}.cpp"
-        path.write_text(text)
-        library = path.with_suffix(".so")
-        headers = f"-I{emulation.headers_without_assembly(folder)}"
-        subprocess.run(["g++", *emulation.OPTIONS, headers, "-o", library, path], check=True)
-        self.emulate = ctypes.CDLL(str(library)).emulate
+        self.emulate = emulation.compiled(text, folder).emulate
 
     def run(self, case: Case, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
         problems = len(next(iter(inputs.values())))
