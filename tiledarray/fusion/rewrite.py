@@ -17,6 +17,7 @@ from tiledarray.fusion.along import Looped
 from tiledarray.fusion.both_ends import sums_over_either_axis
 from tiledarray.fusion.deviations import mean_carried_along, only_shaped
 from tiledarray.fusion.ir import Param, Size, Value, unit_axes, viewed
+from tiledarray.fusion.networks import median_of_few
 from tiledarray.fusion.own_places import added_to_each_row, taken_from_each_row
 from tiledarray.fusion.short import computed_again, may_unroll
 from tiledarray.fusion.spectra import inverse_scaled_later, real_part_of_inverse
@@ -460,7 +461,8 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum, size_compared, real_part_of_inverse,
                   inverse_scaled_later, sums_over_either_axis),
-    Library: (product_of_vectors, product_with_vector, taken_from_each_row, added_to_each_row),
+    Library: (product_of_vectors, product_with_vector, taken_from_each_row, added_to_each_row,
+              median_of_few),
 }
 
 

@@ -441,13 +441,23 @@ template <class A, class B> TA_FN bool m_less_equal(A x, B y) {
     else return x <= y;
 }
 
+// One of two floats, on the host by its bits: of a chain of selects g++ 12 makes branches, and of
+// these so many that it takes minutes.
+template <class T> TA_FN T first_if(bool condition, T x, T y) {
+    if constexpr (kind_of<T> == Kind::real && !TA_DEVICE) {
+        using Bits = decltype(bits_of(x));
+        const Bits first = (Bits)0 - (Bits)condition;
+        return from_bits((Bits)((bits_of(x) & first) | (bits_of(y) & ~first)));
+    }
+    else return condition ? x : y;
+}
 // The first of two where it is the one, or a NaN has it so.  Two selects, one after the other: g++
 // turns a select on an `or` of conditions into branches once two such are chained.  A macro, for of
 // conditions that are arguments of a function it makes bytes.
 #define TA_FIRST_OF_TWO(name, is_the_one, has_nan) \
     template <class T> TA_FN T name(T x, T y) {    \
         T chosen = is_the_one ? x : y;             \
-        return has_nan ? x : chosen;               \
+        return first_if(has_nan, x, chosen);       \
     }
 // These let NaN through,
 TA_FIRST_OF_TWO(m_maximum, m_less(y, x), is_nan(x))
