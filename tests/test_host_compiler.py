@@ -13,7 +13,7 @@ import pytest
 
 from tiledarray import config
 from tiledarray.errors import CompilerError
-from tiledarray.kernels.compile import host
+from tiledarray.kernels.compile import beginnings, host
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 
@@ -151,6 +151,76 @@ def test_headers_are_found_and_part_of_the_key(tmp_path, monkeypatch):
         assert call(host.compile_source(source, "k"), ctypes.c_int64) == 6
     finally:
         host._header_text.cache_clear()
+
+
+def long_ones(count, first=0):
+    """Kernels that begin alike."""
+    return [(f'using idx = long;\n#include "tile.h"\nextern "C" idx k() {{ return {n}; }}', "k")
+            for n in range(first, first + count)]
+
+
+def commands(monkeypatch):
+    """Note how compilers are called."""
+    noted, run = [], host.Compilers.run
+
+    def noting(self, command, *rest):
+        noted.append([*command])
+        return run(self, command, *rest)
+
+    monkeypatch.setattr(host.Compilers, "run", noting)
+    return noted
+
+
+@pytest.mark.skipif("host.compiler().clang", reason="clang reads headers quickly, or otherwise")
+class TestBeginnings:
+    """What kernels begin with is compiled once, when some have begun so."""
+
+    def test_it_is_compiled_for_many(self, monkeypatch):
+        noted = commands(monkeypatch)
+        for number, kernel in enumerate(long_ones(beginnings.MET + 2)):
+            assert call(host.compile_source(*kernel), ctypes.c_int64) == number
+        headers = [k for k, command in enumerate(noted) if "c++-header" in command]
+        included = [k for k, command in enumerate(noted) if "-include" in command]
+        assert (headers, included) == ([beginnings.MET], [beginnings.MET + 1, beginnings.MET + 2])
+
+    def test_another_process_finds_it(self, monkeypatch):
+        for kernel in long_ones(beginnings.MET + 1):
+            host.compile_source(*kernel)
+        beginnings._found.clear()
+        noted = commands(monkeypatch)
+        assert call(host.compile_source(*long_ones(1, 77)[0]), ctypes.c_int64) == 77
+        assert len(noted) == 1 and "-include" in noted[0]
+
+    @pytest.mark.parametrize("damage", [
+        lambda path: path.unlink(), lambda path: path.write_bytes(b"gpch and nothing else"),
+        lambda path: path.write_bytes(path.read_bytes()[:-4096] + bytes(4096)),
+    ], ids=["gone", "short", "zeros"])
+    def test_what_is_damaged_is_read_again(self, damage, folder, monkeypatch):
+        for kernel in long_ones(beginnings.MET + 1):
+            host.compile_source(*kernel)
+        (compiled,) = folder.rglob(f"*{beginnings.SUFFIX}")
+        damage(compiled)
+        for number, kernel in enumerate(long_ones(2, 50), 50):
+            assert call(host.compile_source(*kernel), ctypes.c_int64) == number
+
+    def test_a_compiler_without_such_headers(self, monkeypatch):
+        run = host.Compilers.run
+
+        def refusing(self, command, *rest):
+            if "c++-header" in command:
+                return SimpleNamespace(status=1, output="unrecognized language")
+            return run(self, command, *rest)
+
+        monkeypatch.setattr(host.Compilers, "run", refusing)
+        for number, kernel in enumerate(long_ones(beginnings.MET + 3)):
+            assert call(host.compile_source(*kernel), ctypes.c_int64) == number
+
+    def test_errors_are_at_the_lines_of_the_source(self):
+        for kernel in long_ones(beginnings.MET + 1):
+            host.compile_source(*kernel)
+        wrong = 'using idx = long;\n#include "tile.h"\nlong x;\nnonsense here;\n'
+        with pytest.raises(CompilerError, match=r"k\.cpp:4:1: error: .nonsense. does not name"):
+            host.compile_source(wrong, "k")
 
 
 def test_no_compiler_is_a_reason_and_an_error(fresh, monkeypatch):

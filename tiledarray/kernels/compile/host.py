@@ -29,7 +29,7 @@ from tiledarray.devices.threads import ThreadPool, available_cpus, host_threads
 from tiledarray.errors import CompilerError, raised_outside
 from tiledarray.fork import hold_at_fork
 from tiledarray.kernels import HEADERS
-from tiledarray.kernels.compile import cache
+from tiledarray.kernels.compile import beginnings, cache
 from tiledarray.kernels.compile.elf import incomplete
 from tiledarray.kernels.compile.process import Compilers
 
@@ -268,14 +268,58 @@ def _compile(source: str, name: str, options: tuple[str, ...], compilers: Compil
 
 
 def _compile_once(source: str, name: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
-    found = _required(source)
+    begins, rest = beginnings.split(source)
+    if not begins or _required(source).clang:
+        return _compiled(source, name, options, compilers)
+    key = cache.key("begins", _required(source).identity, begins, _header_text(), *options)
+    try:
+        header = beginnings.compiled(
+            key, lambda: _compiled_beginning(begins, options, compilers))
+        if header is not None:
+            rest = "\n" * begins.count("\n") + rest
+            return _compiled(rest, name, ("-include", str(header), *options), compilers)
+    except (CompilerError, OSError) as error:
+        timed_out = isinstance(error, CompilerError) and error.passing and not error.log
+        if compilers.stopped or timed_out:
+            raise
+        beginnings.give_up(key)  # the source, the compiled header, or the room: see which
+    return _compiled(source, name, options, compilers)
+
+
+def _compiled(source: str, name: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
     libraries = ("-lmvec", "-lm") if _libmvec_level() else ("-lm",)
-    command = [
-        *found.command, *options, "-iquote", str(HEADERS), "-x", "c++", f"{name}.cpp",
-        "-o", _OUTPUT, "-x", "none", *libraries,
-    ]  # fmt: skip
+    built, output = _made(
+        f'#line 1 "{name}.cpp"\n{source}', name, source,
+        (*options, "-iquote", str(HEADERS), "-x", "c++", f"{name}.cpp", "-o", _OUTPUT,
+         "-x", "none", *libraries), compilers)
+    problem = incomplete(built) if sys.platform == "linux" else None if built else "it is empty"
+    if problem is not None:
+        raise CompilerError(
+            f"{_required(source).command[0]} says that it compiled {name}, but left half of it: "
+            f"{problem}", source=source, log=output, passing=True,
+            remedy="see whether there is room on the disk, and whether the compiler is sound",
+        )  # fmt: skip
+    return built
+
+
+def _compiled_beginning(begins: str, options: tuple[str, ...], compilers: Compilers) -> bytes:
+    """Compile what kernels begin with; `CompilerError` where the compiler leaves nothing."""
+    built, output = _made(
+        begins, "begins", begins, (
+            *(option for option in options if option != "-shared"), "-iquote", str(HEADERS),
+            "-x", "c++-header", "begins.cpp", "-o", _OUTPUT), compilers)
+    if not built:
+        raise CompilerError("there is no compiled header", source=begins, log=output, passing=True)
+    return built
+
+
+def _made(text: str, name: str, source: str, options: tuple[str, ...], compilers: Compilers
+          ) -> tuple[bytes, str]:
+    """Run the compiler on a file with a text; return what it made, and what it said."""
+    found = _required(source)
+    command = [*found.command, *options]
     with cache.workplace(compilers.check) as place:
-        place.write(f"{name}.cpp", f'#line 1 "{name}.cpp"\n{source}'.encode())
+        place.write(f"{name}.cpp", text.encode())
         try:
             result = compilers.run(command, place, config.compile_seconds)
         except OSError as error:
@@ -284,15 +328,8 @@ def _compile_once(source: str, name: str, options: tuple[str, ...], compilers: C
         if result.status != 0:
             raise _failed(source, name, command, result.status, result.output)
         made = place.path / _OUTPUT
-        built = made.read_bytes() if made.is_file() else b""  # no pipe that nobody writes into
-    problem = incomplete(built) if sys.platform == "linux" else None if built else "it is empty"
-    if problem is not None:
-        raise CompilerError(
-            f"{found.command[0]} says that it compiled {name}, but left half of it: {problem}",
-            source=source, log=result.output, passing=True,
-            remedy="see whether there is room on the disk, and whether the compiler is sound",
-        )  # fmt: skip
-    return built
+        # No pipe that nobody writes into.
+        return made.read_bytes() if made.is_file() else b"", result.output
 
 
 def _failed(
