@@ -315,3 +315,136 @@ def test_what_is_written_while_the_recorder_considers_is_kept(monkeypatch):
         assert asked
         assert x[:8].tolist() == [0, 1, 3, 4, 4, -1, -1, 7]
     del kept
+
+
+def test_what_runs_while_a_memory_gets_its_holders_writes_too():
+    """At each line of the module: a handler or finaliser that gives another memory its holders."""
+    run_apart("""
+        import faulthandler, sys
+        import numpy
+        import tiledarray as ta
+
+        faulthandler.dump_traceback_later(60, exit=True)
+        ta.config.at_once = 100_000
+        theirs, lines = numpy.zeros(3000), set()
+        for at in range(60):
+            met, inside = [0], []
+
+            def write():
+                ours = ta.asarray(theirs)
+                ours[:10] += 1.5
+                theirs[:10] += 1.5
+                assert (ours.numpy() == theirs).all()
+
+            def trace(frame, event, arg):
+                if not frame.f_code.co_filename.endswith("storage.py"):
+                    return None
+                met[0] += event == "line"
+                if met[0] == at and not inside:
+                    inside.append(frame.f_lineno)
+                    sys.settrace(None)
+                    write()
+                return trace
+
+            given = numpy.arange(3000.0)
+            x = ta.asarray(given)
+            sys.settrace(trace)
+            x[1:] += 1
+            sys.settrace(None)
+            assert (x.numpy() == numpy.arange(3000.0) + (numpy.arange(3000) > 0)).all()
+            lines.update(inside)
+        assert len(lines) > 5, lines
+    """)
+
+
+def test_an_exception_at_any_line_leaves_memory_to_others():
+    run_apart("""
+        import faulthandler, sys
+        import numpy
+        import tiledarray as ta
+
+        faulthandler.dump_traceback_later(60, exit=True)
+        ta.config.at_once = 100_000
+        class Quit(Exception): pass
+        quit = 0
+        for at in range(60):
+            met = [0]
+
+            def trace(frame, event, arg):
+                if not frame.f_code.co_filename.endswith("storage.py"):
+                    return None
+                met[0] += event == "line"
+                if met[0] == at:
+                    raise Quit
+                return trace
+
+            x, y = ta.asarray(numpy.arange(3000.0)), numpy.arange(3000.0)
+            sys.settrace(trace)
+            try:
+                x[1:] += 1
+            except Quit:
+                quit += 1
+            finally:
+                sys.settrace(None)
+            assert (x.numpy() == y).all() or (x.numpy()[1:] == y[1:] + 1).all()
+            for other in (x, ta.asarray(y)):
+                other[0] = 7
+                assert float(other[0]) == 7
+        assert quit > 5
+    """)
+
+
+def test_what_looks_while_the_first_look_imports_is_told_so():
+    run_apart("""
+        import sys
+        import tiledarray as ta
+
+        ta.config.at_once = 1
+        ours, x, seen = ta.ones(1000) * 2, ta.ones(1000) + 1, []
+
+        class Meanwhile:
+            def find_spec(self, name, *rest):
+                if name.startswith("tiledarray.execution.") and not seen:
+                    seen.append(None)
+                    try:
+                        seen[0] = float(ours.sum())
+                    except RuntimeError as error:
+                        seen[0] = str(error)
+
+        sys.meta_path.insert(0, Meanwhile())
+        assert float(x.sum()) == 2000
+        assert seen[0] == 2000 or "first look imports" in seen[0], seen
+        assert float(ours.sum()) == 2000
+    """)
+
+
+def test_an_exception_while_bytes_are_compared_is_seen(monkeypatch):
+    from tiledarray.arrays.by_numpy import _same_bytes
+
+    class Interrupting:
+        shape, dtype = (3,), numpy.dtype("f8")
+
+        def __array__(self, *rest, **options):
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        _same_bytes(numpy.zeros(3), Interrupting())
+    assert _same_bytes(numpy.zeros(3), numpy.zeros(3))
+    assert not _same_bytes(numpy.zeros(3), -numpy.zeros(3))
+
+
+def test_references_that_a_handler_takes_meanwhile():
+    from tiledarray.core import twin_state
+
+    class View:
+        pass
+
+    view = View()
+
+    class Emptied(list):
+        def pop(self):  # a handler came between the question and this
+            self.clear()
+            return super().pop()
+
+    assert list(twin_state.drained(Emptied([lambda: view]))) == []
+    assert list(twin_state.drained([lambda: view, lambda: None])) == [view]

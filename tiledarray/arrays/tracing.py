@@ -25,7 +25,7 @@ from tiledarray.recording.history import is_inside
 from tiledarray.recording.stretch import local, tracing
 
 _slot: Any = vars(Base)["_node"]
-_lock = threading.Lock()
+_lock = threading.RLock()
 _under_way: set[traced] = set()
 
 

@@ -179,7 +179,9 @@ def trace(targets: Sequence[Node]) -> tuple[Any, ...]:
             # An evaluation takes the inputs of what it computes (`execution.taken`), and a signal
             # handler or a finaliser that runs in the middle of it may come by such a node.
             raise RuntimeError("an array cannot be looked at in the middle of its own evaluation, "
-                               "nor once that has lost what it was made of")
+                               "nor once that has lost what it was made of; what runs in the "
+                               "middle of things (a signal handler, a finaliser) may write into "
+                               "arrays, and is to look at them later")
         if form.roles & UPDATES and node.inputs[0].buffer is not None:
             updates.append(numbers[node.inputs[0]])
     outputs = tuple([numbers[target] for target in targets])

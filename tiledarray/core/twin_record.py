@@ -68,9 +68,8 @@ class Recorder:
     def reset(self) -> None:
         """Begin a new stretch."""
         self._handles.clear()
-        while self._readers:
-            view = self._readers.pop()()
-            seen = None if view is None else view._seen
+        for view in state.drained(self._readers):
+            seen = view._seen
             if seen is not None and state.root_of(view)._node_ is not seen[0]:
                 view._seen = None
         self._sites.clear()

@@ -15,7 +15,7 @@ import functools
 import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import ref
 
@@ -261,13 +261,24 @@ def note_reader(view: Any) -> None:
     readers.append(ref(view))
 
 
+def drained(readers: list[Any]) -> Iterator[Any]:
+    """Take references out of a list, and give what lives of what they refer to.
+
+    A signal handler may take them between any two byte codes.
+    """
+    while readers:
+        try:
+            view = readers.pop()()
+        except IndexError:
+            return
+        if view is not None:
+            yield view
+
+
 def forget_all_seen(root: Any) -> None:
     """Forget what the views have read, which refers to the node."""
-    readers = getattr(root, "_readers_", ())
-    while readers:
-        view = readers.pop()()
-        if view is not None:
-            view._seen = None
+    for view in drained(getattr(root, "_readers_", [])):
+        view._seen = None
 
 
 def writable(handle: Any, array: Any) -> bool:

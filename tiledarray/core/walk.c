@@ -413,7 +413,8 @@ static inline Py_ssize_t reference_to(PyObject *x, Py_ssize_t *count, uint64_t w
    finaliser that runs in the middle of it may come by such a node. */
 #define MIDDLE                                                                        \
     "an array cannot be looked at in the middle of its own evaluation, nor once that has lost "  \
-    "what it was made of"
+    "what it was made of; what runs in the middle of things (a signal handler, a finaliser) may " \
+    "write into arrays, and is to look at them later"
 
 /* Add a pending node's form and references; the count of parameters, -1 with an error set. */
 static Py_ssize_t put_node(const Node *node, Py_ssize_t params, int *has_zero, uint64_t walk)

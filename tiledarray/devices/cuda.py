@@ -132,7 +132,7 @@ class CudaBackend:
         self._counters: dict[int, cupy.ndarray] = {}
         self._scratch: dict[int, cupy.ndarray] = {}
         self._outcomes: deque[Any] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         with Translated(f"opening cuda:{index}"), self.active():
             pass
 

@@ -35,7 +35,7 @@ _ON_HOST = frozenset(("cpu", "auto"))
 
 _backends: dict[str, str] = {}
 _interned: dict[str, Device] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 hold_at_fork(_lock)
 _chosen: ContextVar[Device | None] = ContextVar("tiledarray_device", default=None)
 

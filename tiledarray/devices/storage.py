@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 import weakref
 from typing import Any
 
 import numpy as np
 
-from tiledarray.fork import hold_at_fork
-
-_making = threading.Lock()
-hold_at_fork(_making)
+# By buffers that are being given a storage: the first one that some thread has made for each.  No
+# lock, for what runs in the middle of anything (signal handlers, finalisers) comes here too.
+_made: dict[Buffer, Storage] = {}
 
 
 class Storage:
@@ -110,11 +108,15 @@ class Buffer:
     def storage(self) -> Storage:
         """What counts the holders of the memory."""
         if self._storage is None:
-            with _making:
-                if self._storage is None:
-                    storage = Storage()
-                    storage.acquire(self)
-                    self._storage = storage
+            storage = Storage()
+            storage.acquire(self)
+            try:
+                first = _made.setdefault(self, storage)
+                if self._storage is None:  # else others have been here, and are gone
+                    self._storage = first
+            finally:
+                _made.pop(self, None)
+        assert self._storage is not None
         return self._storage
 
     def another(self, shape: tuple[int, ...] | None = None) -> Buffer:

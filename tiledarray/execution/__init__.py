@@ -28,8 +28,17 @@ _PLANNED = frozenset(("direct", "plans", "running"))
 
 def __getattr__(name: str) -> ModuleType:
     if name in _OP_BY_OP:  # all together: later there may be no file to be had
-        return [import_part(f"{__name__}.{each}") for each in _OP_BY_OP][
-            _OP_BY_OP.index(name)]
+        return [_part(each) for each in _OP_BY_OP][_OP_BY_OP.index(name)]
     if name in _PLANNED:
-        return import_part(f"{__name__}.{name}")
+        return _part(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _part(name: str) -> ModuleType:
+    part = import_part(f"{__name__}.{name}")
+    if getattr(part.__spec__, "_initializing", False):  # by this very thread, further out
+        raise RuntimeError(
+            "an array cannot be looked at while the program's first look imports what it needs; "
+            "what runs in the middle of things (a signal handler, a finaliser) may write into "
+            "arrays, and is to look at them later")
+    return part

@@ -11,7 +11,7 @@ from tiledarray.devices.threads import all_of
 from tiledarray.fork import import_part
 
 _NAMESPACE = "tiledarray"
-_registering = threading.Lock()
+_registering = threading.RLock()
 _registered: set[type] = set()
 
 

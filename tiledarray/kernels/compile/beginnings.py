@@ -18,7 +18,7 @@ from tiledarray.kernels.compile import cache
 MET = 4  # kernels of a process that begin alike, before that is compiled by itself
 SUFFIX = ".h.gch"
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 hold_at_fork(_lock)
 _met: Counter[tuple[Path, str]] = Counter()  # by the cache's folder, and the key
 _found: dict[tuple[Path, str], Path | None] = {}

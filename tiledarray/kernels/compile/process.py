@@ -29,7 +29,7 @@ DYING_SECONDS = 1.0
 _NOT_PASSED_ON = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES_OUTPUT",
                   "SUNPRO_DEPENDENCIES")
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 hold_at_fork(_lock)
 _running: dict[subprocess.Popen[bytes], Compilers] = {}
 _known: weakref.WeakSet[Compilers] = weakref.WeakSet()
