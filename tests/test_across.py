@@ -164,6 +164,24 @@ def test_nan_and_infinity(folder):
     check(folder, extrema, x, kernels=1)
 
 
+@pytest.mark.sampled(2)
+@with_gxx
+@pytest.mark.parametrize("view", [
+    "x[:, ::2]", "x[:, ::-1]", "x[::-1]", "x[::3, 5:]", "x.T[:, ::-1]", "x.T", "x[::-1, ::-1]",
+])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_rows_of_views(folder, view, dtype):
+    """However the rows lie, they are walked along: what is stored for each does not count."""
+    def program(np, x, column):
+        rows = eval(view)
+        totals = rows.sum(1, keepdims=True)
+        return (rows * totals).sum(0), totals * 1, (column[:len(rows)] * rows).sum(0)
+
+    x = numbers(120, 130, dtype=dtype)
+    check(folder, program, x, numbers(130, 1, dtype=dtype, seed=1), kernels=1,
+          rtol=1e-4 if dtype == "f4" else 1e-11)
+
+
 @with_gxx
 def test_results_that_are_read_elsewhere(folder):
     """What all rows are reduced to is used in another kernel."""

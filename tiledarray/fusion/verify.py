@@ -203,6 +203,8 @@ def _found_in_kernel(kernel: Kernel) -> Iterator[str]:
     if [axis.role for axis in schedule.axes] != sorted(
             (axis.role for axis in schedule.axes), key=["row", "step", "lane"].index):
         yield "rows, steps and lanes are not in this order"
+    if any(cell.kind == "across" for cell in kernel.cells) and not schedule.across:
+        yield "what is reduced over all rows has no rows that blocks share"
     tiles = (schedule.width, *schedule.threads, schedule.unroll, schedule.chunks, schedule.row_tile,
              schedule.lane_tile, schedule.splits)
     if min(tiles) < 1 or prod(schedule.threads) > 1024:

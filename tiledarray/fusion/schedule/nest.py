@@ -38,7 +38,9 @@ def loop_nest(group: Group, reads: list[Strided], writes: list[Strided],
         return (Axis(prod(group.shape), "lane", False, ()),)
     # What a map writes goes in whole lines: what it reads across them can be turned.
     written = [] if group.reduced else writes
-    lane = max(axes, key=lambda axis: (
+    # Rows of which something is made over all rows are walked along, however they lie.
+    over_rows = any(sink.level == "across" for sink in group.sinks)
+    lane = max((axis for axis in axes if axis in group.reduced or not over_rows), key=lambda axis: (
         _unit_weight(axis, written, group.shape) if group.shape[axis] >= limits.short_lanes else 0,
         _unit_weight(axis, accesses, group.shape), axis))
     run = _lane_run(group, axes, lane, accesses)
