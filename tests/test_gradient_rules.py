@@ -181,3 +181,15 @@ def test_sinc_near_zero():
         assert float(slope[0]) == pytest.approx(wanted, rel=1e-12)
         wanted = np.pi**2 * (-1 / 3 + y**2 / 10 - y**4 / 168 + y**6 / 6480)
         assert float(curvature[0, 0]) == pytest.approx(wanted, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_sums_of_exponentials_at_infinity(name):
+    """An infinite term is all of the sum; of two infinite ones each is."""
+    f, inf = getattr(np, name), numpy.inf
+    x = np.array([inf, 2.0, 1.0, -inf, inf, -inf])
+    y = np.array([2.0, inf, -inf, 3.0, inf, -inf])
+    by_x, by_y = np.grad(lambda x, y: f(x, y).sum(), argnums=(0, 1))(x, y)
+    assert by_x.tolist() == [1, 0, 1, 0, 1, 1] and by_y.tolist() == [0, 1, 0, 1, 1, 1]
+    assert np.jvp(lambda x: f(x, y), (x,), (np.ones(6),))[1].tolist() == by_x.tolist()
+    assert np.hvp(lambda x: f(x, y).sum(), x, np.ones(6)).tolist() == [0] * 6

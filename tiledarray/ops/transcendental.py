@@ -27,11 +27,11 @@ log10 = _function(np.log10, "1 / (x * ln10)", nanoseconds=(0.85, 0.25))
 log1p = _function(np.log1p, "1 / (1 + x)", nanoseconds=(1.1, 0.45))
 logaddexp = ufunc(
     np.logaddexp, "m_logaddexp(x, y)", cost=25, nanoseconds=(16, 15),
-    derivatives=("exp(x - out)", "exp(y - out)"),
+    derivatives=tuple(f"exp(where({x} == out, 0, {x} - out))" for x in "xy"),  # infinities, too
 )
 logaddexp2 = ufunc(
     np.logaddexp2, "m_logaddexp2(x, y)", cost=25, nanoseconds=(17, 15),
-    derivatives=("exp2(x - out)", "exp2(y - out)"),
+    derivatives=tuple(f"exp2(where({x} == out, 0, {x} - out))" for x in "xy"),
 )
 
 sqrt = _function(
