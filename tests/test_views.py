@@ -476,3 +476,34 @@ def test_fields_of_numbers_are_views(large):
 
     with tiledarray.config.override(at_once=0 if large else 1 << 16):
         assert [*facts(tiledarray)] == [*facts(numpy)]
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("at_once", [0, 100_000])
+def test_parts_of_complex_numbers_are_set_as_numpys(at_once):
+    def program(np):
+        z = np.array(numpy.arange(4) + 1j)
+        view, one, real = z[::2], np.array(3 + 4j), np.arange(3.0)
+        view.imag = 5
+        z.real *= 2
+        view.real = [7, 8]
+        z[1:].imag += z[:-1].imag
+        z.real, z.imag = z.imag.copy(), z.real.copy()
+        one.real = 9
+        one.imag -= 1
+        real.real = [4, 5, 6]
+        z[:1].real = 1j
+        failed = []
+        for array, part, value in ((real, "imag", 3), (z, "real", [1, 2, 3]), (real, "real", [1, 2]),
+                                   (np.broadcast_to(z, (2, 4)), "real", 1)):
+            with pytest.raises((TypeError, ValueError)) as error:
+                setattr(array, part, value)
+            failed.append((error.type, str(error.value)))
+        return z, one, real, failed
+
+    with config.override(at_once=at_once):
+        *found, failed = program(np)
+        *expected, failures = program(numpy)
+        assert failed == failures
+        for one, other in zip(found, expected, strict=True):
+            numpy.testing.assert_array_equal(one, other)

@@ -74,7 +74,15 @@ def _imag(array: Any) -> Any:
     return _part(array, 1)
 
 
-_IMAG = attribute("imag", _imag)
+_REAL, _IMAG = attribute("real", _real), attribute("imag", _imag)
+
+
+def _set_part(array: Any, place: int, value: Any) -> None:
+    if stands_for_scalar(array):
+        part_of(array, views.Part(place)).store(value)
+    else:
+        part = (_IMAG if place else _REAL)(array)
+        part[...] = value if isinstance(value, Handle) else np.asarray(value)
 
 
 def _of_scalar(name: str) -> Any:
@@ -264,9 +272,9 @@ class TiledArray(Handle):
         return self.swapaxes(-1, -2)
 
     def _set_real(self, value: Any) -> None:
-        (self if self.dtype.kind != "c" else part_of(self, views.Part(0))).store(value)
+        _set_part(self, 0, value)
 
-    real: Any = property(attribute("real", _real), _set_real, None, "Real part: a view.")
+    real: Any = property(_REAL, _set_real, None, "Real part: a view.")
 
     @property
     def imag(self) -> TiledArray:
@@ -282,7 +290,7 @@ class TiledArray(Handle):
     def imag(self, value: Any) -> None:
         if self.dtype.kind != "c":
             raise TypeError("array does not have imaginary part to set")
-        part_of(self, views.Part(1)).store(value)
+        _set_part(self, 1, value)
 
     @property
     def flat(self) -> FlatIterator:
