@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray
+from tiledarray import config
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 
 
@@ -502,7 +503,7 @@ def test_parts_of_complex_numbers_are_set_as_numpys(at_once):
         return z, one, real, failed
 
     with config.override(at_once=at_once):
-        *found, failed = program(np)
+        *found, failed = program(tiledarray)
         *expected, failures = program(numpy)
         assert failed == failures
         for one, other in zip(found, expected, strict=True):
