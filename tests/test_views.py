@@ -495,8 +495,9 @@ def test_parts_of_complex_numbers_are_set_as_numpys(at_once):
         real.real = [4, 5, 6]
         z[:1].real = 1j
         failed = []
-        for array, part, value in ((real, "imag", 3), (z, "real", [1, 2, 3]), (real, "real", [1, 2]),
-                                   (np.broadcast_to(z, (2, 4)), "real", 1)):
+        for array, part, value in (
+                (real, "imag", 3), (z, "real", [1, 2, 3]), (real, "real", [1, 2]),
+                (np.broadcast_to(z, (2, 4)), "real", 1)):
             with pytest.raises((TypeError, ValueError)) as error:
                 setattr(array, part, value)
             failed.append((error.type, str(error.value)))
