@@ -436,6 +436,7 @@ print("fine")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("core", ["c", "python"])
 def test_threads_that_are_the_first_to_write_into_an_array(core, tmp_path):
     if core == "c" and kind != "c":

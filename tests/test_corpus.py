@@ -30,6 +30,7 @@ def test_results_and_arguments_are_numpys(name, at_once):
         check(name)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("compile", ["background", "wait"])
 @pytest.mark.parametrize("name", COMPILED)

@@ -73,6 +73,7 @@ def test_small_arrays_at_once(first):
     check_chunk(4000 + first, compile="never", at_once=30)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", chunks(30))
 def test_compiled(first):
     check_chunk(first, longest=25, compile="wait")

@@ -194,6 +194,7 @@ def test_by_the_interpreter(seed, target, long):
         played(seed, "interpreter", target, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tier", ["host", "emulated"])
 def test_compiled(tier, tmp_path):
     count = 30 if tier == "host" else 10
