@@ -16,6 +16,7 @@ from tiledarray.fusion.ir import Size
 from tiledarray.fusion.plan import Kernel
 from tiledarray.fusion.schedule.blocks import lane_blocks
 from tiledarray.fusion.tiles.kernel import TileKernel
+from tiledarray.kernels.text.across import AcrossPrinter
 from tiledarray.kernels.text.beside import Part, print_together
 from tiledarray.kernels.text.border import border_blocks, print_border
 from tiledarray.kernels.text.columns import ColumnPrinter
@@ -78,7 +79,8 @@ def _part(kernel: Kernel, *, device: bool) -> Part:
         printer = MirrorPrinter(kernel, device=device)
         printer.blocks()
     else:
-        printer = FORMS[schedule.form](kernel, device=device)
+        form = AcrossPrinter if schedule.across else FORMS[schedule.form]
+        printer = form(kernel, device=device)
         if kernel.border is not None:
             print_border(printer, kernel.border)
         _print_blocks(printer)
