@@ -12,7 +12,6 @@ from tiledarray.fusion.along import looped_of
 from tiledarray.fusion.bodies import Body
 from tiledarray.fusion.chains.find import in_chains
 from tiledarray.fusion.cover import uncover
-from tiledarray.fusion.from_parts import read_from_parts
 from tiledarray.fusion.gathers import fuse_gathers
 from tiledarray.fusion.group import Grouper
 from tiledarray.fusion.ir import Value, unit_axes
@@ -80,7 +79,6 @@ def plan(signature: tuple[Any, ...], donatable: frozenset[int], target: Target, 
     outputs = [_as_stored(builder, value) for value in outputs]
     assumed = Regions(params)
     uncover(builder, outputs, assumed)
-    outputs = read_from_parts(builder, outputs, assumed)
     outputs = cut(builder, outputs, assumed)
     fuse_gathers(builder, outputs)
     overwrite_halves(builder, outputs)
