@@ -402,3 +402,29 @@ def test_of_nothing(shape, axis):
             found = np.exp(function(np.ones(shape) * 2, axis=axis))
             assert numpy.asarray(found).shape == shape
             assert plan_of(found).fired["scan_of_nothing"] == 1
+
+
+def alive(np, x):
+    """A mean and a question about the same running totals."""
+    level = np.exp(np.cumsum(x * 0.025, axis=1))
+    return level.mean(axis=1), (level < 1.3).all(axis=1), level[:, -1] * (level < 1.3).all(axis=1)
+
+
+def asked(np, x):
+    totals = np.cumsum(x * 0.025, axis=1)
+    below = totals < 0.3
+    return (totals.sum(axis=1), below.all(axis=1), (~below).any(axis=1), below.sum(axis=1),
+            totals.max(axis=1), totals.argmax(axis=1))
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("columns", [33, 100, 257])
+@pytest.mark.parametrize("program", [alive, asked])
+def test_what_is_asked_of_running_totals_beside_their_sums(program, columns, dtype):
+    """g++ 12 took another row's answers where a temporary was referred to in a vector loop."""
+    x = numpy.random.default_rng(columns).standard_normal((900, columns)).astype(dtype)
+    with config.override(compile="wait", first_seconds=0.0):
+        found = program(np, np.array(x))
+        for one, other in zip(found, program(numpy, x), strict=True):
+            numpy.testing.assert_allclose(one, other, rtol=2e-5 if dtype == "f4" else 1e-12)

@@ -1,5 +1,8 @@
 // Reductions, included by tile.h: Lane is what one lane accumulates, Total what lanes are merged
 // into.
+//
+// What is added is handed on by value: of references to temporaries in an `omp simd` loop g++ 12
+// makes arrays, one element for each lane of a vector, and reads others' elements.
 #pragma once
 #include "math.h"
 
@@ -43,10 +46,10 @@ TA_FN void accumulate(CompensatedComplex& total, const CompensatedComplex& x) {
   accumulate(total.re, x.re);
   accumulate(total.im, x.im);
 }
-TA_FN void accumulate(c128& total, const c64& x) { total = c128{total.re + x.re, total.im + x.im}; }
-TA_FN void accumulate(c128& total, const c128& x) { total = c128{total.re + x.re, total.im + x.im}; }
+TA_FN void accumulate(c128& total, c64 x) { total = c128{total.re + x.re, total.im + x.im}; }
+TA_FN void accumulate(c128& total, c128 x) { total = c128{total.re + x.re, total.im + x.im}; }
 template <class T, class X>
-TA_FN void accumulate(T& total, const X& x) { total = T(total + T(x)); }
+TA_FN void accumulate(T& total, X x) { total = T(total + T(x)); }
 TA_FN void accumulate(i64& total, i64 x) { total = i64(u64(total) + u64(x)); }
 
 TA_FN f64 settled(const Compensated& x) {
@@ -60,8 +63,8 @@ template <class T> TA_FN T settled(const T& x) { return x; }
 template <class R, int V> struct LaneArray {
   typename R::Lane lane[V];
   TA_MEMBER void reset(int v) { lane[v] = R::lane(); }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { R::add(lane[v], x, at); }
-  template <class T> TA_MEMBER void add(int v, const T& x, const T& y, idx) {
+  template <class T> TA_MEMBER void add(int v, T x, idx at) { R::add(lane[v], x, at); }
+  template <class T> TA_MEMBER void add(int v, T x, T y, idx) {
     R::add_product(lane[v], x, y);
   }
   TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
@@ -73,13 +76,13 @@ template <class T> struct Sum {
   using Total = typename SumTotal<Lane>::type;
   TA_MEMBER static Lane lane() { return Lane{}; }
   TA_MEMBER static Total total() { return Total{}; }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { accumulate(lane, cast<Lane>(x)); }
+  TA_MEMBER static void add(Lane& lane, T x, idx) { accumulate(lane, cast<Lane>(x)); }
   TA_MEMBER static void add_product(Lane& lane, T x, T y) { lane = m_fma(x, y, lane); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { accumulate(total, lane); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { accumulate(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) { accumulate(total, other); }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(settled(total)); }
 };
-TA_FN void accumulate(c64& total, const c64& x) { total = c64{total.re + x.re, total.im + x.im}; }
+TA_FN void accumulate(c64& total, c64 x) { total = c64{total.re + x.re, total.im + x.im}; }
 
 // How many are true.  Lanes count to LEAF: half the words of what they are added to.
 struct Tally {
@@ -87,8 +90,8 @@ struct Tally {
   using Total = i64;
   TA_MEMBER static Lane lane() { return 0; }
   TA_MEMBER static Total total() { return 0; }
-  template <class T> TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane += int(x); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total += lane; }
+  template <class T> TA_MEMBER static void add(Lane& lane, T x, idx) { lane += int(x); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { total += lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total += other; }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
 };
@@ -98,8 +101,8 @@ template <class T> struct Prod {
   using Total = Lane;
   TA_MEMBER static Lane lane() { return cast<Lane>(1); }
   TA_MEMBER static Total total() { return cast<Lane>(1); }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane = m_multiply(lane, cast<Lane>(x)); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total = m_multiply(total, lane); }
+  TA_MEMBER static void add(Lane& lane, T x, idx) { lane = m_multiply(lane, cast<Lane>(x)); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { total = m_multiply(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) { total = m_multiply(total, other); }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
 };
@@ -110,9 +113,9 @@ template <class T, class Order> struct Extreme {
   using Total = Lane;
   TA_MEMBER static Lane lane() { return Order::template worst<Lane>(); }
   TA_MEMBER static Total total() { return lane(); }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { merge(lane, cast<Lane>(x)); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { merge(total, lane); }
-  TA_MEMBER static void merge(Total& total, const Total& other) {
+  TA_MEMBER static void add(Lane& lane, T x, idx) { merge(lane, cast<Lane>(x)); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { merge(total, lane); }
+  TA_MEMBER static void merge(Total& total, Total other) {
     total = Order::pick(total, other);
   }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
@@ -139,8 +142,8 @@ template <class T> struct All {
   using Total = u8;
   TA_MEMBER static Lane lane() { return 1; }
   TA_MEMBER static Total total() { return 1; }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane &= u8(cast<bool>(x)); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total &= lane; }
+  TA_MEMBER static void add(Lane& lane, T x, idx) { lane &= u8(cast<bool>(x)); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { total &= lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total &= other; }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
 };
@@ -149,8 +152,8 @@ template <class T> struct Any {
   using Total = u8;
   TA_MEMBER static Lane lane() { return 0; }
   TA_MEMBER static Total total() { return 0; }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { lane |= u8(cast<bool>(x)); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { total |= lane; }
+  TA_MEMBER static void add(Lane& lane, T x, idx) { lane |= u8(cast<bool>(x)); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { total |= lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total |= other; }
   template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
 };
@@ -170,13 +173,13 @@ template <class T, class Order, class At> struct ArgExtreme {
   TA_MEMBER static bool ahead(const X& x, const X& best) {
     return !Order::behind(x, best) & !is_nan(best);
   }
-  TA_MEMBER static void add(Lane& lane, const T& value, idx at) {
+  TA_MEMBER static void add(Lane& lane, T value, idx at) {
     const X x = cast<X>(value);
     const bool better = ahead(x, lane.x);
     lane.x = better ? x : lane.x;
     lane.at = better ? At(at) : lane.at;
   }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) { merge(total, lane); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) { merge(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) {
     const bool tie = !ahead(total.x, other.x) & (other.at < total.at);
     const bool better = ahead(other.x, total.x) | tie;
@@ -196,7 +199,7 @@ template <class T, class Order, class At, int V> struct LaneArray<ArgExtreme<T, 
     at[v] = lane.at;
   }
   TA_MEMBER void reset(int v) { set(v, R::lane()); }
-  TA_MEMBER void add(int v, const T& value, idx place) {
+  TA_MEMBER void add(int v, T value, idx place) {
     const typename R::X y = cast<typename R::X>(value);
     const bool better = R::ahead(y, x[v]);
     x[v] = better ? y : x[v];
@@ -254,7 +257,7 @@ template <class T> struct Deviation {
     lane.squares += squared(d);
     lane.count += Real(1);
   }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+  TA_MEMBER static void absorb(Total& total, Lane lane) {
     const W sum = cast<W>(lane.sum);
     const f64 count = lane.count, inverse = count == 0.0 ? 0.0 : near_reciprocal(count);
     const W offset = scaled(sum, inverse);
@@ -350,7 +353,7 @@ template <class T> struct SelectedDeviation {
   TA_MEMBER static Lane lane() { return Lane{}; }
   TA_MEMBER static Total total() { return Total{0.0, 0.0, 0.0}; }
   TA_MEMBER static void add(Lane& lane, const T& pair, idx) { lane.add(pair); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+  TA_MEMBER static void absorb(Total& total, Lane lane) {
     Deviation<X>::absorb(total, Leaf<X>{lane.shift, lane.sum, lane.squares, X(lane.count)});
   }
   TA_MEMBER static void merge(Total& total, const Total& other) { Deviation<X>::merge(total, other); }
@@ -388,8 +391,8 @@ template <class T> struct Exponentials {
     sum = gap > T(0) ? sum * power + T(1) : sum + power;
     top = gap > T(0) ? x : top;
   }
-  TA_MEMBER static void add(Lane& lane, const T& x, idx) { add(lane.top, lane.sum, x); }
-  TA_MEMBER static void absorb(Total& total, const Lane& lane) {
+  TA_MEMBER static void add(Lane& lane, T x, idx) { add(lane.top, lane.sum, x); }
+  TA_MEMBER static void absorb(Total& total, Lane lane) {
     merge(total, Total{lane.top, f64(lane.sum)});
   }
   TA_MEMBER static void merge(Total& total, const Total& other) {

@@ -112,7 +112,7 @@ template <class R, int V> struct RowAccumulator {
     total = R::total();
     for (int v = 0; v < V; ++v) lane.reset(v);
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, T x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void flush() {  // lanes pairwise: vector work, and the accuracy of a tree
     if constexpr (!leafless<R>) {
       typename R::Total part[V];
@@ -148,7 +148,7 @@ template <class R, int V> struct ColumnAccumulator {
       total[v] = R::total();
     }
   }
-  template <class T> TA_MEMBER void add(int v, const T& x, idx at) { lane.add(v, x, at); }
+  template <class T> TA_MEMBER void add(int v, T x, idx at) { lane.add(v, x, at); }
   TA_MEMBER void absorb() {
     _Pragma("omp simd") for (int v = 0; v < V; ++v) {
       R::absorb(total[v], lane.get(v));
