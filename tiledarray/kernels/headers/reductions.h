@@ -57,7 +57,7 @@ TA_FN f64 settled(const Compensated& x) {
   return x.hi + low;
 }
 TA_FN c128 settled(const CompensatedComplex& x) { return c128{settled(x.re), settled(x.im)}; }
-template <class T> TA_FN T settled(const T& x) { return x; }
+template <class T> TA_FN T settled(T x) { return x; }
 
 // What V lanes of a reduction accumulate.
 template <class R, int V> struct LaneArray {
@@ -80,7 +80,7 @@ template <class T> struct Sum {
   TA_MEMBER static void add_product(Lane& lane, T x, T y) { lane = m_fma(x, y, lane); }
   TA_MEMBER static void absorb(Total& total, Lane lane) { accumulate(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) { accumulate(total, other); }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(settled(total)); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(settled(total)); }
 };
 TA_FN void accumulate(c64& total, c64 x) { total = c64{total.re + x.re, total.im + x.im}; }
 
@@ -93,7 +93,7 @@ struct Tally {
   template <class T> TA_MEMBER static void add(Lane& lane, T x, idx) { lane += int(x); }
   TA_MEMBER static void absorb(Total& total, Lane lane) { total += lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total += other; }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total); }
 };
 
 template <class T> struct Prod {
@@ -104,7 +104,7 @@ template <class T> struct Prod {
   TA_MEMBER static void add(Lane& lane, T x, idx) { lane = m_multiply(lane, cast<Lane>(x)); }
   TA_MEMBER static void absorb(Total& total, Lane lane) { total = m_multiply(total, lane); }
   TA_MEMBER static void merge(Total& total, const Total& other) { total = m_multiply(total, other); }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total); }
 };
 
 // Max and Min propagate NaN, as NumPy's do.
@@ -118,19 +118,19 @@ template <class T, class Order> struct Extreme {
   TA_MEMBER static void merge(Total& total, Total other) {
     total = Order::pick(total, other);
   }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total); }
 };
 struct Upward {
   template <class T> TA_MEMBER static T worst() { return lowest<T>(); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_maximum(x, y); }
-  template <class T> TA_MEMBER static bool behind(const T& x, const T& y) {
+  template <class T> TA_MEMBER static T pick(T x, T y) { return m_maximum(x, y); }
+  template <class T> TA_MEMBER static bool behind(T x, T y) {
     return m_less_equal(x, y);
   }
 };
 struct Downward {
   template <class T> TA_MEMBER static T worst() { return highest<T>(); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return m_minimum(x, y); }
-  template <class T> TA_MEMBER static bool behind(const T& x, const T& y) {
+  template <class T> TA_MEMBER static T pick(T x, T y) { return m_minimum(x, y); }
+  template <class T> TA_MEMBER static bool behind(T x, T y) {
     return m_less_equal(y, x);
   }
 };
@@ -145,7 +145,7 @@ template <class T> struct All {
   TA_MEMBER static void add(Lane& lane, T x, idx) { lane &= u8(cast<bool>(x)); }
   TA_MEMBER static void absorb(Total& total, Lane lane) { total &= lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total &= other; }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total != 0); }
 };
 template <class T> struct Any {
   using Lane = u8;
@@ -155,7 +155,7 @@ template <class T> struct Any {
   TA_MEMBER static void add(Lane& lane, T x, idx) { lane |= u8(cast<bool>(x)); }
   TA_MEMBER static void absorb(Total& total, Lane lane) { total |= lane; }
   TA_MEMBER static void merge(Total& total, const Total& other) { total |= other; }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total != 0); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total != 0); }
 };
 
 // The index of the first extreme element; a NaN is more extreme than anything.  Where no element is
@@ -170,7 +170,7 @@ template <class T, class Order, class At> struct ArgExtreme {
   using Total = Lane;
   TA_MEMBER static Lane lane() { return Lane{Order::template worst<X>(), 0}; }
   TA_MEMBER static Total total() { return lane(); }
-  TA_MEMBER static bool ahead(const X& x, const X& best) {
+  TA_MEMBER static bool ahead(X x, X best) {
     return !Order::behind(x, best) & !is_nan(best);
   }
   TA_MEMBER static void add(Lane& lane, T value, idx at) {
@@ -186,7 +186,7 @@ template <class T, class Order, class At> struct ArgExtreme {
     total.x = better ? other.x : total.x;
     total.at = better ? other.at : total.at;
   }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.at); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total.at); }
 };
 #ifndef __CUDACC__
 // On the host lanes lie field by field, so that loops over them are vector loops.
@@ -249,7 +249,7 @@ template <class T> struct Deviation {
   using Total = Moments<W>;
   TA_MEMBER static Lane lane() { return Lane{X{}, X{}, Real(0), Real(0)}; }
   TA_MEMBER static Total total() { return Total{W{}, 0.0, 0.0}; }
-  TA_MEMBER static void add(Lane& lane, const T& value, idx) {
+  TA_MEMBER static void add(Lane& lane, T value, idx) {
     const X x = cast<X>(value);
     lane.shift = lane.count == Real(0) ? x : lane.shift;
     const X d = m_subtract(x, lane.shift);
@@ -267,7 +267,7 @@ template <class T> struct Deviation {
     squares = beyond ? infinity<f64>() : squares < 0.0 ? 0.0 : squares;
     merge(total, Total{add_wide(cast<W>(lane.shift), offset), squares, count});
   }
-  TA_MEMBER static W add_wide(const W& x, const W& y) {
+  TA_MEMBER static W add_wide(W x, W y) {
     W sum = x;
     accumulate(sum, y);
     return sum;
@@ -281,7 +281,7 @@ template <class T> struct Deviation {
     total.squares += other.squares + (total.count == 0.0 || other.count == 0.0 ? 0.0 : between);
     total.count = count;
   }
-  template <class R> TA_MEMBER static R value(const Total& total) { return cast<R>(total.squares); }
+  template <class R> TA_MEMBER static R value(Total total) { return cast<R>(total.squares); }
 };
 
 template <class T, int V> struct LaneArray<Deviation<T>, V> {
@@ -314,7 +314,7 @@ template <class T, int V> struct LaneArray<Deviation<T>, V> {
   }
   TA_MEMBER Real counted(int v) const { return count[v]; }
 #endif
-  TA_MEMBER void add(int v, const T& value, idx) {
+  TA_MEMBER void add(int v, T value, idx) {
     const X x = cast<X>(value);
     shift[v] = begin(v) ? x : shift[v];
     const X d = m_subtract(x, shift[v]);
@@ -332,7 +332,7 @@ template <class T> struct SelectedDeviation {
     X shift = 0, sum = 0, squares = 0;
     int count = 0;
     bool open = true;  // nothing was selected yet
-    TA_MEMBER void add(const T& pair) {
+    TA_MEMBER void add(T pair) {
       const bool inside = pair.im != X(0);
       if (open & inside) {
         shift = pair.re;
@@ -352,12 +352,12 @@ template <class T> struct SelectedDeviation {
   using Total = Moments<f64>;
   TA_MEMBER static Lane lane() { return Lane{}; }
   TA_MEMBER static Total total() { return Total{0.0, 0.0, 0.0}; }
-  TA_MEMBER static void add(Lane& lane, const T& pair, idx) { lane.add(pair); }
+  TA_MEMBER static void add(Lane& lane, T pair, idx) { lane.add(pair); }
   TA_MEMBER static void absorb(Total& total, Lane lane) {
     Deviation<X>::absorb(total, Leaf<X>{lane.shift, lane.sum, lane.squares, X(lane.count)});
   }
   TA_MEMBER static void merge(Total& total, const Total& other) { Deviation<X>::merge(total, other); }
-  template <class R> TA_MEMBER static R value(const Total& total) {
+  template <class R> TA_MEMBER static R value(Total total) {
     return R{X(total.squares), X(total.mean)};
   }
 };
@@ -365,7 +365,7 @@ template <class T, int V> struct LaneArray<SelectedDeviation<T>, V> {
   using R = SelectedDeviation<T>;
   typename R::Lane lane[V];
   TA_MEMBER void reset(int v) { lane[v].turn(); }
-  TA_MEMBER void add(int v, const T& pair, idx) { lane[v].add(pair); }
+  TA_MEMBER void add(int v, T pair, idx) { lane[v].add(pair); }
   TA_MEMBER typename R::Lane get(int v) const { return lane[v]; }
 };
 
@@ -400,7 +400,7 @@ template <class T> struct Exponentials {
     total.sum = gap > 0.0 ? total.sum * power + other.sum : total.sum + other.sum * power;
     total.top = gap > 0.0 ? other.top : total.top;
   }
-  template <class R> TA_MEMBER static R value(const Total& total) {
+  template <class R> TA_MEMBER static R value(Total total) {
     const f64 nothing = f64(total.top) - f64(total.top);
     return cast<R>(total.sum == 0.0 ? nothing / total.sum : total.sum + nothing);
   }
@@ -412,7 +412,7 @@ template <class T, int V> struct LaneArray<Exponentials<T>, V> {
     top[v] = R::bottom();
     sum[v] = T(0);
   }
-  TA_MEMBER void add(int v, const T& x, idx) { R::add(top[v], sum[v], x); }
+  TA_MEMBER void add(int v, T x, idx) { R::add(top[v], sum[v], x); }
   TA_MEMBER typename R::Lane get(int v) const { return {top[v], sum[v]}; }
 };
 

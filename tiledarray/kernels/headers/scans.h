@@ -41,26 +41,26 @@ template <class T> struct RunningSum {
   using Total = typename TotalOf<T>::type;
   static constexpr bool starts = true;  // from `start`, as well as from the first element
   TA_MEMBER static Total start() { return nothing_to_add<Total>(); }
-  TA_MEMBER static Total lift(const T& x) { return cast<Total>(x); }
-  TA_MEMBER static Total join(const Total& x, const Total& y) {
+  TA_MEMBER static Total lift(T x) { return cast<Total>(x); }
+  TA_MEMBER static Total join(Total x, Total y) {
     if constexpr (is_bool<Total>) return x | y;
     else if constexpr (is_half<Total>) return one_rounded<Total>(one_widened(x) + one_widened(y));
     else return m_add(x, y);
   }
-  TA_MEMBER static T value(const Total& x) { return cast<T>(x); }
+  TA_MEMBER static T value(Total x) { return cast<T>(x); }
 };
 
 template <class T> struct PlainProduct {
   using Total = T;
   static constexpr bool starts = !is_complex<T>;  // infinities times 1 + 0i are NaN
   TA_MEMBER static Total start() { return cast<T>(1); }
-  TA_MEMBER static Total lift(const T& x) { return x; }
-  TA_MEMBER static Total join(const Total& x, const Total& y) {
+  TA_MEMBER static Total lift(T x) { return x; }
+  TA_MEMBER static Total join(Total x, Total y) {
     if constexpr (is_bool<T>) return x & y;
     else if constexpr (is_half<T>) return one_rounded<T>(one_widened(x) * one_widened(y));
     else return m_multiply(x, y);
   }
-  TA_MEMBER static T value(const Total& x) { return x; }
+  TA_MEMBER static T value(Total x) { return x; }
 };
 #ifdef __CUDACC__
 // A product of some elements may be too large or too small for the product up to there, which is
@@ -95,22 +95,22 @@ template <class T> struct RealProduct {
   using Total = Scaled;
   static constexpr bool starts = true;
   TA_MEMBER static Total start() { return Scaled{1.0, 0}; }
-  TA_MEMBER static Total lift(const T& x) { return settled(cast<f64>(x), 0); }
-  TA_MEMBER static Total join(const Total& x, const Total& y) {
+  TA_MEMBER static Total lift(T x) { return settled(cast<f64>(x), 0); }
+  TA_MEMBER static Total join(Total x, Total y) {
     return settled(x.x * y.x, x.exponent + y.exponent);
   }
-  TA_MEMBER static T value(const Total& x) { return cast<T>(scaled_by(x.x, x.exponent)); }
+  TA_MEMBER static T value(Total x) { return cast<T>(scaled_by(x.x, x.exponent)); }
 };
 template <class T> struct ComplexProduct {
   using Total = ScaledComplex;
   static constexpr bool starts = false;
   TA_MEMBER static Total start() { return ScaledComplex{1.0, 0.0, 0}; }
-  TA_MEMBER static Total lift(const T& x) { return settled(x.re, x.im, 0); }
-  TA_MEMBER static Total join(const Total& x, const Total& y) {
+  TA_MEMBER static Total lift(T x) { return settled(x.re, x.im, 0); }
+  TA_MEMBER static Total join(Total x, Total y) {
     const c128 z = m_multiply(c128{x.re, x.im}, c128{y.re, y.im});
     return settled(z.re, z.im, x.exponent + y.exponent);
   }
-  TA_MEMBER static T value(const Total& x) {
+  TA_MEMBER static T value(Total x) {
     return cast<T>(c128{scaled_by(x.re, x.exponent), scaled_by(x.im, x.exponent)});
   }
 };
@@ -128,7 +128,7 @@ template <class T> using RunningProduct = PlainProduct<T>;
 
 struct Larger {
   template <class T> TA_MEMBER static T start() { return lowest<T>(); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) {
+  template <class T> TA_MEMBER static T pick(T x, T y) {
     if constexpr (is_half<T>) return cast<T>(m_first_maximum(cast<f32>(x), cast<f32>(y)));
     else if constexpr (is_complex<T>) return m_first_maximum(x, y);
     else return m_maximum(x, y);
@@ -136,7 +136,7 @@ struct Larger {
 };
 struct Smaller {
   template <class T> TA_MEMBER static T start() { return highest<T>(); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) {
+  template <class T> TA_MEMBER static T pick(T x, T y) {
     if constexpr (is_half<T>) return cast<T>(m_first_minimum(cast<f32>(x), cast<f32>(y)));
     else if constexpr (is_complex<T>) return m_first_minimum(x, y);
     else return m_minimum(x, y);
@@ -144,23 +144,23 @@ struct Smaller {
 };
 struct Both {
   template <class T> TA_MEMBER static T start() { return is_bool<T> ? T(true) : T(~u64(0)); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x & y); }
+  template <class T> TA_MEMBER static T pick(T x, T y) { return T(x & y); }
 };
 struct Either {
   template <class T> TA_MEMBER static T start() { return T(0); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x | y); }
+  template <class T> TA_MEMBER static T pick(T x, T y) { return T(x | y); }
 };
 struct OneAlone {
   template <class T> TA_MEMBER static T start() { return T(0); }
-  template <class T> TA_MEMBER static T pick(const T& x, const T& y) { return T(x ^ y); }
+  template <class T> TA_MEMBER static T pick(T x, T y) { return T(x ^ y); }
 };
 template <class T, class Pick> struct Picked {
   using Total = T;
   static constexpr bool starts = true;
   TA_MEMBER static Total start() { return Pick::template start<T>(); }
-  TA_MEMBER static Total lift(const T& x) { return x; }
-  TA_MEMBER static Total join(const Total& x, const Total& y) { return Pick::pick(x, y); }
-  TA_MEMBER static T value(const Total& x) { return x; }
+  TA_MEMBER static Total lift(T x) { return x; }
+  TA_MEMBER static Total join(Total x, Total y) { return Pick::pick(x, y); }
+  TA_MEMBER static T value(Total x) { return x; }
 };
 template <class T> using RunningMax = Picked<T, Larger>;
 template <class T> using RunningMin = Picked<T, Smaller>;
@@ -174,7 +174,7 @@ template <class R, class T, int V> struct ColumnScan {
   TA_MEMBER ColumnScan() {
     for (int v = 0; v < V; ++v) total[v] = R::start();
   }
-  TA_MEMBER T next(int v, bool first, const T& x) {
+  TA_MEMBER T next(int v, bool first, T x) {
     const typename R::Total own = R::lift(x);
     if constexpr (R::starts) total[v] = R::join(total[v], own);
     else total[v] = first ? own : R::join(total[v], own);

@@ -87,7 +87,7 @@ TA_FN void steps(Range range, Body body, Flush flush) {
 // A row, scanned element by element.
 template <class R, class T, int V> struct RowScan {
   typename R::Total total;
-  TA_MEMBER void begin(const T& x) { total = R::lift(x); }
+  TA_MEMBER void begin(T x) { total = R::lift(x); }
   TA_MEMBER void next(T& x) {
     total = R::join(total, R::lift(x));
     x = R::value(total);
