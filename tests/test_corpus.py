@@ -15,10 +15,10 @@ SIZE = os.environ.get("CORPUS_SIZE", "test")
 COMPILED = ("heat_equation", "kmeans", "logistic_regression", "gray_scott", "nbody")
 
 
-def check(name):
+def check(name, size=SIZE):
     reference, ours = (programs.Program(name, library) for library in (numpy, tiledarray))
-    expected = reference.results(reference.arguments(SIZE))
-    found = ours.results(ours.arguments(SIZE))
+    expected = reference.results(reference.arguments(size))
+    found = ours.results(ours.arguments(size))
     assert programs.differences(expected, found) == []
 
 
@@ -37,6 +37,16 @@ def test_results_and_arguments_are_numpys(name, at_once):
 def test_compiled_results_and_arguments_are_numpys(name, compile):
     with tiledarray.config.override(compile=compile):
         check(name)
+
+
+@pytest.mark.sampled(18)
+@pytest.mark.compiler
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", programs.names())
+def test_middle_results_are_numpys(name):
+    """Of more elements than a tile has: two faults showed in these sizes alone."""
+    with tiledarray.config.override(at_once=1000, compile="wait", first_seconds=0.0):
+        check(name, "middle")
 
 
 @pytest.mark.parametrize("name", programs.names())
