@@ -16,12 +16,13 @@ VALUES = [
     "numpy.exp(numpy.cumsum(x * 0.025, axis=axis))", "numpy.cumprod(1 + x * 0.01, axis=axis)",
     "x * 1", "abs(x) + 1", "x[:, ::-1] * y", "numpy.where(x > 0, x, y)",
 ]
-QUESTIONS = ["({0} < c).all(axis=axis)", "({0} > c).any(axis=axis)", "({0} < c).sum(axis=axis)",
-             "(({0} < c) & (y < 2 * c)).all(axis=axis)", "numpy.isfinite({0}).all(axis=axis)"]
-OTHERS = ["{0}.sum(axis=axis)", "{0}.mean(axis=axis)", "{0}.max(axis=axis)", "{0}.min(axis=axis)",
+QUESTIONS = [*["({0} < c).all(axis=axis)"] * 3, "({0} > c).any(axis=axis)",
+             "({0} < c).sum(axis=axis)", "(({0} < c) & (y < 2 * c)).all(axis=axis)", "numpy.isfinite({0}).all(axis=axis)"]
+OTHERS = [*["{0}.sum(axis=axis)", "{0}.mean(axis=axis)"] * 3,
+          "{0}.max(axis=axis)", "{0}.min(axis=axis)",
           "{0}.var(axis=axis)", "{0}.argmin(axis=axis)", "({0} * {0}).sum(axis=axis)",
           "({0} * 1j).sum(axis=axis)", "{0}.astype('f4').sum(axis=axis)", "{0} * 1"]
-SHAPES = [(40, 100), (300, 257), (1000, 64), (7, 1000), (500, 33), (130, 130), (64, 70)]
+SHAPES = [(40, 100), (300, 257), (1000, 64), (3000, 100), (500, 33), (130, 130), (900, 70)]
 
 
 def near_a_limit(values, c):
@@ -34,22 +35,21 @@ def near_a_limit(values, c):
 @pytest.mark.parametrize("seed", range(80))
 def test_answers_are_numpys(seed):
     draw = random.Random(seed)
-    values, axis = draw.choice(VALUES), draw.choice((0, 1, 1))
-    asked = [draw.choice(OTHERS) for _ in range(draw.randint(1, 3))] + [draw.choice(QUESTIONS)]
+    values, axis = draw.choice(VALUES), draw.choice((0, 1, 1, 1))
+    asked = [draw.choice(OTHERS) for _ in range(draw.randint(1, 2))] + [draw.choice(QUESTIONS)]
     draw.shuffle(asked)
     generator, shape = numpy.random.default_rng(seed), draw.choice(SHAPES)
     x, y = generator.standard_normal(shape), generator.standard_normal(shape)
-    c = draw.choice((0.3, 1.5, 2.5, 3.2))
+    c = draw.choice((0.1, 0.3, 0.3, 1.5, 3.2))
 
     def answers(library, x, y):
         names = {"numpy": library, "x": x, "y": y, "c": c, "axis": axis}
-        names["v"] = eval(values, names)
-        return [eval(each.format("v"), names) for each in asked], names["v"]
+        names["v"] = eval(values, names)  # in memory or not
+        return [eval(each.format("v"), names) for each in asked]
 
-    expected, plain = answers(numpy, x, y)
+    expected, plain = answers(numpy, x, y), eval(values)
     with config.override(compile="wait", first_seconds=0.0):
-        found, _ = answers(np, np.array(x), np.array(y))
-        found = np.evaluate(*found)
+        found = np.evaluate(*answers(np, np.array(x), np.array(y)))
     decided = not near_a_limit(plain, c).any()
     for text, one, other in zip(asked, found, expected, strict=True):
         assert one.dtype == other.dtype
