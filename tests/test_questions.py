@@ -17,7 +17,8 @@ VALUES = [
     "x * 1", "abs(x) + 1", "x[:, ::-1] * y", "numpy.where(x > 0, x, y)",
 ]
 QUESTIONS = [*["({0} < c).all(axis=axis)"] * 3, "({0} > c).any(axis=axis)",
-             "({0} < c).sum(axis=axis)", "(({0} < c) & (y < 2 * c)).all(axis=axis)", "numpy.isfinite({0}).all(axis=axis)"]
+             "({0} < c).sum(axis=axis)", "(({0} < c) & (y < 2 * c)).all(axis=axis)",
+             "numpy.isfinite({0}).all(axis=axis)"]
 OTHERS = [*["{0}.sum(axis=axis)", "{0}.mean(axis=axis)"] * 3,
           "{0}.max(axis=axis)", "{0}.min(axis=axis)",
           "{0}.var(axis=axis)", "{0}.argmin(axis=axis)", "({0} * {0}).sum(axis=axis)",
