@@ -74,9 +74,9 @@ SAMPLES = numpy.array([X, X * 0.9 + 0.05, X * 1.1 - 0.02])
 # What looks at a value, which differs from sample to sample, or draws random numbers.
 NOT_MAPPED = """
     python_max python_sorted tolist math_exp float_ int_ complex_ piecewise
-    bool_arith branch mask_write mask_write_array frompyfunc isclose_etc where1
+    branch frompyfunc isclose_etc where1
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
-    numpy_asarray bool_to_float scalar_minmax math_fsum mask_arith_write while_
+    numpy_asarray bool_to_float scalar_minmax math_fsum while_
     vectorize vectorize_two take_ops ndenumerate poly_class as_strided statistics_mean
     resize_method arange_hist numpy_array_iadd numpy_out random_normal random_uniform
     random_shuffle random_permutation random_choice generator_normal generator_shuffle

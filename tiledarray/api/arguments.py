@@ -38,8 +38,8 @@ def default_device() -> Any:
 
 def device_of(*values: Any) -> Any:
     """Return the device of the first array of ours among nested arguments, or the default."""
-    found = by_numpy.first_handle(values)
-    return default_device() if found is None else found.node.device
+    found: Any = by_numpy.first_handle(values)
+    return default_device() if found is None else found.device
 
 
 def is_ours(value: Any) -> TypeGuard[TiledArray]:

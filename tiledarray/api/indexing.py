@@ -37,6 +37,7 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
+from tiledarray.arrays.selections import of_each
 from tiledarray.arrays.tracing import may_look
 from tiledarray.arrays.views import Affine
 from tiledarray.devices.device import resolve
@@ -64,6 +65,7 @@ def _operand(value: Any, device: Any) -> Any:
 
 
 @implements(np.where)
+@of_each
 def where(condition: Any, *choices: Any) -> Any:
     if not choices:
         return nonzero(condition)

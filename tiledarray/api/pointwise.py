@@ -22,6 +22,7 @@ from tiledarray.api.arguments import (
 from tiledarray.api.registry import implements
 from tiledarray.arrays import copying
 from tiledarray.arrays.handle import SCALARS, any_keeps, as_operand, scalar, wrap
+from tiledarray.arrays.selections import of_each
 from tiledarray.devices.device import resolve
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import broadcast
@@ -75,6 +76,7 @@ def fix(x: Any, out: Any = None) -> TiledArray:
 
 
 @implements(np.clip)
+@of_each
 def clip(
     a: Any, a_min: Any = _NO_VALUE, a_max: Any = _NO_VALUE, out: Any = None, *,
     min: Any = _NO_VALUE, max: Any = _NO_VALUE, **kwargs: Any,

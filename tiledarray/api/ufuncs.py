@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.api.arguments import device_of, node_of
-from tiledarray.arrays import by_numpy, immediate
+from tiledarray.arrays import by_numpy, immediate, selections
 from tiledarray.arrays.handle import SCALARS, Handle, wrap
 from tiledarray.arrays.protocols import array_ufunc
 from tiledarray.errors import LeaveToNumPy
@@ -181,7 +181,8 @@ class _Unary(UFunc):
     _op: Elementwise
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and isinstance(args[0], Handle):
+        if len(args) == 1 and not kwargs and isinstance(args[0], Handle) and not (
+                selections.selection(args[0])):
             array = args[0]
             try:
                 return wrap(unary(self._op, array._node if array._base is None else array.node))
@@ -197,7 +198,7 @@ class _Binary(UFunc):
     _op: Elementwise
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(args) != 2 or kwargs:
+        if len(args) != 2 or kwargs or any(map(selections.selection, args)):
             return self._apply(args, kwargs)
         left, right = args
         if isinstance(left, Handle):

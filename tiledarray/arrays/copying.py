@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy
+from tiledarray.arrays import by_numpy, selections
 from tiledarray.arrays.handle import (
     Handle,
     array_of,
@@ -24,7 +24,6 @@ from tiledarray.devices.device import resolve
 from tiledarray.graph.dtypes import is_numeric
 from tiledarray.graph.node import Node
 from tiledarray.ops import indexing as library
-from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import CLIP
 from tiledarray.recording import record
 
@@ -75,6 +74,9 @@ def astype(
         If ``casting`` does not allow it.
     """
     wanted = as_dtype(dtype)
+    if copy and device is None and (chosen := selections.selection(self)) is not None:
+        full = astype(wrap(chosen.full), wanted, order, casting)
+        return selections.deferred(full.node, chosen.mask)
     node = self.node
     if device is not None:
         return self.to(device).astype(wanted, casting=casting)
@@ -159,7 +161,7 @@ def conj(self: Any) -> Any:
     """Return the complex conjugate."""
     if self.dtype.kind != "c":
         return self
-    return wrap(record.unary(BY_NAME["conjugate"], self.node))
+    return np.conjugate(self)
 
 def limits_of(dtype: np.dtype[Any], low: Any, high: Any) -> tuple[Any, Any]:
     """Return limits, those left out that are ints which no value of the dtype is beyond."""

@@ -42,7 +42,7 @@ class Handle(Base):
     _recorded: Node | None
     _base: Handle | None
     _steps: tuple[Step, ...]
-    _seen: tuple[Node, Node] | None
+    _seen: tuple[Node, Node] | Any  # of a deferred array what that stands for: `selections`
     set_writable: Any  # `TiledArray` has it
 
     @property
@@ -141,6 +141,13 @@ def use_class(handle_class: type[Handle]) -> None:
     """Say which subclass `wrap` makes."""
     global _handle_class
     _handle_class = handle_class
+
+
+def without_value() -> Any:
+    """Return an array of its own that has no value yet."""
+    made = _new(_handle_class)
+    made._base = None
+    return made
 
 
 def view_of(handle: Handle, step: Step) -> Any:

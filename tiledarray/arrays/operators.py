@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, views
+from tiledarray.arrays import by_numpy, selections, views
 from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, stands_for_scalar, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import shape_text
@@ -120,6 +120,8 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
         if by_numpy.is_subclass(type(other)):
             return by_numpy.call(ufunc.__name__, ufunc, (self, other), {"out": self})
+        if selections.in_place(forward, self, other):
+            return self
         # Once more where others have written into the array meanwhile, but not the operand itself.
         checked, done = self._base is None and not by_numpy.runs_code(other), False
         while not done:
@@ -295,16 +297,23 @@ def _three(short: str, forward: Method, reflected: Method, ufunc: Any) -> tuple[
     )
 
 
+def _each(short: str, forward: Method, reflected: Method, ufunc: Any) -> tuple[Method, ...]:
+    """The same of elementwise ones."""
+    forward, reflected = _named(short, forward), _named(f"r{short}", reflected)
+    return _three(
+        short, selections.of_each(forward), selections.of_each(reflected), ufunc)
+
+
 def arithmetic(short: str, name: str) -> tuple[Method, ...]:
     """Make ``x + y``, ``y + x`` and ``x += y`` of the op of this name."""
     op = BY_NAME[name]
-    return _three(short, _forward(op), _reflected(op), op.ufunc)
+    return _each(short, _forward(op), _reflected(op), op.ufunc)
 
 
 def powers() -> tuple[Method, ...]:
     """Make ``x ** y``, ``y ** x`` and ``x **= y``."""
     op = BY_NAME["power"]
-    return _three("pow", _power(), _reflected(op), op.ufunc)
+    return _each("pow", _power(), _reflected(op), op.ufunc)
 
 
 def matrix_products() -> tuple[Method, ...]:
@@ -323,9 +332,9 @@ def divmod_pair() -> tuple[Method, ...]:
 
 def comparison(short: str, name: str) -> Method:
     """Make ``x < y``; Python reflects it itself."""
-    return _named(short, _forward(BY_NAME[name]))
+    return selections.of_each(_named(short, _forward(BY_NAME[name])))
 
 
 def unary_operator(short: str, name: str) -> Method:
     """Make ``-x``."""
-    return _named(short, _unary(BY_NAME[name]))
+    return selections.of_each(_named(short, _unary(BY_NAME[name])))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, by_places, reducing, told
+from tiledarray.arrays import by_numpy, by_places, reducing, selections, told
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -76,6 +76,9 @@ def array_ufunc(
     """Apply a NumPy ufunc."""
     if method == "__call__" and out is None and not options:
         op = BY_UFUNC.get(ufunc)
+        deferred = None if op is None else selections.applied(ufunc, inputs, options)
+        if deferred is not None:
+            return deferred
         if op is not None and ufunc.nin <= 2:
             node = self._node if self._base is None else self.node
             try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config, core
-from tiledarray.arrays import by_numpy, index, looking, operators, protocols, views
+from tiledarray.arrays import by_numpy, index, looking, operators, protocols, selections, views
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
@@ -24,7 +24,7 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
-from tiledarray.arrays.tracing import check_own
+from tiledarray.arrays.tracing import check_own, give_value
 from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.execution import placement
 from tiledarray.graph.node import Form, Kind
@@ -69,6 +69,9 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 def dtype(self: Any) -> np.dtype[Any]:
     """Data type of the elements."""
+    chosen = selections.selection(self)
+    if chosen is not None:
+        return chosen.full.dtype
     node = self._node if self._base is None else self.node
     found: np.dtype[Any] = node.form.kind.dtype
     return found
@@ -76,7 +79,8 @@ def dtype(self: Any) -> np.dtype[Any]:
 
 def ndim(self: Any) -> int:
     """Number of axes."""
-    return len(self.shape)
+    chosen = selections.selection(self)
+    return len(self.shape) if chosen is None else chosen.ndim
 
 
 def size(self: Any) -> int:
@@ -161,9 +165,12 @@ def getitem(self: Any, key: Any) -> Any:
     """`x[key]`."""
     if isinstance(key, str):
         return _field(self, key)
-    node = self._node if self._base is None else self.node
     if not isinstance(key, tuple):
         key = (key,)
+    deferred = selections.select(self, key)
+    if deferred is not None:
+        return deferred
+    node = self._node if self._base is None else self.node
     shape = node.form.kind.shape
     step = index.step_of(key, shape)
     if step is None:
@@ -183,6 +190,8 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         return
     if not isinstance(key, tuple):
         key = (key,)
+    if selections.write(self, key, value):
+        return
     # The kind only: who holds the value itself while it is written makes it a copy.
     kind = (self._node if self._base is None else self.node).form.kind
     step = index.step_of(key, kind.shape)
@@ -219,6 +228,16 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
     taken = wrap(index.take(record.view(node, *found.before), found))
     copied = found.shape and index.names_view(key)
     return view_of(taken, views.Frozen(index.COPIED)) if copied else taken
+
+
+def resolve(self: Any) -> None:
+    """Give a deferred array its value: somebody asks for it."""
+    chosen = self._seen
+    if type(chosen) is not selections.Selection:  # another thread has done it
+        return
+    found = _take(wrap(chosen.full), (wrap(chosen.mask),))
+    give_value(self, found.node)
+    self._seen = None
 
 
 _AT_HOME = ("cpu", "auto")  # kinds of devices whose arrays may be NumPy's
@@ -382,5 +401,5 @@ FUNCTIONS: dict[str, Any] = {
     "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
     "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,
     "assign_shape": assign_shape, "shape": shape, "ndim": ndim, "size": size, "dtype": dtype,
-    "T": transposed, "__array_ufunc__": protocols.array_ufunc,
+    "T": transposed, "__array_ufunc__": protocols.array_ufunc, "resolve": resolve,
 }

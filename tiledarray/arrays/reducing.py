@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from tiledarray.arrays import selections
 from tiledarray.arrays.by_numpy import or_numpy
 from tiledarray.arrays.handle import Handle, as_dtype, as_node, converted, wrap
 from tiledarray.errors import LeaveToNumPy
@@ -261,12 +262,12 @@ def _index(op: Reduction) -> Callable[..., Any]:
     return function
 
 
-sum = _total(ops.sum, BY_NAME["add"], 0, np.sum)
-prod = _total(ops.prod, BY_NAME["multiply"], 1, np.prod)
-min = _extremum(ops.min, BY_NAME["minimum"], "minimum", np.min)
-max = _extremum(ops.max, BY_NAME["maximum"], "maximum", np.max)
-all = _truth(ops.all, BY_NAME["logical_and"], True, np.all)
-any = _truth(ops.any, BY_NAME["logical_or"], False, np.any)
+sum = selections.of_all(_total(ops.sum, BY_NAME["add"], 0, np.sum))
+prod = selections.of_all(_total(ops.prod, BY_NAME["multiply"], 1, np.prod))
+min = selections.of_all(_extremum(ops.min, BY_NAME["minimum"], "minimum", np.min), of_none=False)
+max = selections.of_all(_extremum(ops.max, BY_NAME["maximum"], "maximum", np.max), of_none=False)
+all = selections.of_all(_truth(ops.all, BY_NAME["logical_and"], True, np.all))
+any = selections.of_all(_truth(ops.any, BY_NAME["logical_or"], False, np.any))
 argmin = _index(ops.argmin)
 argmax = _index(ops.argmax)
 
@@ -333,6 +334,7 @@ def _mean_node(
     return _divided(total, _counted(node, axes, where, real), dtype)
 
 
+@selections.of_all
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
     where: Any = True,
@@ -407,6 +409,7 @@ def degrees(ddof: float, correction: Any) -> float:
     return float(correction)
 
 
+@selections.of_all
 def var(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
@@ -419,6 +422,7 @@ def var(
     return _finish(node, axes, keepdims, out)
 
 
+@selections.of_all
 def std(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,

@@ -20,6 +20,7 @@ from tiledarray.arrays import (
     protocols,
     recorded,
     reducing,
+    selections,
     settled,
     shaping,
     views,
@@ -173,7 +174,8 @@ class TiledArray(Handle):
         Device
             Its text is what `to` takes: ``"cpu"``, ``"cuda:0"``.
         """
-        return self.node.device
+        chosen = selections.selection(self)
+        return self.node.device if chosen is None else chosen.full.device
 
     @property
     def base(self) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from tiledarray.arrays.handle import Handle
 from tiledarray.at_one_go import at_one_go
 from tiledarray.block import Block
-from tiledarray.core import BEGINS, Base, history, hold
+from tiledarray.core import BEGINS, Base, history, hold, rebind
 from tiledarray.graph.node import Kind, Node, form_of, is_scalar
 from tiledarray.ops.movement import AN_ARRAY, placeholder
 from tiledarray.recording.history import is_inside
@@ -98,6 +98,10 @@ class Scope:
     def is_inside(self, handle: Handle) -> bool:
         """Whether the function itself has made the array; it owns its value."""
         return id(handle) in self._inside
+
+    def adopt(self, handle: Handle) -> None:
+        """Take an array for one that the function has made, though it has no value yet."""
+        self._inside[id(handle)] = handle
 
     def leaked(self) -> bool:
         """Whether an array that was made inside outlives the tracing.  Ends the scope."""
@@ -251,6 +255,15 @@ class _Virtual:
 
     def __delete__(self, handle: Handle) -> None:
         _slot.__delete__(handle)
+
+
+def give_value(handle: Handle, node: Node) -> None:
+    """Give an array of its own the value that it was made for, whoever traces."""
+    scope = local.recorder.scope
+    if scope is None or scope.is_inside(handle):
+        rebind(handle, node)
+    else:
+        _slot.__set__(handle, node)
 
 
 def make_placeholder(kind: Kind, *, scalar: bool = True) -> Node:

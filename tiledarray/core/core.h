@@ -137,7 +137,8 @@ typedef struct Handle {
     PyObject *node;           /* of an array of its own: the recorded value */
     struct Handle *base;      /* of a view: the array that owns the value */
     PyObject *steps;          /* of a view: how it lies in its base; NULL until that is asked */
-    PyObject *seen;           /* of a view: what it last read (see arrays/handle.py) */
+    PyObject *seen;           /* of a view: what it last read (see arrays/handle.py); of an array of
+                                 its own without a value: what that is to be made of */
     struct Handle *parent;    /* of a view without steps: what it was taken of, ... */
     PyObject *how;            /* ... and how: a basic index, or (function, arguments) */
     struct Handle *views;     /* of an array of its own: its settled views, a list through next */
@@ -163,6 +164,12 @@ extern long held;             /* reasons (traced functions) for which nothing is
 static inline Py_ssize_t of_nodes(void) { return Py_MIN(limit, SMALL_ELEMENTS); }
 
 #define is_handle(x) (Py_TYPE(x) == handle_class || PyObject_TypeCheck(x, &HandleType))
+
+/* Whether the value is still to be found, by Python, when it is asked for (arrays/selections.py). */
+static inline int is_deferred(const Handle *handle)
+{
+    return !handle->base && !handle->node && !handle->array && handle->seen;
+}
 
 Handle *new_handle(void);
 PyObject *get_node(Handle *handle, void *unused);

@@ -17,6 +17,12 @@ PyObject *get_node(Handle *handle, void *unused)
         wait_for_writers(handle);
     if (handle->node)
         return Py_NewRef(handle->node);
+    if (is_deferred(handle)) {
+        PyObject *done = PyObject_CallOneArg(callbacks[RESOLVE], (PyObject *)handle);
+        Py_XDECREF(done);
+        if (!done || handle->node)
+            return done ? Py_NewRef(handle->node) : NULL;
+    }
     if (handle->base || !handle->array) {
         PyErr_SetString(PyExc_AttributeError, "_node");
         return NULL;
@@ -286,7 +292,8 @@ static const char *const other_names[OTHERS] = {
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static const char *const callback_names[CALLBACKS] = {
-    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside"};
+    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
+    "resolve"};
 
 int set_from(PyObject *found, const char *name, PyObject **slot)
 {

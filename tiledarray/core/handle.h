@@ -32,7 +32,9 @@ enum {
     NEG, POS, ABS, INVERT, FLOAT, INT, INDEX, BOOL, HASH, LEN, ITER, GETITEM, SETITEM, ASSIGN_SHAPE,
     SHAPE, NDIM, SIZE, DTYPE, T, ARRAY_UFUNC, OTHERS
 };
-enum { LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, CALLBACKS };
+enum {
+    LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, RESOLVE, CALLBACKS
+};
 extern PyObject *recorded[OTHERS], *callbacks[CALLBACKS];
 extern PyObject *no_steps;    /* () */
 extern int births;            /* whether new arrays are born on the host */

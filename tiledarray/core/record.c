@@ -25,6 +25,8 @@ Node *present_node(Handle *handle)
 {
     if (handle->base)
         return view_node(handle);
+    if (is_deferred(handle))
+        return NULL;
     PyObject *node = handle->node ? Py_NewRef(handle->node) : get_node(handle, NULL);
     if (node && !is_node(node))
         Py_CLEAR(node);

@@ -131,7 +131,8 @@ other_names = (
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__")
 callback_names = (
-    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside")
+    "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
+    "resolve")
 
 
 class Base:

@@ -64,7 +64,7 @@ FIELDS = (
     "_of_",  # of a view: the array of its base that ``_array_`` is a view of
     "_lay_",  # of a view without steps: how it was taken
     "_steps_",  # of a view: how it lies in its base; None until that is asked
-    "_seen",  # of a view: what it last read (see arrays/handle.py)
+    "_seen",  # of a view: what it last read (see arrays/handle.py); else what `is_deferred` says
     "_readers_",  # of an array of its own: weak references to views that have read it
     "_copied_",  # if there is a ``_node_``: it is a copy of `_array_`, which is the value
     "__weakref__",
@@ -403,11 +403,21 @@ def take_view(parent: Any, of: Any, array: Any, by_index: bool, how: Any) -> Any
 # ---- what the recording in Python sees ----------------------------------------------------------
 
 
+def is_deferred(handle: Any) -> bool:
+    """Whether the value is still to be found, when it is asked for (arrays/selections.py)."""
+    return (handle._base_ is None and handle._node_ is None and handle._array_ is None
+            and handle._seen is not None)
+
+
 def get_node(handle: Any) -> Any:
     """Return the recorded value; made of the settled one where there is none."""
     node = handle._node_
     if node is not None:
         return node
+    if is_deferred(handle):
+        callbacks["resolve"](handle)
+        if handle._node_ is not None:
+            return handle._node_
     if handle._base_ is not None or handle._array_ is None:
         raise AttributeError("_node")
     return make_node(handle)

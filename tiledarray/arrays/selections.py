@@ -1,0 +1,299 @@
+"""What a mask selects, as long as nobody asks how much that is.
+
+The shape of ``x[mask]`` depends on values.  Where these are not known, the array is *deferred*: it
+has all of ``x``, and the mask.  Elementwise functions compute with all elements, sums and means
+take the mask as their ``where=``, and what is written by the same mask is a `where`.  So that is
+recorded like any arithmetic, and fused with it, under `jit` and `vmap` as well.  Whatever else
+asks for the value has it selected then (`recorded.resolve`), which is a look.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiledarray.arrays import handle as handles
+from tiledarray.arrays import index
+from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
+from tiledarray.graph.dtypes import Shape
+from tiledarray.graph.node import Node
+from tiledarray.ops.elementwise import BY_NAME
+from tiledarray.ops.selection import where as where_op
+from tiledarray.recording import record
+from tiledarray.recording.stretch import local
+
+Function = Callable[..., Any]
+_AND = BY_NAME["logical_and"]
+_DEEPEST = 16  # steps that are compared of how two masks were made
+_POWERS = frozenset(("pow", "rpow", "power"))  # what is not selected may have negative exponents
+_NOTHING = object()
+
+
+class Selection:
+    """An array without a value of its own: the elements of another one where a mask holds.
+
+    Attributes
+    ----------
+    full : Node
+        The other one, whose first axes are those of the mask.
+    mask : Node
+        Of the dtype bool, with at least one axis.
+    """
+
+    __slots__ = ("full", "mask")
+
+    def __init__(self, full: Node, mask: Node) -> None:
+        self.full, self.mask = full, mask
+
+    @property
+    def ndim(self) -> int:
+        """Axes of the selected array: one for those of the mask, and the rest."""
+        return 1 + len(self.rest)
+
+    @property
+    def rest(self) -> Shape:
+        """Lengths of the axes that are not the mask's."""
+        return self.full.shape[len(self.mask.shape):]
+
+
+def selection(value: Any) -> Selection | None:
+    """Return what a deferred array stands for; ``None`` of anything else.
+
+    Of one that the present tracing has not made, too: its nodes belong to another.
+    """
+    if not isinstance(value, Handle):
+        return None
+    seen = getattr(value, "_seen", None)
+    if type(seen) is not Selection:
+        return None
+    scope = local.recorder.scope
+    return seen if scope is None or scope.is_inside(value) else None
+
+
+def deferred(full: Node, mask: Node) -> Any:
+    """Return an array of what a mask selects, without computing it."""
+    made = handles.without_value()
+    made._seen = Selection(full, mask)
+    scope = local.recorder.scope
+    if scope is not None:
+        scope.adopt(made)
+    return made
+
+
+def select(array: Handle, key: tuple[Any, ...]) -> Any:
+    """Return ``array[key]`` deferred; ``None`` if it is to be found now.
+
+    Raises
+    ------
+    IndexError
+        If the mask does not fit the array.
+    """
+    mask = _unknown_mask(key)
+    if mask is None:
+        return None
+    chosen, narrower = selection(array), selection(key[0])
+    if narrower is not None:
+        if chosen is None or not _same(chosen.mask, narrower.mask) or narrower.rest:
+            return None
+        return deferred(chosen.full, record.binary(_AND, chosen.mask, narrower.full))
+    node = array.node
+    if node.device is not mask.device or not _fits(mask, node.shape):
+        return None
+    return deferred(node, mask)
+
+
+def _unknown_mask(key: tuple[Any, ...]) -> Node | None:
+    """Return the mask that an index is, if it has no values here; of a deferred one, all of it."""
+    scope = local.recorder.scope
+    if scope is None or len(key) != 1 or not isinstance(key[0], Handle):
+        return None
+    chosen = selection(key[0])
+    mask: Node = key[0].node if chosen is None else chosen.full
+    known = mask.dtype.kind != "b" or not mask.shape or scope.knows([mask])
+    return None if known else mask
+
+
+def _fits(mask: Node, shape: Shape) -> bool:
+    """Whether a mask is for the first axes of an array.
+
+    Raises
+    ------
+    IndexError
+        If it has more axes than that, or others.
+    """
+    if len(mask.shape) > len(shape):
+        raise index.too_many(len(shape), len(mask.shape))
+    index.check_mask(mask.shape, shape, 0)
+    return mask.shape == shape[:len(mask.shape)]
+
+
+def _same(one: Any, other: Any, deepest: int = _DEEPEST) -> bool:
+    """Whether two masks are made of the same values by the same operations."""
+    if one is other:
+        return True
+    if type(one) is not Node or type(other) is not Node:
+        return type(one) is type(other) and one == other
+    if one.buffer is not None or one.form is not other.form or not deepest or not one.inputs:
+        return False
+    return len(one.inputs) == len(other.inputs) and all(
+        _same(a, b, deepest - 1) for a, b in zip(one.inputs, other.inputs, strict=True))
+
+
+# Functions of each element -----------------------------------------------------------------------
+
+
+def of_each(function: Function) -> Function:
+    """Have an elementwise function take deferred arrays, of which it gives a deferred one."""
+
+    @functools.wraps(function)
+    def lifted(*values: Any, **options: Any) -> Any:
+        for value in values:
+            if isinstance(value, Handle) and type(getattr(value, "_seen", None)) is Selection:
+                found = applied(function, values, options)
+                return function(*values, **options) if found is None else found
+        return function(*values, **options)
+
+    return lifted
+
+
+def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Return an elementwise function of arrays, some of them deferred; ``None`` if it cannot be."""
+    chosen = next((found for value in values if (found := selection(value)) is not None), None)
+    if chosen is None or not all(_is_plain(value) for value in options.values()) or (
+            options.get("out") is not None or options.get("where", True) is not True):
+        return None
+    full = [_whole(value, chosen) for value in values]
+    if any(each is _NOTHING for each in full) or (
+            function.__name__.strip("_") in _POWERS and not _is_plain(values[1])):
+        return None
+    result = function(*full, **options)
+    if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
+        return None
+    return deferred(result.node, chosen.mask)
+
+
+def _whole(value: Any, chosen: Selection) -> Any:
+    """Return what stands for an operand beside all elements; `_NOTHING` if nothing does."""
+    found = selection(value)
+    if found is not None:
+        alike = _same(found.mask, chosen.mask) and len(found.rest) == len(chosen.rest)
+        return wrap(found.full) if alike else _NOTHING
+    if _is_plain(value):
+        return value
+    if not isinstance(value, (Handle, np.ndarray)):
+        return _NOTHING
+    shape = value.shape
+    ahead = chosen.mask.shape
+    flat = len(ahead) == 1 and len(shape) == chosen.ndim and shape[0] in (1, min(1, ahead[0]))
+    return value if flat or len(shape) <= len(chosen.rest) else _NOTHING
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is no array, and means the same beside any."""
+    return type(value) in SCALARS or value is None or value is np._NoValue or isinstance(
+        value, (np.generic, np.dtype, type, str))
+
+
+def in_place(forward: Function, target: Handle, other: Any) -> bool:
+    """Do ``target op= other`` of a deferred array; ``False`` if it cannot be done."""
+    before = selection(target)
+    after = None if before is None else selection(forward(target, other))
+    if before is None or after is None or after.full.shape != before.full.shape or (
+            not np.can_cast(after.full.dtype, before.full.dtype, "same_kind")):
+        return False
+    target._seen = Selection(record.cast(after.full, before.full.dtype), after.mask)
+    return True
+
+
+# Reductions --------------------------------------------------------------------------------------
+
+
+def of_all(function: Function, *, of_none: bool = True) -> Function:
+    """Have a reduction take deferred arrays, with the mask as its ``where=``.
+
+    Where it has no value `of_none`, it is so if it is given an ``initial=``.
+    """
+
+    @functools.wraps(function)
+    def lifted(a: Any, axis: Any = None, *others: Any, **options: Any) -> Any:
+        chosen = selection(a)
+        if chosen is not None and not others:
+            given = options.get("initial")
+            known = of_none or (given is not None and given is not np._NoValue)
+            found = _reduced(function, chosen, axis, options, known=known)
+            if found is not None:
+                return found
+        return function(a, axis, *others, **options)
+
+    return lifted
+
+
+def _reduced(function: Function, chosen: Selection, axis: Any, options: dict[str, Any], *,
+             known: bool) -> Any:
+    if options.get("where", True) is not True or options.get("out") is not None or (
+            type(axis) not in (int, type(None))):
+        return None
+    if axis is not None and not -chosen.ndim <= axis < chosen.ndim:
+        return None  # its error is that of what is selected
+    full, masked = wrap(chosen.full), len(chosen.mask.shape)
+    if axis is not None and axis % chosen.ndim:
+        kept = function(full, axis % chosen.ndim - 1 + masked, **options)
+        return deferred(kept.node, chosen.mask)
+    if options.get("keepdims") or not known:
+        return None
+    condition = record.reshape(chosen.mask, chosen.mask.shape + (1,) * len(chosen.rest))
+    axes = None if axis is None else tuple(range(masked))
+    return function(full, axes, **options, where=wrap(condition))
+
+
+# Writing -----------------------------------------------------------------------------------------
+
+
+def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
+    """Do ``array[key] = value`` as a `where`; ``False`` if it is to be done otherwise.
+
+    Raises
+    ------
+    IndexError
+        If the mask does not fit the array.
+    ValueError
+        If the value does not.
+    """
+    mask = _unknown_mask(key)
+    if mask is None:
+        return False
+    within, narrower = selection(array), selection(key[0])
+    if narrower is None:
+        if within is not None:
+            return False
+        shape, dtype, device = array.node.shape, array.node.dtype, array.node.device
+    elif within is None or not _same(within.mask, narrower.mask) or narrower.rest:
+        return False
+    else:
+        shape, dtype, device = within.full.shape, within.full.dtype, within.full.device
+    if not _fits(mask, shape):
+        return False
+    ahead = len(mask.shape)
+    given = selection(value)
+    if given is not None:
+        wanted = mask if narrower is None or within is None else (
+            record.binary(_AND, within.mask, mask))
+        if not _same(given.mask, wanted) or len(given.rest) != len(shape) - ahead:
+            return False
+        value = wrap(given.full)
+    elif type(value) not in SCALARS and np.ndim(value) > len(shape) - ahead:
+        return False
+    new = fitting(value, shape, dtype, device, checked=False)
+    condition = record.reshape(mask, mask.shape + (1,) * (len(shape) - ahead))
+
+    def chosen(old: Node) -> Node:
+        return record.elementwise(where_op, condition, new, old)
+
+    if within is None:
+        array.change(chosen)
+    else:
+        array._seen = Selection(chosen(within.full), within.mask)
+    return True
