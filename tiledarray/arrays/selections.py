@@ -1,10 +1,10 @@
 """What a mask selects, as long as nobody asks how much that is.
 
-The shape of ``x[mask]`` depends on values.  Where these are not known, the array is *deferred*: it
-has all of ``x``, and the mask.  Elementwise functions compute with all elements, sums and means
-take the mask as their ``where=``, and what is written by the same mask is a `where`.  So that is
-recorded like any arithmetic, and fused with it, under `jit` and `vmap` as well.  Whatever else
-asks for the value has it selected then (`recorded.resolve`), which is a look.
+The shape of ``x[mask]`` depends on values.  Where these are not known, or lie on a GPU, the array
+is *deferred*: it has all of ``x``, and the mask.  Elementwise functions compute with all elements,
+sums and means take the mask as their ``where=``, and what is written by the same mask is a `where`.
+So that is recorded like any arithmetic, and fused with it, under `jit` and `vmap` as well.
+Whatever else asks for the value has it selected then (`recorded.resolve`), which is a look.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.arrays import handle as handles
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
@@ -27,6 +28,7 @@ from tiledarray.recording.stretch import local
 
 Function = Callable[..., Any]
 _AND = BY_NAME["logical_and"]
+MOST_STEPS = 8  # that are computed of all elements where those that are selected could be had
 _DEEPEST = 16  # steps that are compared of how two masks were made
 _POWERS = frozenset(("pow", "rpow", "power"))  # what is not selected may have negative exponents
 _NOTHING = object()
@@ -41,12 +43,14 @@ class Selection:
         The other one, whose first axes are those of the mask.
     mask : Node
         Of the dtype bool, with at least one axis.
+    steps : int
+        Functions that all elements have gone through since they were selected.
     """
 
-    __slots__ = ("full", "mask")
+    __slots__ = ("full", "mask", "steps")
 
-    def __init__(self, full: Node, mask: Node) -> None:
-        self.full, self.mask = full, mask
+    def __init__(self, full: Node, mask: Node, steps: int = 0) -> None:
+        self.full, self.mask, self.steps = full, mask, steps
 
     @property
     def ndim(self) -> int:
@@ -73,10 +77,10 @@ def selection(value: Any) -> Selection | None:
     return seen if scope is None or scope.is_inside(value) else None
 
 
-def deferred(full: Node, mask: Node) -> Any:
+def deferred(full: Node, mask: Node, steps: int = 0) -> Any:
     """Return an array of what a mask selects, without computing it."""
     made = handles.without_value()
-    made._seen = Selection(full, mask)
+    made._seen = Selection(full, mask, steps)
     scope = local.recorder.scope
     if scope is not None:
         scope.adopt(made)
@@ -106,14 +110,23 @@ def select(array: Handle, key: tuple[Any, ...]) -> Any:
 
 
 def _unknown_mask(key: tuple[Any, ...]) -> Node | None:
-    """Return the mask that an index is, if it has no values here; of a deferred one, all of it."""
-    scope = local.recorder.scope
-    if scope is None or len(key) != 1 or not isinstance(key[0], Handle):
+    """Return the mask that an index is, if a look at it is not to be had, or would cost.
+
+    Of a deferred one, all of it.
+    """
+    if len(key) != 1 or not isinstance(key[0], Handle) or key[0]._array is not None:
         return None
     chosen = selection(key[0])
     mask: Node = key[0].node if chosen is None else chosen.full
-    known = mask.dtype.kind != "b" or not mask.shape or scope.knows([mask])
-    return None if known else mask
+    if mask.dtype.kind != "b" or not mask.shape:
+        return None
+    scope = local.recorder.scope
+    if scope is not None:
+        return None if scope.knows([mask]) else mask
+    device = mask.device.kind
+    far = device == "cuda" or (
+        device == "auto" and mask.buffer is None and mask.form.kind.size > core.small())
+    return mask if far else None
 
 
 def _fits(mask: Node, shape: Shape) -> bool:
@@ -165,6 +178,8 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
     if chosen is None or not all(_is_plain(value) for value in options.values()) or (
             options.get("out") is not None or options.get("where", True) is not True):
         return None
+    if chosen.steps >= MOST_STEPS and local.recorder.scope is None:
+        return None
     full = [_whole(value, chosen) for value in values]
     if any(each is _NOTHING for each in full) or (
             function.__name__.strip("_") in _POWERS and not _is_plain(values[1])):
@@ -172,7 +187,7 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
     result = function(*full, **options)
     if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
         return None
-    return deferred(result.node, chosen.mask)
+    return deferred(result.node, chosen.mask, chosen.steps + 1)
 
 
 def _whole(value: Any, chosen: Selection) -> Any:
@@ -204,7 +219,8 @@ def in_place(forward: Function, target: Handle, other: Any) -> bool:
     if before is None or after is None or after.full.shape != before.full.shape or (
             not np.can_cast(after.full.dtype, before.full.dtype, "same_kind")):
         return False
-    target._seen = Selection(record.cast(after.full, before.full.dtype), after.mask)
+    full = record.cast(after.full, before.full.dtype)
+    target._seen = Selection(full, after.mask, after.steps)
     return True
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from sys import is_finalizing
 from typing import Any, TypeVar
 
 from tiledarray import config
@@ -96,7 +97,12 @@ class _Helpers:
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def give(self, tasks: Sequence[Callable[[], None]]) -> bool:
-        """Have the tasks done; false where there is no thread and none can be started."""
+        """Have the tasks done; false where there is no thread and none can be started.
+
+        Once the interpreter exits those that there are get its lock no more.
+        """
+        if is_finalizing():
+            return False
         missing = min(len(tasks), _available_once()) - self._count
         for _ in range(missing):
             if not in_background(functools.partial(self._help, self._work)):
@@ -123,6 +129,8 @@ def in_background(work: Callable[[], None]) -> bool:
     (`threading.Thread.start` waits for ever for a thread that ends for want of memory before it
     has begun.)
     """
+    if is_finalizing():  # it would never begin, on some CPythons
+        return False
     free_imports()
     begins = _thread.allocate_lock()
     begins.acquire()

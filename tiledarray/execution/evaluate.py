@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Collection, Sequence
+from sys import is_finalizing
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
     if not unknown and run_known([*targets]):
         verify()
         return
+    if is_finalizing() and all(node.device.kind != "cuda" for node in targets):
+        _evaluate_at_exit(targets)
+        return
     while True:
         with lock:
             if config.verify is not storage.watching:
@@ -69,6 +73,16 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
         if awaited is None:
             return
         _planning()[1].compile_now(awaited)  # others may evaluate, and the process fork, meanwhile
+
+
+def _evaluate_at_exit(targets: Sequence[Node]) -> None:
+    """Compute the targets for a finaliser that runs while the interpreter exits.
+
+    Other threads run no more, whatever they have locked, and nothing can be imported.
+    """
+    traced = trace([node for node in targets if node.buffer is None])
+    placement.bring_leaves_home(traced)
+    run_reference(traced.nodes, targets)
 
 
 def verify() -> None:
