@@ -247,3 +247,73 @@ def test_nothing_is_said_at_exit(kept, size, shared):
     child = begin(SILENT.format(kept=kept), shared, TILEDARRAY_POOL_BYTES=size,
                   PYTHONDEVMODE="1", PYTHONWARNINGS="error")  # fmt: skip
     assert ended(child) == (0, "", "")
+
+
+FINALISERS = {
+    "a generator that nobody closes": """
+        def totals():
+            x = np.arange(3_000_000.0)
+            try:
+                while True:
+                    x += np.sin(x)
+                    yield float((x * 2 + np.cos(x)).sum())
+            finally:
+                print("found", float((np.ones(600_000) * 2 + 1).sum()))
+
+        going = totals()
+        for _ in range({before}):
+            next(going)
+        next(going)
+    """,
+    "a cycle": """
+        class Log:
+            def __init__(self):
+                self.values = np.zeros(600_000)
+                self.flush = lambda: print("found", float((self.values * 2 + 3).sum()))
+
+            def __del__(self):
+                self.flush()
+
+        for _ in range({before}):
+            float((np.sqrt(np.arange(2_000_000.0)) * 2).sum())
+        Log()
+    """,
+    "a module's object": """
+        class Log:
+            def __init__(self):
+                self.values = np.zeros(600_000)
+                for _ in range({before}):
+                    self.values += np.sqrt(np.arange(600_000.0))
+
+            def __del__(self):
+                print("found", float((self.values * 0 + 3).sum()))
+
+        kept = Log()
+    """,
+    "beside a thread that computes": """
+        class Log:
+            def __init__(self):
+                self.values, self.me = np.zeros(600_000), self
+
+            def __del__(self):
+                print("found", float((self.values * 2 + 3).sum()))
+
+        def work():
+            x = np.ones(600_000)
+            for _ in range(10_000 * {before}):
+                float((np.sqrt(x) * 2 + x).sum())
+
+        threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.3)
+        Log()
+    """,
+}
+
+
+@pytest.mark.parametrize("before", [1, 6])
+@pytest.mark.parametrize("kind", FINALISERS)
+def test_finalisers_that_compute_while_the_interpreter_exits(kind, before, folder):
+    child = begin(FINALISERS[kind].format(before=before), folder)
+    started = time.monotonic()
+    assert ended(child) == (0, "found 1800000.0\n", "")
+    assert time.monotonic() - started < 60

@@ -130,7 +130,8 @@ def calls_to_plan(program, n, target):
     traced = trace([array.origin().node for array in arrays])
     calls = Profile(builtins=False)
     with calls:
-        plan = passes.plan(traced.signature, frozenset(), target, params=traced.params)
+        plan = passes.plan(
+            traced.signature, frozenset(), target, params=traced.params, check=True)
     return sum(entry.callcount for entry in calls.getstats()), plan
 
 

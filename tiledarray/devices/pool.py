@@ -179,7 +179,7 @@ class HostPool:
             memory = _asked(size + ALIGNMENT)
         if memory is None:
             raise _out_of_memory(nbytes)
-        address = memory.ctypes.data
+        address = int(memory.__array_interface__["data"][0])  # `ctypes` would import something
         return memory, address + -address % ALIGNMENT
 
 

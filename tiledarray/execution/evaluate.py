@@ -29,7 +29,7 @@ from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.taken import Taken
-from tiledarray.fork import importing
+from tiledarray.fork import import_part, importing
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, told_where
 from tiledarray.graph.program import Trace, below, trace
@@ -73,6 +73,13 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
         if awaited is None:
             return
         _planning()[1].compile_now(awaited)  # others may evaluate, and the process fork, meanwhile
+
+
+def load(devices: Collection[Device]) -> None:
+    """Load what goes op by op, before the interpreter exits and imports nothing any more."""
+    import_part("tiledarray.execution.repeating")
+    for device in {Device("cpu"), *devices}:
+        assert device.backend
 
 
 def _evaluate_at_exit(targets: Sequence[Node]) -> None:

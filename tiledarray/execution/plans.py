@@ -17,6 +17,7 @@ from tiledarray.block import Block
 from tiledarray.devices.device import Device
 from tiledarray.devices.threads import host_threads
 from tiledarray.execution import kept, known, tuning
+from tiledarray.execution.doing_without import tell_once
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.spans import Spending, counters
 from tiledarray.execution.taken import Taken
@@ -26,6 +27,7 @@ from tiledarray.fusion.order import written
 from tiledarray.fusion.plan import Plan
 from tiledarray.fusion.regions import Assumption
 from tiledarray.fusion.target import Target
+from tiledarray.fusion.verify import InvalidPlan
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.program import Trace
 from tiledarray.graph.scalars import told_apart
@@ -227,13 +229,34 @@ def _made(
     signature: tuple[Any, ...], outputs: Sequence[int], donatable: frozenset[int], device: Device,
     params: Sequence[Any] | None, target: Target, *, contract: bool,
 ) -> Executable:
-    plan = passes.plan(signature, donatable, target, params=params, check=config.verify)
+    plan = _valid(signature, donatable, target, params)
     for value, number in zip(plan.outputs, outputs, strict=True):
         if number not in plan.entry.setdefault(value, []):
             plan.entry[value].append(number)
     if donatable and _loses_on_failure(plan):
         return _made(signature, outputs, _NONE, device, params, target, contract=contract)
     return Executable(plan, device, contract)
+
+
+def _valid(
+    signature: tuple[Any, ...], donatable: frozenset[int], target: Target,
+    params: Sequence[Any] | None,
+) -> Plan:
+    """Return a plan that the verifier accepts: if the usual one is none, one that assumes less.
+
+    Raises
+    ------
+    InvalidPlan
+        There is none either, or plans are to be verified (`config.verify`).
+    """
+    try:
+        return passes.plan(signature, donatable, target, params=params, check=True)
+    except InvalidPlan as fault:
+        if config.verify:
+            raise
+        tell_once("tiledarray found a fault of its own in a plan before it could do harm "
+                  f"({fault}), and goes another way, which may be slower. Please report it.")
+    return passes.plan(signature, _NONE, replace(target, choice=()), check=True, loops=False)
 
 
 def _loses_on_failure(plan: Plan) -> bool:

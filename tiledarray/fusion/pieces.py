@@ -44,12 +44,13 @@ class Join:
         return {place for (starts, shape), _ in self.boxes
                 for place in (starts[axis], starts[axis] + shape[axis])}
 
-    def part(self, starts: tuple[int, ...]) -> tuple[Box, Value] | None:
-        """The box that a place lies in, if it is in one."""
-        return next((
-            (box, new) for box, new in self.boxes
-            if all(b <= at < b + n for at, b, n in zip(starts, *box, strict=True))
-        ), None)
+    def part(self, wanted: Box) -> tuple[Box, Value] | None:
+        """The box that another lies in, if it is in one."""
+        return next(((box, new) for box, new in self.boxes if _inside(wanted, box)), None)
+
+    def has_seam(self, wanted: Box) -> bool:
+        """Whether a box is neither in one of these nor outside all of them."""
+        return self.part(wanted) is None and any(_overlap(wanted, box) for box, _ in self.boxes)
 
 
 def cut(builder: Builder, outputs: list[Value], regions: Regions) -> list[Value]:
@@ -201,9 +202,9 @@ class _Cutter:
         box = starts, shape = _part_of(value.shape, starts, shape)
         if (value, box) in self._restricted and value not in self.made:
             return self._restricted[value, box]
-        if value in self.joins:
+        if value in self.joins and not self.joins[value].has_seam(box):
             join = self.joins[value]
-            found = join.part(starts)
+            found = join.part(box)
             if found is None and not join.is_new:
                 return self._restrict(join.filling, starts, shape)
             if found is None:
@@ -239,6 +240,10 @@ def in_order(update: Value) -> bool:
     axes, steps, shape = update.attrs
     return axes == tuple(range(len(shape))) and len(shape) == len(update.shape) and all(
         step == 1 for step in steps)
+
+
+def _inside(one: Box, other: Box) -> bool:
+    return all(b <= a and a + n <= b + m for a, n, b, m in zip(*one, *other, strict=True))
 
 
 def _overlap(one: Box, other: Box) -> bool:

@@ -7,8 +7,10 @@ are apart may go in any order, and those of one launch go in no order at all.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from tiledarray.fusion.ir import READS, Index, Value, library_operand, storage
@@ -41,12 +43,8 @@ def found_races(plan: Plan, donated: Collection[int]) -> Iterator[str]:
     reads, writes = _touches(plan)
     yield from _found_in_place(plan, donated)
     for base, touches in writes.items():
-        for k, one in enumerate(touches):
-            for other in touches[:k]:
-                yield from _found_writes(plan, one, other, versions)
-        for read in reads[base]:
-            for write in touches:
-                yield from _found_reads(plan, read, write, versions)
+        yield from _found_writes(plan, touches, versions)
+        yield from _found_reads(plan, reads[base], touches, versions)
     made = {touch.value for touches in writes.values() for touch in touches}
     for touches in reads.values():
         for read in touches:
@@ -122,17 +120,49 @@ def _apart(plan: Plan, one: Touch, other: Touch) -> bool:
         None, dict.fromkeys(plan.assumed)).apart(one.region, other.region)
 
 
-def _found_writes(plan: Plan, one: Touch, other: Touch, versions: Versions) -> Iterator[str]:
-    """Two writes of one memory: the earlier version's comes first."""
-    first, second = sorted((one, other), key=lambda touch: (versions[touch.value], touch.step))
-    if first.value is not second.value and versions[first.value] == versions[second.value]:
-        yield f"{first.value} and {second.value} overwrite the same value"
-    elif first.step >= second.step and not _apart(plan, first, second):
-        yield f"{first.value} is written in step {first.step}, over {second.value}"
+def _found_writes(plan: Plan, writes: list[Touch], versions: Versions) -> Iterator[str]:
+    """Of two writes of one memory the earlier version's comes first."""
+    by_step: list[Touch] = []
+    made: dict[int, Value] = {}
+    for second in sorted(writes, key=lambda touch: (versions[touch.value], touch.step)):
+        first = made.setdefault(versions[second.value], second.value)
+        if first is not second.value:
+            yield f"{first} and {second.value} overwrite the same value"
+        for one in by_step[bisect_left(by_step, second.step, key=_step):]:
+            if not _apart(plan, one, second):
+                yield f"{one.value} is written in step {one.step}, over {second.value}"
+        insort(by_step, second, key=_step)
 
 
-def _found_reads(plan: Plan, read: Touch, write: Touch, versions: Versions) -> Iterator[str]:
-    """A read comes after the writes of what it reads, and before those of what overwrites it."""
+def _step(touch: Touch) -> int:
+    return touch.step
+
+
+def _found_reads(
+    plan: Plan, reads: list[Touch], writes: list[Touch], versions: Versions
+) -> Iterator[str]:
+    """A read comes after the writes of what it reads, and before those of what overwrites it.
+
+    Writes are gone through from the read's step in either direction, as far as there are any that
+    belong to the other side.
+    """
+    writes = sorted(writes, key=_step)
+    numbers = [versions[write.value] for write in writes]
+    latest = [*accumulate(numbers, max)]
+    earliest = [*accumulate(reversed(numbers), min)][::-1]
+    for read in reads:
+        own = versions[read.value]
+        place = bisect_left(writes, read.step, key=_step)
+        while place < len(writes) and earliest[place] <= own:
+            yield from _found_between(plan, read, writes[place], versions)
+            place += 1
+        place = bisect_right(writes, read.step, key=_step) - 1
+        while place >= 0 and latest[place] > own:
+            yield from _found_between(plan, read, writes[place], versions)
+            place -= 1
+
+
+def _found_between(plan: Plan, read: Touch, write: Touch, versions: Versions) -> Iterator[str]:
     if versions[write.value] <= versions[read.value]:
         if write.step >= read.step and not _apart(plan, read, write):
             yield f"{read.value} is read in step {read.step}, before {write.value} is there"

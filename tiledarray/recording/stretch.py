@@ -8,6 +8,7 @@ stretch of a loop has the structure of the first and finds its plan.
 
 from __future__ import annotations
 
+import atexit
 from collections import Counter
 from typing import Any
 
@@ -82,6 +83,16 @@ class _Tracing(Recorder):
 
 
 local: Any = core.Local(Recorder)
+
+
+@atexit.register
+def _load_for_finalisers() -> None:
+    """Load what computes, if finalisers may want what is recorded: later nothing is imported."""
+    pending = local.recorder.pending()
+    if pending:
+        execution.evaluate.load({node.device for node in pending})
+
+
 fallbacks: Counter[tuple[str, Site | None]] = Counter()
 reasons: dict[tuple[str, Site | None], str] = {}  # why the last of each was NumPy's, if it is told
 
