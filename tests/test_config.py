@@ -181,3 +181,21 @@ def test_a_block_is_used_once(make) -> None:
 
     assert again(2) == inside == again(0)
     assert (config.threads, current()) == (before, where) and _chosen.get() is None
+
+
+def test_who_has_no_home_keeps_kernels_in_a_folder_of_their_own(monkeypatch):
+    def homeless(name):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(config.platformdirs, "user_cache_dir", homeless)
+    found = config._usual_folder()
+    assert found.is_absolute() and found.name.startswith("tiledarray-")
+
+
+def test_a_relative_folder_where_there_is_no_working_folder_is_refused(monkeypatch):
+    def nowhere():
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "getcwd", nowhere)
+    with pytest.raises(ValueError, match="a path that can be told"):
+        config.cache_dir = "relative"

@@ -317,3 +317,43 @@ def test_finalisers_that_compute_while_the_interpreter_exits(kind, before, folde
     started = time.monotonic()
     assert ended(child) == (0, "found 1800000.0\n", "")
     assert time.monotonic() - started < 60
+
+
+CHILDREN = """
+    import multiprocessing
+
+    def work(k):
+        x = np.array(numpy.arange(500_000.0))
+        for _ in range(3):
+            y = np.sqrt(x) + k
+            float((y[::-1] * y.sum() * (x * 2).max()).min())
+        {wait}
+
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=work, args=(k,)) for k in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0, 0]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_children_of_multiprocessing_leave_no_compiler(hangs, tmp_path, folder):
+    wait = "while not os.path.exists('begun'): time.sleep(0.01)"
+    child = begin(CHILDREN.format(wait=wait), folder, CXX=str(hangs))
+    assert ended(child)[0::2] == (0, "")
+    wait_until(lambda: all(map(gone, begun(tmp_path))))
+    assert not list((folder / "work").iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_children_of_multiprocessing_leave_no_temporary_folder(tmp_path, folder):
+    (tmp_path / "temporary").mkdir()
+    folder.write_text("no folder")
+    child = begin(CHILDREN.format(wait=""), folder, TMPDIR=str(tmp_path / "temporary"),
+                  TILEDARRAY_COMPILE="wait", TILEDARRAY_FIRST_SECONDS="0")
+    status, _, messages = ended(child)
+    assert status == 0 and "cannot be kept" in messages
+    assert not list((tmp_path / "temporary").iterdir())

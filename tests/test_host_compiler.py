@@ -13,7 +13,7 @@ import pytest
 
 from tiledarray import config
 from tiledarray.errors import CompilerError
-from tiledarray.kernels.compile import beginnings, host
+from tiledarray.kernels.compile import beginnings, host, process
 
 pytestmark = pytest.mark.skipif(host.available() is not None, reason="no C++ compiler")
 
@@ -272,3 +272,8 @@ def test_what_keeps_a_kernel_from_being_loaded_may_pass(monkeypatch, why, flags,
     monkeypatch.undo()
     with config.override(cache_dir=config.cache_dir):
         assert call(host.compile_source(*add(40)), ctypes.c_int64, 4) == 44
+
+
+def test_a_compiler_that_is_found_without_a_path_finds_its_linker(monkeypatch):
+    monkeypatch.delenv("PATH")
+    assert process._environment()["PATH"] == os.defpath

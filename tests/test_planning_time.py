@@ -110,6 +110,13 @@ def joined_in_pairs(n):
     return parts[0]
 
 
+def columns_of_reductions(n):
+    x, u = filled(3, n), np.zeros((2, n))
+    for k in range(n):
+        u[:, k] = x[:, k].max()
+    return u
+
+
 def of_many_shapes(n):
     total = filled(7).sum()
     return [np.evaluate(filled(3 + k, seed=k)) * total for k in range(n)]
@@ -120,7 +127,7 @@ PROGRAMS = {small_arrays: 128, sums_of_small_arrays: 128, sums_that_wait: 300, i
             normalised_again_and_again: 400, sums_of_one_array: 400, sums_of_all: 100,
             one_group_joined_by_many: 1200, elements_written: 80, rows_written: 80,
             columns_from_one_another: 80, inner_points_again_and_again: 180,
-            joined_in_pairs: 64, of_many_shapes: 64}
+            joined_in_pairs: 64, of_many_shapes: 64, columns_of_reductions: 160}
 
 
 def calls_to_plan(program, n, target):

@@ -158,8 +158,21 @@ def _contraction(value: Any) -> bool | str:
 
 def _folder(value: Any) -> Path:
     if isinstance(value, (str, os.PathLike)) and str(value):
-        return Path(value).expanduser().absolute()
+        try:
+            return Path(value).expanduser().absolute()
+        except (OSError, RuntimeError) as error:  # no working folder, or no home
+            raise ValueError(f"must be a path that can be told: {error}") from None
     raise ValueError("must be the path of a folder")
+
+
+def _usual_folder() -> Path:
+    """Return the user's folder for what can be made again; a temporary one of who has no home."""
+    try:
+        return Path(platformdirs.user_cache_dir("tiledarray")).absolute()
+    except (OSError, RuntimeError):
+        import tempfile  # seldom needed, and slow to import
+        owner = os.geteuid() if hasattr(os, "geteuid") else ""
+        return Path(tempfile.gettempdir(), f"tiledarray-{owner}").absolute()
 
 
 @functools.cache
@@ -191,7 +204,7 @@ SETTINGS: Mapping[str, Setting] = {
                 "compiled by a process of its own, for the runs to come."),
         Setting("threads", _threads, lambda: 0,
                 "Threads for host kernels; 0 means all processors that the process may use."),
-        Setting("cache_dir", _folder, lambda: Path(platformdirs.user_cache_dir("tiledarray")),
+        Setting("cache_dir", _folder, _usual_folder,
                 "Folder that keeps compiled kernels between runs."),
         Setting("cache_bytes", _bytes, lambda: 1 << 30,
                 "Size that the folder of compiled kernels may reach."),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import _imp
+import atexit
 import importlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any
@@ -33,6 +35,39 @@ def hold_at_fork(lock: Any, *, outer: bool = False) -> None:
     `os.register_at_fork` that was registered after this module's, and so is called before.
     """
     (_outer if outer else _inner).append(lock)
+
+
+_at_exit: list[Callable[[], Any]] = []
+
+
+def at_exit(work: Callable[[], Any]) -> None:
+    """Have something done as the process ends, in which `leaves_something` has been called."""
+    atexit.register(work)
+    _at_exit.append(work)
+
+
+def leaves_something() -> None:
+    """Have what is to be done at exit done in a child of `multiprocessing`, too.
+
+    It ends without the handlers of `atexit`, and forgets what its parent has told
+    `multiprocessing`.
+    """
+    module = sys.modules.get("multiprocessing.util")
+    if module is None or sys.modules["multiprocessing.process"].parent_process() is None:
+        return
+    if _at_exit and _told.get("process") != os.getpid():
+        _told["process"] = os.getpid()
+        module.Finalize(None, _do_at_exit, exitpriority=LAST_OF_ALL)
+
+
+LAST_OF_ALL = -1000
+_told: dict[str, int] = {}  # the process that has told `multiprocessing`
+
+
+def _do_at_exit() -> None:
+    for work in reversed(_at_exit):
+        with suppress(Exception):
+            work()
 
 
 # Held by whoever imports a part of the library that is first needed now: a child would wait for

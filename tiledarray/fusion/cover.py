@@ -11,6 +11,8 @@ from tiledarray.fusion.rewrite import Builder
 from tiledarray.ops.movement import empty, full
 from tiledarray.ops.op import Update
 
+MOST_PARTS = 64  # each is compared with each: to fill an array takes less than to compare more
+
 
 def uncover(builder: Builder, outputs: list[Value], regions: Regions) -> None:
     """Have updates that cover a filled array begin with an uninitialised one."""
@@ -33,7 +35,7 @@ def _covering(first: Value, users: dict[Value, list[Value]], outputs: set[Value]
     """The first updates of a chain that nobody else sees and that may be all of the array."""
     chain = [first]
     written = prod(first.attrs[2])
-    while written < first.size and chain[-1] not in outputs:
+    while written < first.size and chain[-1] not in outputs and len(chain) < MOST_PARTS:
         readers = users[chain[-1]]
         if len(readers) != 1 or not isinstance(readers[0].op, Update) or (
                 readers[0].args[0] is not chain[-1]):

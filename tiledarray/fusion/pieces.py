@@ -115,7 +115,7 @@ class _Cutter:
         boxes = []
         value = top
         while isinstance(value.op, Update):
-            if not in_order(value):
+            if not in_order(value) or len(boxes) == MOST_PIECES:
                 return
             shape = value.attrs[2]
             places = [add_terms((), 1, start) for start in value.args[2:]]

@@ -14,7 +14,6 @@ its mode: where it is shared, ours is a folder of its own inside it.  Where no f
 
 from __future__ import annotations
 
-import atexit
 import errno
 import hashlib
 import hmac
@@ -31,12 +30,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from tiledarray import config
 from tiledarray.errors import TiledArrayWarning, raised_outside, suppress_own
-from tiledarray.fork import hold_at_fork
+from tiledarray.fork import at_exit, hold_at_fork, leaves_something
 from tiledarray.kernels.compile.folder import Folder, not_ours
 
 if sys.platform != "win32":
@@ -325,7 +325,8 @@ def _take_temporary(wanted: Path, error: OSError) -> Path:
     )
     root = Path(tempfile.mkdtemp(prefix="tiledarray-"))
     _temporary.add(root)
-    atexit.register(_remove_temporary, root, os.getpid())
+    leaves_something()
+    at_exit(partial(_remove_temporary, root, os.getpid()))
     return root
 
 
@@ -344,7 +345,7 @@ def _remove_workplaces() -> None:
             _remove_temporary(path, owner)
 
 
-atexit.register(_remove_workplaces)
+at_exit(_remove_workplaces)
 
 
 def _remove_temporary(root: Path, owner: int) -> None:

@@ -7,7 +7,6 @@ with all that it has started.
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiledarray.errors import CompilerError
-from tiledarray.fork import hold_at_fork
+from tiledarray.fork import at_exit, hold_at_fork, leaves_something
 from tiledarray.kernels.compile.folder import Folder
 
 LOOK_SECONDS = 1.0
@@ -76,6 +75,7 @@ class Compilers:
         CompilerError
             It takes too long, or was stopped.
         """
+        leaves_something()
         with _lock:
             self.check()
             process = subprocess.Popen(
@@ -144,6 +144,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _environment() -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if name not in _NOT_PASSED_ON}
+    kept.setdefault("PATH", os.defpath)  # where the compiler itself has been found
     return {**kept, "TMPDIR": ".", "LC_ALL": "C"}  # messages as `host` knows them
 
 
@@ -161,6 +162,6 @@ def _forget_parents() -> None:
     _running.clear()
 
 
-atexit.register(_kill_all)
+at_exit(_kill_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parents)
