@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import tiledarray as ta
-from tests.plans import counted
+from tests.plans import counted, peak_of
 from tiledarray.core import kind as core_kind
 
 X = numpy.random.default_rng(5).normal(size=(60, 4))
@@ -110,6 +110,22 @@ def test_a_program_under_jit_is_numpys(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("compile", ["never", "wait"])
+@pytest.mark.parametrize("name", PROGRAMS | REFUSED)
+def test_a_program_of_recorded_arrays_is_numpys(name, compile):
+    body = (PROGRAMS | REFUSED)[name]
+    with ta.config.override(at_once=8, compile=compile):
+        for _ in range(2):
+            x, y = ta.array(X), ta.array(Y)
+            if name in ("other_mask", "other_axis"):
+                for library, arrays in (numpy, (X, Y)), (ta, (x, y)):
+                    with pytest.raises(ValueError, match="could not be broadcast together"):
+                        function_of(body, library)(*arrays)
+            else:
+                check((function_of(body, ta)(x, y), x, y), expected(body))
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_under_vmap_is_numpys_of_each_sample(name):
     body = PROGRAMS[name]
@@ -200,9 +216,45 @@ def test_random_programs(seed):
             text = text.replace("{k}", str(chosen.choice([-0.5, 0, 0.25, 1, 2])))
         return text
 
+    looks = ["", "float(x.sum())", "len(x[m])", "bool(m.any())", "k = x[m].copy(); k.sort()"]
     lines = ["m, s = x > y, 0.0", *(filled(chosen.choice(MOVES)) for _ in range(8)),
              "return x, y, m, s"]
     body = "\n".join(lines)
     wanted = expected(body)
     x, y = ta.array(X), ta.array(Y)
     check((ta.jit(function_of(body, ta))(x, y), x, y), wanted)
+    with ta.config.override(at_once=8, compile="wait" if seed % 5 == 0 else "never"):
+        for between in looks:
+            body = "\n".join([lines[0], *(f"{line}; {between}" for line in lines[1:-1]), lines[-1]])
+            x, y = ta.array(X), ta.array(Y)
+            check((function_of(body, ta)(x, y), x, y), wanted)
+
+
+def test_what_was_selected_stays_what_it_was():
+    with ta.config.override(at_once=8):
+        x, row = ta.array(X), numpy.arange(4.0)
+        chosen = x[x[:, 0] > 0] - row
+        doubled = chosen * 2
+        kept = [x[x > k / 40] for k in range(40)]
+        x[:] = 7
+        row[:] = 5
+        chosen += 1
+        wanted = X[X[:, 0] > 0] - numpy.arange(4)
+        numpy.testing.assert_array_equal(doubled.numpy(), wanted * 2)
+        numpy.testing.assert_array_equal(chosen.numpy(), wanted + 1)
+        for k, each in enumerate(kept):
+            numpy.testing.assert_array_equal(each.numpy(), X[k / 40 < X])
+
+
+def test_parts_that_are_kept_do_not_keep_all_arrays_that_they_are_of():
+    def events():
+        x, found = ta.zeros(20_000), []
+        for k in range(300):
+            x = x * 0.5 + k
+            x[k] = -1
+            found.append(x[x < 0])
+        assert [len(each) for each in found[:3]] == [1, 1, 1]
+
+    with ta.config.override(at_once=1000, device="cpu"):
+        _, most = peak_of(events)
+    assert most < 60 * 20_000 * 8

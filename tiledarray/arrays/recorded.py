@@ -235,7 +235,7 @@ def resolve(self: Any) -> None:
     chosen = self._seen
     if type(chosen) is not selections.Selection:  # another thread has done it
         return
-    found = _take(wrap(chosen.full), (wrap(chosen.mask),))
+    found = chosen.value(lambda array, mask: _take(array, (mask,)))
     give_value(self, found.node)
     self._seen = None
 

@@ -10,12 +10,15 @@ Whatever else asks for the value has it selected then (`recorded.resolve`), whic
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
-from tiledarray import core
+from tiledarray import config, core
 from tiledarray.arrays import handle as handles
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
@@ -28,7 +31,10 @@ from tiledarray.recording.stretch import local
 
 Function = Callable[..., Any]
 _AND = BY_NAME["logical_and"]
-MOST_STEPS = 8  # that are computed of all elements where those that are selected could be had
+# What all elements may cost where those that are selected could be had: off the host, and there.
+MOST_COST = (100, 8)
+MOST_LIVE = 16  # deferred arrays whose values could be had
+MOST_MEMORY = 64  # part of the memory that each of them may keep
 _DEEPEST = 16  # steps that are compared of how two masks were made
 _POWERS = frozenset(("pow", "rpow", "power"))  # what is not selected may have negative exponents
 _NOTHING = object()
@@ -43,14 +49,33 @@ class Selection:
         The other one, whose first axes are those of the mask.
     mask : Node
         Of the dtype bool, with at least one axis.
-    steps : int
-        Functions that all elements have gone through since they were selected.
+    cost : int
+        Of what all elements have gone through since they were selected, for each.
+    made : tuple of callable and sequence, optional
+        The function that gave it, with what it was of: deferred arrays as what they stand for.
     """
 
-    __slots__ = ("full", "mask", "steps")
+    __slots__ = ("full", "mask", "cost", "made", "_found")
 
-    def __init__(self, full: Node, mask: Node, steps: int = 0) -> None:
-        self.full, self.mask, self.steps = full, mask, steps
+    def __init__(
+        self, full: Node, mask: Node, cost: int = 0,
+        made: tuple[Function, Sequence[Any]] | None = None,
+    ) -> None:
+        self.full, self.mask, self.cost, self.made = full, mask, cost, made
+        self._found: Any = None
+
+    def value(self, taken: Function) -> Any:
+        """Return the elements, as NumPy gets them: selected first, computed with then.
+
+        ``taken(array, mask)`` selects.
+        """
+        if self._found is None and self.made is None:
+            self._found = taken(wrap(self.full), wrap(self.mask))
+        elif self._found is None and self.made is not None:
+            function, values = self.made
+            self._found = function(*[
+                each.value(taken) if type(each) is Selection else each for each in values])
+        return self._found
 
     @property
     def ndim(self) -> int:
@@ -77,14 +102,36 @@ def selection(value: Any) -> Selection | None:
     return seen if scope is None or scope.is_inside(value) else None
 
 
-def deferred(full: Node, mask: Node, steps: int = 0) -> Any:
+def deferred(full: Node, mask: Node) -> Any:
     """Return an array of what a mask selects, without computing it."""
+    return _standing_for(Selection(full, mask))
+
+
+def _standing_for(chosen: Selection) -> Any:
     made = handles.without_value()
-    made._seen = Selection(full, mask, steps)
+    made._seen = chosen
     scope = local.recorder.scope
     if scope is not None:
         scope.adopt(made)
+    else:
+        _keep_few(made)
     return made
+
+
+_live: deque[ref[Any]] = deque()  # deferred though values can be had, perhaps
+
+
+def _keep_few(made: Any) -> None:
+    """Have the oldest of many deferred arrays computed: each keeps all elements in memory."""
+    _live.append(ref(made))
+    if len(_live) <= MOST_LIVE:
+        return
+    kept: list[Any] = [
+        each for each in (known() for known in [*_live]) if selection(each) is not None]
+    _live.clear()
+    _live.extend(map(ref, kept[-MOST_LIVE // 2:]))
+    for handle in kept[:-MOST_LIVE // 2]:
+        handle.node  # noqa: B018  it is given its value
 
 
 def select(array: Handle, key: tuple[Any, ...]) -> Any:
@@ -104,9 +151,17 @@ def select(array: Handle, key: tuple[Any, ...]) -> Any:
             return None
         return deferred(chosen.full, record.binary(_AND, chosen.mask, narrower.full))
     node = array.node
-    if node.device is not mask.device or not _fits(mask, node.shape):
+    if node.device is not mask.device or not _fits(mask, node.shape) or (
+            local.recorder.scope is None and _is_too_large(node)):
         return None
     return deferred(node, mask)
+
+
+def _is_too_large(node: Node) -> bool:
+    """Whether too much memory would be kept for a part of an array."""
+    device = node.device
+    memory = int(device.properties.memory_bytes) if device.kind == "cuda" else config.memory_bytes()
+    return math.prod(node.shape) * node.dtype.itemsize > memory // MOST_MEMORY
 
 
 def _unknown_mask(key: tuple[Any, ...]) -> Node | None:
@@ -123,10 +178,10 @@ def _unknown_mask(key: tuple[Any, ...]) -> Node | None:
     scope = local.recorder.scope
     if scope is not None:
         return None if scope.knows([mask]) else mask
-    device = mask.device.kind
-    far = device == "cuda" or (
-        device == "auto" and mask.buffer is None and mask.form.kind.size > core.small())
-    return mask if far else None
+    if mask.device.kind == "cuda":
+        return mask
+    pending = mask.buffer is None and mask.form.kind.size > core.small()
+    return mask if pending and local.recorder.immediate and config.at_once > 1 else None
 
 
 def _fits(mask: Node, shape: Shape) -> bool:
@@ -178,8 +233,6 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
     if chosen is None or not all(_is_plain(value) for value in options.values()) or (
             options.get("out") is not None or options.get("where", True) is not True):
         return None
-    if chosen.steps >= MOST_STEPS and local.recorder.scope is None:
-        return None
     full = [_whole(value, chosen) for value in values]
     if any(each is _NOTHING for each in full) or (
             function.__name__.strip("_") in _POWERS and not _is_plain(values[1])):
@@ -187,7 +240,30 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
     result = function(*full, **options)
     if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
         return None
-    return deferred(result.node, chosen.mask, chosen.steps + 1)
+    given = {each.node for each in full if isinstance(each, Handle)}
+    cost = chosen.cost + _cost(result.node, given)
+    if local.recorder.scope is not None:
+        return deferred(result.node, chosen.mask)
+    if cost > MOST_COST[result.node.device.on_host]:
+        return None
+    kept = [selection(value) or _as_it_is(value) for value in values]
+    return _standing_for(
+        Selection(result.node, chosen.mask, cost, (functools.partial(function, **options), kept)))
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return an operand of which nobody sees what is written into it later."""
+    if isinstance(value, Handle):
+        return wrap(value.node)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _cost(node: Node, given: Collection[Node]) -> int:
+    """What it costs to compute an element of a value from those that are given."""
+    if node in given or node.buffer is not None:
+        return 0
+    return getattr(node.op, "cost", 0) + sum(
+        _cost(each, given) for each in node.inputs if type(each) is Node)
 
 
 def _whole(value: Any, chosen: Selection) -> Any:
@@ -219,8 +295,9 @@ def in_place(forward: Function, target: Handle, other: Any) -> bool:
     if before is None or after is None or after.full.shape != before.full.shape or (
             not np.can_cast(after.full.dtype, before.full.dtype, "same_kind")):
         return False
-    full = record.cast(after.full, before.full.dtype)
-    target._seen = Selection(full, after.mask, after.steps)
+    if after.full.dtype != before.full.dtype:
+        after = Selection(record.cast(after.full, before.full.dtype), after.mask, after.cost)
+    target._seen = after
     return True
 
 

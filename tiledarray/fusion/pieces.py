@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import Any
 
-from tiledarray.fusion.ir import Value, add_terms, value_args
+from tiledarray.fusion.ir import Terms, Value, add_terms, value_args
 from tiledarray.fusion.regions import Regions
 from tiledarray.fusion.rewrite import Builder
 from tiledarray.ops import movement
@@ -112,7 +112,7 @@ class _Cutter:
 
     def _find_join(self, top: Value) -> None:
         """Remember the boxes of an array that updates put together, if none lies on another."""
-        boxes = []
+        boxes: list[tuple[Box, Value, list[Terms]]] = []
         value = top
         while isinstance(value.op, Update):
             if not in_order(value) or len(boxes) == MOST_PIECES:
