@@ -7,6 +7,7 @@ import pytest
 
 import tiledarray as ta
 from tests.plans import counted, peak_of
+from tests.sides import two_sides
 from tiledarray.core import kind as core_kind
 
 X = numpy.random.default_rng(5).normal(size=(60, 4))
@@ -123,6 +124,16 @@ def test_a_program_of_recorded_arrays_is_numpys(name, compile):
                         function_of(body, library)(*arrays)
             else:
                 check((function_of(body, ta)(x, y), x, y), expected(body))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_beside_another_device_is_numpys(name):
+    with two_sides(), ta.config.override(at_once=8, first_seconds=0):
+        for _ in range(2):
+            x, y = ta.array(X), ta.array(Y)
+            found = function_of(PROGRAMS[name], ta)(x, y)
+            check((found, x, y), expected(PROGRAMS[name]))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -258,3 +269,21 @@ def test_parts_that_are_kept_do_not_keep_all_arrays_that_they_are_of():
     with ta.config.override(at_once=1000, device="cpu"):
         _, most = peak_of(events)
     assert most < 60 * 20_000 * 8
+
+
+WRITES = ["np.copyto(t, 1)", "np.copyto(t, 1, where=t > .5)", "t[...] = 2", "t[:] = t[::-1]",
+          "t.fill(3)", "t.sort()", "t[0] = 9", "t[2:5] += 1", "t[[0, 1]] = 7", "t.put([0], 4)",
+          "np.add(t, 1, out=t)", "np.multiply(t, 2, out=t, where=t > 0)", "t.shape = (-1, 1)",
+          "np.put(t, [1], 3)", "np.place(t, t > 1, [5])", "np.putmask(t, t > 1, 6)",
+          "t.flat[1] = 3", "t.real = 1", "t.partition(3)", "np.add.at(t, [0, 0], 1)",
+          "t.resize(3, refcheck=False)",
+          "t[t > 1] = t[t > 1] + 1", "t[~(t > 1)] -= 1", "t %= 2", "t /= 3", "t **= 2",
+          "t @= np.eye(len(t))", "np.fill_diagonal(t.reshape(1, -1), 5)"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", WRITES)
+def test_what_writes_into_what_was_selected(line):
+    body = f"m = x > 0; t = x[m]; u = t; {line}; return x, t, u, m"
+    with ta.config.override(at_once=8):
+        check(function_of(body, ta)(ta.array(X), ta.array(Y)), expected(body)[0])

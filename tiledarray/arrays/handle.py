@@ -102,7 +102,8 @@ class Handle(Base):
 
         It is made again where another thread has written into the array meanwhile.
         """
-        self._seen = None  # what it last read would be a reader of the old value
+        if self._base is not None:
+            self._seen = None  # what it last read would be a reader of the old value
         while True:
             root = self.origin()
             before = root._node
