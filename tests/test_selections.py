@@ -110,6 +110,7 @@ def test_a_program_under_jit_is_numpys(name):
         check((found, x, y), expected(PROGRAMS[name], X[:rows], Y[:rows]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("compile", ["never", "wait"])
 @pytest.mark.parametrize("name", PROGRAMS | REFUSED)
@@ -126,6 +127,7 @@ def test_a_program_of_recorded_arrays_is_numpys(name, compile):
                 check((function_of(body, ta)(x, y), x, y), expected(body))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_beside_another_device_is_numpys(name):

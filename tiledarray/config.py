@@ -219,8 +219,8 @@ SETTINGS: Mapping[str, Setting] = {
                 "meanwhile, which round what they multiply to TF32: 10 bits behind the point "
                 "instead of 23."),
         Setting("verify", _flag, lambda: False,
-                "Whether a plan that the verifier refuses is an error, and all live memory is looked "
-                "at after each evaluation."),
+                "Whether a plan that the verifier refuses is an error, and all live memory is "
+                "looked at after each evaluation."),
         Setting("at_once", _whole(0), lambda: core.AT_ONCE,
                 "Elements up to which an array on the host is computed when it is recorded, if "
                 "its operands have been evaluated (beside a GPU at most 65,536); with 0 "
