@@ -289,3 +289,17 @@ def test_what_writes_into_what_was_selected(line):
     body = f"m = x > 0; t = x[m]; u = t; {line}; return x, t, u, m"
     with ta.config.override(at_once=8):
         check(function_of(body, ta)(ta.array(X), ta.array(Y)), expected(body)[0])
+
+
+def test_an_array_that_gets_its_value_while_it_is_changed_is_changed():
+    for kept in range(12, 20):
+        with ta.config.override(at_once=8):
+            x = ta.array(X)
+            chosen = x[x > 0]
+            held = [x[x > k / 20] for k in range(kept)]
+            chosen += 1
+            chosen[chosen > 2] = 0
+            wanted = X[X > 0] + 1
+            wanted[wanted > 2] = 0
+            numpy.testing.assert_array_equal(chosen.numpy(), wanted)
+            assert len(held) == kept

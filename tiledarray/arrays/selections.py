@@ -297,6 +297,13 @@ def in_place(forward: Function, target: Handle, other: Any) -> bool:
         return False
     if after.full.dtype != before.full.dtype:
         after = Selection(record.cast(after.full, before.full.dtype), after.mask, after.cost)
+    return _exchanged(target, before, after)
+
+
+def _exchanged(target: Handle, before: Selection, after: Selection) -> bool:
+    """Have a deferred array stand for something else, unless it has got its value meanwhile."""
+    if target._seen is not before:
+        return False
     target._seen = after
     return True
 
@@ -385,8 +392,7 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
     def chosen(old: Node) -> Node:
         return record.elementwise(where_op, condition, new, old)
 
-    if within is None:
-        array.change(chosen)
-    else:
-        array._seen = Selection(chosen(within.full), within.mask)
+    if within is not None:
+        return _exchanged(array, within, Selection(chosen(within.full), within.mask))
+    array.change(chosen)
     return True
