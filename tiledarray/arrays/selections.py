@@ -36,7 +36,8 @@ MOST_COST = (100, 8)
 MOST_LIVE = 16  # deferred arrays whose values could be had
 MOST_MEMORY = 64  # part of the memory that each of them may keep
 _DEEPEST = 16  # steps that are compared of how two masks were made
-_POWERS = frozenset(("pow", "rpow", "power"))  # what is not selected may have negative exponents
+# Where exponents are, of which those that are not selected may be negative: integers refuse that.
+_EXPONENTS = {"__pow__": 1, "__rpow__": 0, "power": 1}
 _NOTHING = object()
 
 
@@ -234,8 +235,9 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
             options.get("out") is not None or options.get("where", True) is not True):
         return None
     full = [_whole(value, chosen) for value in values]
+    exponent = _EXPONENTS.get(function.__name__)
     if any(each is _NOTHING for each in full) or (
-            function.__name__.strip("_") in _POWERS and not _is_plain(values[1])):
+            exponent is not None and not _is_plain(values[exponent])):
         return None
     result = function(*full, **options)
     if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
