@@ -49,6 +49,7 @@ return x, (a < 1).sum()""",
     "integers": """k = (x * 10).astype(int); k[k > 3] //= 2; k[k < 0] = -k[k < 0] % 7
 k[k == 2] <<= 1; k[k > 5] = (k[k > 5] * 0.5).astype(int)
 return k, k[k > 2].sum(), k[k > 2].mean(), k[k < 3].prod()""",
+    "powers": "m = x > 0; x[m] = x[m] ** y[m] + 2 ** y[m]; return x",
     "squares": "k = (x * 10).astype(int); k[k > 3] = k[k > 3] ** 2; return k",
     "float32": "z = x.astype('f4'); z[z > 0] += y[z > 0]; z[y > 0] *= 3; return z, z[z > 0].mean()",
     "complex": "z = x + 1j * y; m = abs(z) < 1; z[m] = np.conj(z[m]) * 1j; return z, z[m].sum()",

@@ -235,12 +235,13 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
             options.get("out") is not None or options.get("where", True) is not True):
         return None
     full = [_whole(value, chosen) for value in values]
-    exponent = _EXPONENTS.get(function.__name__)
-    if any(each is _NOTHING for each in full) or (
-            exponent is not None and not _is_plain(values[exponent])):
+    if any(each is _NOTHING for each in full):
         return None
     result = function(*full, **options)
     if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
+        return None
+    exponent = _EXPONENTS.get(function.__name__)
+    if exponent is not None and result.dtype.kind in "iu" and not _is_plain(values[exponent]):
         return None
     given = {each.node for each in full if isinstance(each, Handle)}
     cost = chosen.cost + _cost(result.node, given)
