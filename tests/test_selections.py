@@ -307,3 +307,15 @@ def test_an_array_that_gets_its_value_while_it_is_changed_is_changed():
             wanted[wanted > 2] = 0
             numpy.testing.assert_array_equal(chosen.numpy(), wanted)
             assert len(held) == kept
+
+
+@pytest.mark.parametrize("line", ["x[x[:, 0] > 0] + numpy.ones(3)", "x[x > 0] @ 3", "x[x > 0] << 1",
+                                  "x[x[:, 0] > 0].sum(axis=5)", "x[x > 0] + 'a'"])
+def test_errors_are_those_of_what_is_selected(line):
+    with ta.config.override(at_once=8):
+        with pytest.raises(Exception) as wanted:
+            expected(f"return {line}")
+        with pytest.raises(type(wanted.value)) as found:
+            function_of(f"return {line}", ta)(ta.array(X), ta.array(Y))
+        if "TiledArray" not in str(found.value):
+            assert str(found.value) == str(wanted.value)

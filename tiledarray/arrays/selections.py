@@ -22,6 +22,7 @@ from tiledarray import config, core
 from tiledarray.arrays import handle as handles
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
+from tiledarray.errors import raised_outside
 from tiledarray.graph.dtypes import Shape
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -237,7 +238,12 @@ def applied(function: Function, values: Sequence[Any], options: dict[str, Any]) 
     full = [_whole(value, chosen) for value in values]
     if any(each is _NOTHING for each in full):
         return None
-    result = function(*full, **options)
+    try:
+        result = function(*full, **options)
+    except (TypeError, ValueError) as error:
+        if local.recorder.scope is not None or raised_outside(error):
+            raise
+        return None  # its error is that of what is selected
     if not isinstance(result, Handle) or result.ndim != len(chosen.full.shape):
         return None
     exponent = _EXPONENTS.get(function.__name__)
