@@ -319,3 +319,31 @@ def test_errors_are_those_of_what_is_selected(line):
             function_of(f"return {line}", ta)(ta.array(X), ta.array(Y))
         if "TiledArray" not in str(found.value):
             assert str(found.value) == str(wanted.value)
+
+
+@pytest.mark.parametrize("how", ["argument", "closure", "grad", "vmap", "loop", "in_place"])
+def test_what_was_deferred_outside_of_a_trace_has_its_value_in_it(how):
+    wanted = X[X[:, 0] > 0] * 2 + 1
+    with ta.config.override(at_once=8):
+        x = ta.array(X)
+        chosen = x[x[:, 0] > 0] * 2 + 1
+        assert selections.selection(chosen) is not None
+        if how == "argument":
+            pair = ta.jit(lambda a: a.sum(axis=0) * 2)(chosen), wanted.sum(0) * 2
+        elif how == "closure":
+            pair = ta.jit(lambda a: a + chosen.sum())(x), X + wanted.sum()
+        elif how == "grad":
+            pair = ta.grad(lambda a: (a[0] * chosen).sum())(x)[0], wanted.sum(0)
+        elif how == "vmap":
+            pair = ta.vmap(lambda a: (a * chosen).sum())(x), (X[:, None] * wanted).sum((1, 2))
+        elif how == "loop":
+            pair = ta.fori_loop(3, lambda k, s: s + chosen.sum(), x), X + 3 * wanted.sum()
+        else:
+            def changing(a):
+                chosen[...] = chosen + 1
+                return a + chosen.mean()
+
+            pair = ta.jit(changing)(x), X + (wanted + 1).mean()
+            wanted = wanted + 1
+        check(*pair)
+        check(chosen, wanted)
