@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import sys
@@ -409,7 +410,10 @@ def degrees(ddof: float, correction: Any) -> float:
     return float(correction)
 
 
-@selections.of_all
+_of_two_passes = functools.partial(selections.of_all, passes=2)
+
+
+@_of_two_passes
 def var(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,
@@ -422,7 +426,7 @@ def var(
     return _finish(node, axes, keepdims, out)
 
 
-@selections.of_all
+@_of_two_passes
 def std(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, where: Any = True, mean: Any = _NO_VALUE,

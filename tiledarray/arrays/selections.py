@@ -320,16 +320,18 @@ def _exchanged(target: Handle, before: Selection, after: Selection) -> bool:
 # Reductions --------------------------------------------------------------------------------------
 
 
-def of_all(function: Function, *, of_none: bool = True) -> Function:
+def of_all(function: Function, *, of_none: bool = True, passes: int = 1) -> Function:
     """Have a reduction take deferred arrays, with the mask as its ``where=``.
 
-    Where it has no value `of_none`, it is so if it is given an ``initial=``.
+    Where it has no value `of_none`, it is so if it is given an ``initial=``.  What goes through the
+    elements in several `passes` has those that are selected taken out first, on the host.
     """
 
     @functools.wraps(function)
     def lifted(a: Any, axis: Any = None, *others: Any, **options: Any) -> Any:
         chosen = selection(a)
-        if chosen is not None and not others:
+        if chosen is not None and not others and (
+                passes == 1 or local.recorder.scope is not None or not chosen.full.device.on_host):
             given = options.get("initial")
             known = of_none or (given is not None and given is not np._NoValue)
             found = _reduced(function, chosen, axis, options, known=known)
