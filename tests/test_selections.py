@@ -283,6 +283,9 @@ WRITES = ["np.copyto(t, 1)", "np.copyto(t, 1, where=t > .5)", "t[...] = 2", "t[:
           "t.flat[1] = 3", "t.real = 1", "t.partition(3)", "np.add.at(t, [0, 0], 1)",
           "t.resize(3, refcheck=False)",
           "t[t > 1] = t[t > 1] + 1", "t[~(t > 1)] -= 1", "t %= 2", "t /= 3", "t **= 2",
+          "x[x > .5] = None", "x[x > .5] = '3'", "x[x > .5] = [.25]",
+          "x[x[:, 0] > 0] = [1, 2, 3, 4]",
+          "t = (t.sum(), t.mean(), t.std(), t.min(), t.sum())",
           "t @= np.eye(len(t))", "np.fill_diagonal(t.reshape(1, -1), 5)"]
 
 
@@ -310,7 +313,10 @@ def test_an_array_that_gets_its_value_while_it_is_changed_is_changed():
 
 
 @pytest.mark.parametrize("line", ["x[x[:, 0] > 0] + numpy.ones(3)", "x[x > 0] @ 3", "x[x > 0] << 1",
-                                  "x[x[:, 0] > 0].sum(axis=5)", "x[x > 0] + 'a'"])
+                                  "x[x[:, 0] > 0].sum(axis=5)", "x[x > 0] + 'a'",
+                                  "x.__setitem__(x[:, 0] > 0, np.arange(3.0))",
+                                  "x.__setitem__(x[:, 0] > 0, 'a')",
+                                  "np.broadcast_to(x, (2, 60, 4)).__setitem__(y[:2, 0] > 0, 1)"])
 def test_errors_are_those_of_what_is_selected(line):
     with ta.config.override(at_once=8):
         with pytest.raises(Exception) as wanted:

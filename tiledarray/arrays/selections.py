@@ -22,7 +22,8 @@ from tiledarray import config, core
 from tiledarray.arrays import handle as handles
 from tiledarray.arrays import index
 from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
-from tiledarray.errors import raised_outside
+from tiledarray.arrays.views import is_frozen
+from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.graph.dtypes import Shape
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -55,15 +56,18 @@ class Selection:
         Of what all elements have gone through since they were selected, for each.
     made : tuple of callable and sequence, optional
         The function that gave it, with what it was of: deferred arrays as what they stand for.
+    reduced : bool
+        Whether a reduction has gone through all elements: another one had better not.
     """
 
-    __slots__ = ("full", "mask", "cost", "made", "_found")
+    __slots__ = ("full", "mask", "cost", "made", "reduced", "_found")
 
     def __init__(
         self, full: Node, mask: Node, cost: int = 0,
         made: tuple[Function, Sequence[Any]] | None = None,
     ) -> None:
         self.full, self.mask, self.cost, self.made = full, mask, cost, made
+        self.reduced = False
         self._found: Any = None
 
     def value(self, taken: Function) -> Any:
@@ -355,6 +359,10 @@ def _reduced(function: Function, chosen: Selection, axis: Any, options: dict[str
         return deferred(kept.node, chosen.mask)
     if options.get("keepdims") or not known:
         return None
+    if local.recorder.scope is None and chosen.full.device.on_host:
+        if chosen.reduced:
+            return None
+        chosen.reduced = True
     condition = record.reshape(chosen.mask, chosen.mask.shape + (1,) * len(chosen.rest))
     axes = None if axis is None else tuple(range(masked))
     return function(full, axes, **options, where=wrap(condition))
@@ -370,11 +378,9 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
     ------
     IndexError
         If the mask does not fit the array.
-    ValueError
-        If the value does not.
     """
     mask = _unknown_mask(key)
-    if mask is None:
+    if mask is None or is_frozen(array.steps):
         return False
     within, narrower = selection(array), selection(key[0])
     if narrower is None:
@@ -395,9 +401,12 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
         if not _same(given.mask, wanted) or len(given.rest) != len(shape) - ahead:
             return False
         value = wrap(given.full)
-    elif type(value) not in SCALARS and np.ndim(value) > len(shape) - ahead:
+    elif type(value) not in SCALARS and not record.broadcastable(np.shape(value), shape[ahead:]):
         return False
-    new = fitting(value, shape, dtype, device, checked=False)
+    try:
+        new = fitting(value, shape, dtype, device, checked=False)
+    except LeaveToNumPy:
+        return False
     condition = record.reshape(mask, mask.shape + (1,) * (len(shape) - ahead))
 
     def chosen(old: Node) -> Node:
