@@ -209,7 +209,7 @@ def _same(one: Any, other: Any, deepest: int = _DEEPEST) -> bool:
     if one is other:
         return True
     if type(one) is not Node or type(other) is not Node:
-        return type(one) is type(other) and one == other
+        return type(one) is type(other) and one == other and str(one) == str(other)  # -0.0
     if one.buffer is not None or one.form is not other.form or not deepest or not one.inputs:
         return False
     return len(one.inputs) == len(other.inputs) and all(

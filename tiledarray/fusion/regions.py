@@ -170,11 +170,6 @@ def _reasons(a: Span, b: Span) -> Iterator[Assumption]:
     yield Assumption(_sum((-1, between), constant=-b.step * (b.count - 1) - 1))
 
 
-def difference(one: Terms, other: Terms) -> Terms:
-    """A linear form less another one."""
-    return _sum((1, one), (-1, other))
-
-
 def _sum(*parts: tuple[int, Terms], constant: int = 0) -> Terms:
     """Linear forms, each times a factor, and a constant, added up."""
     total = {ONE: constant}
