@@ -1,6 +1,8 @@
 """What a mask selects, where nobody knows how much that is: under `jit`, `vmap`, in gradients."""
 
 import random
+import sys
+import threading
 
 import numpy
 import pytest
@@ -61,6 +63,8 @@ return k, k[k > 2].sum(), k[k > 2].mean(), k[k < 3].prod()""",
     "part": "x[1:, ::2][y[1:, ::2] > 0] -= 2; return x",
     "view": "z = x.T; z[y.T > 0] += z[y.T > 0]; return x",
     "ellipsis": "x[..., 0][x[:, 0] > 0] *= 3; return x",
+    "list": "m = x[:, 0] > 0; x[m] = [1, 2, 3, 4]; return x",
+    "list_of_ours": "m = x[:, 0] > 0; x[m] = [x.sum(), 0, y.mean(), 1]; return x",
     "loop": "for k in range(5): x[x < k / 4] += .3; x[x > 1] = x[x > 1] - y[x > 1]\nreturn x",
 }
 REFUSED = {  # what asks how many elements there are
@@ -353,3 +357,48 @@ def test_what_was_deferred_outside_of_a_trace_has_its_value_in_it(how):
             wanted = wanted + 1
         check(*pair)
         check(chosen, wanted)
+
+
+def test_threads_write_into_parts_of_what_was_selected():
+    wanted = X[X > 0] * 2
+    for k in range(4):
+        wanted[k * 10:(k + 1) * 10] = k
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ta.config.override(at_once=8):
+            for _ in range(100):
+                x = ta.array(X)
+                chosen = x[x > 0] * 2
+                barrier = threading.Barrier(4)
+
+                def work(k, chosen=chosen, barrier=barrier):
+                    barrier.wait()
+                    chosen[k * 10:(k + 1) * 10] = k
+
+                threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                numpy.testing.assert_array_equal(chosen.numpy(), wanted)
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("times", [1, 30])
+def test_the_code_of_an_operand_runs_once(times):
+    class Counted:
+        calls = 0
+
+        def __array__(self, dtype=None, copy=None):
+            Counted.calls += 1
+            return numpy.array(2.0)
+
+    with ta.config.override(at_once=8):
+        x = ta.array(X)
+        chosen = x[x > 0]
+        for _ in range(times):
+            chosen += Counted()
+        assert Counted.calls == times
+        numpy.testing.assert_allclose(chosen.numpy(), X[X > 0] + 2 * times)

@@ -37,7 +37,9 @@ def hold_at_fork(lock: Any, *, outer: bool = False) -> None:
     (_outer if outer else _inner).append(lock)
 
 
+LAST_OF_ALL = -1000  # of the finalisers of `multiprocessing`
 _at_exit: list[Callable[[], Any]] = []
+_watched = [0]  # the process whose end `multiprocessing` has been told to tell
 
 
 def at_exit(work: Callable[[], Any]) -> None:
@@ -55,13 +57,9 @@ def leaves_something() -> None:
     module = sys.modules.get("multiprocessing.util")
     if module is None or sys.modules["multiprocessing.process"].parent_process() is None:
         return
-    if _at_exit and _told.get("process") != os.getpid():
-        _told["process"] = os.getpid()
+    if _watched[0] != os.getpid():
+        _watched[0] = os.getpid()
         module.Finalize(None, _do_at_exit, exitpriority=LAST_OF_ALL)
-
-
-LAST_OF_ALL = -1000
-_told: dict[str, int] = {}  # the process that has told `multiprocessing`
 
 
 def _do_at_exit() -> None:

@@ -24,7 +24,7 @@ from tiledarray.arrays.handle import (
     view_of,
     wrap,
 )
-from tiledarray.arrays.tracing import check_own, give_value
+from tiledarray.arrays.tracing import check_own
 from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.execution import placement
 from tiledarray.graph.node import Form, Kind
@@ -232,12 +232,9 @@ def _take(self: Any, key: tuple[Any, ...]) -> Any:
 
 def resolve(self: Any) -> None:
     """Give a deferred array its value: somebody asks for it."""
-    chosen = self._seen
-    if type(chosen) is not selections.Selection:  # another thread has done it
-        return
-    found = chosen.value(lambda array, mask: _take(array, (mask,)))
-    give_value(self, found.node)
-    self._seen = None
+    while type(chosen := self._seen) is selections.Selection:  # until it has one, by any thread
+        found = chosen.value(lambda array, mask: _take(array, (mask,)))
+        selections.give_value(self, chosen, found.node)
 
 
 _AT_HOME = ("cpu", "auto")  # kinds of devices whose arrays may be NumPy's
@@ -306,8 +303,7 @@ def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:
     if 0 in mask.shape:
         self.change(lambda old: old)  # which may not be
         return True
-    condition = as_node(mask, node.device)
-    condition = record.reshape(condition, mask.shape + (1,) * (self.ndim - axis - mask.ndim))
+    condition = selections.along_rest(as_node(mask, node.device), self.ndim - axis)
     self.change(lambda old: record.elementwise(where_op, condition, new, old))
     return True
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -20,12 +21,13 @@ import numpy as np
 
 from tiledarray import config, core
 from tiledarray.arrays import handle as handles
-from tiledarray.arrays import index
-from tiledarray.arrays.handle import SCALARS, Handle, fitting, wrap
+from tiledarray.arrays import index, tracing
+from tiledarray.arrays.handle import SCALARS, Handle, as_node, fitting, is_recorded, wrap
 from tiledarray.arrays.views import is_frozen
 from tiledarray.errors import LeaveToNumPy, raised_outside
+from tiledarray.fork import hold_at_fork
 from tiledarray.graph.dtypes import Shape
-from tiledarray.graph.node import Node
+from tiledarray.graph.node import Kind, Node
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
 from tiledarray.recording import record
@@ -37,6 +39,7 @@ _AND = BY_NAME["logical_and"]
 MOST_COST = (100, 8)
 MOST_LIVE = 16  # deferred arrays whose values could be had
 MOST_MEMORY = 64  # part of the memory that each of them may keep
+LONGEST_WAIT = 1.0  # seconds, for another thread that gives such an array its value
 _DEEPEST = 16  # steps that are compared of how two masks were made
 # Where exponents are, of which those that are not selected may be negative: integers refuse that.
 _EXPONENTS = {"__pow__": 1, "__rpow__": 0, "power": 1}
@@ -137,7 +140,7 @@ def _keep_few(made: Any) -> None:
     _live.clear()
     _live.extend(map(ref, kept[-MOST_LIVE // 2:]))
     for handle in kept[:-MOST_LIVE // 2]:
-        handle.node  # noqa: B018  it is given its value
+        len(handle)  # for which it is given its value
 
 
 def select(array: Handle, key: tuple[Any, ...]) -> Any:
@@ -188,6 +191,11 @@ def _unknown_mask(key: tuple[Any, ...]) -> Node | None:
         return mask
     pending = mask.buffer is None and mask.form.kind.size > core.small()
     return mask if pending and local.recorder.immediate and config.at_once > 1 else None
+
+
+def along_rest(mask: Node, ndim: int) -> Node:
+    """Record a mask with an axis of length one for each that comes after its own."""
+    return record.reshape(mask, mask.shape + (1,) * (ndim - len(mask.shape)))
 
 
 def _fits(mask: Node, shape: Shape) -> bool:
@@ -304,7 +312,7 @@ def _is_plain(value: Any) -> bool:
 def in_place(forward: Function, target: Handle, other: Any) -> bool:
     """Do ``target op= other`` of a deferred array; ``False`` if it cannot be done."""
     before = selection(target)
-    after = None if before is None else selection(forward(target, other))
+    after = None if before is None else selection(applied(forward, (target, other), {}))
     if before is None or after is None or after.full.shape != before.full.shape or (
             not np.can_cast(after.full.dtype, before.full.dtype, "same_kind")):
         return False
@@ -315,10 +323,36 @@ def in_place(forward: Function, target: Handle, other: Any) -> bool:
 
 def _exchanged(target: Handle, before: Selection, after: Selection) -> bool:
     """Have a deferred array stand for something else, unless it has got its value meanwhile."""
-    if target._seen is not before:
-        return False
-    target._seen = after
-    return True
+    with _Turn():
+        if target._seen is not before:
+            return False
+        target._seen = after
+        return True
+
+
+def give_value(array: Handle, chosen: Selection, node: Node) -> None:
+    """Give a deferred array its value, unless another thread has, or has written into it."""
+    with _Turn():
+        if array._seen is chosen:
+            tracing.give_value(array, node)
+            array._seen = None
+
+
+_changing = threading.RLock()
+hold_at_fork(_changing)
+
+
+class _Turn:
+    """What one thread at a time does; not for ever, for it may wait for what others have locked."""
+
+    __slots__ = ("_held",)
+
+    def __enter__(self) -> None:
+        self._held = _changing.acquire(timeout=LONGEST_WAIT)
+
+    def __exit__(self, *_: object) -> None:
+        if self._held:
+            _changing.release()
 
 
 # Reductions --------------------------------------------------------------------------------------
@@ -363,7 +397,7 @@ def _reduced(function: Function, chosen: Selection, axis: Any, options: dict[str
         if chosen.reduced:
             return None
         chosen.reduced = True
-    condition = record.reshape(chosen.mask, chosen.mask.shape + (1,) * len(chosen.rest))
+    condition = along_rest(chosen.mask, len(chosen.full.shape))
     axes = None if axis is None else tuple(range(masked))
     return function(full, axes, **options, where=wrap(condition))
 
@@ -386,28 +420,15 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
     if narrower is None:
         if within is not None:
             return False
-        shape, dtype, device = array.node.shape, array.node.dtype, array.node.device
+        kind, wanted = array.node.form.kind, mask  # who holds the node makes the write a copy
     elif within is None or not _same(within.mask, narrower.mask) or narrower.rest:
         return False
     else:
-        shape, dtype, device = within.full.shape, within.full.dtype, within.full.device
-    if not _fits(mask, shape):
+        kind, wanted = within.full.form.kind, record.binary(_AND, within.mask, mask)
+    new = _fitted(value, kind, len(mask.shape), wanted) if _fits(mask, kind.shape) else None
+    if new is None:
         return False
-    ahead = len(mask.shape)
-    given = selection(value)
-    if given is not None:
-        wanted = mask if narrower is None or within is None else (
-            record.binary(_AND, within.mask, mask))
-        if not _same(given.mask, wanted) or len(given.rest) != len(shape) - ahead:
-            return False
-        value = wrap(given.full)
-    elif type(value) not in SCALARS and not record.broadcastable(np.shape(value), shape[ahead:]):
-        return False
-    try:
-        new = fitting(value, shape, dtype, device, checked=False)
-    except LeaveToNumPy:
-        return False
-    condition = record.reshape(mask, mask.shape + (1,) * (len(shape) - ahead))
+    condition = along_rest(mask, len(kind.shape))
 
     def chosen(old: Node) -> Node:
         return record.elementwise(where_op, condition, new, old)
@@ -416,3 +437,24 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
         return _exchanged(array, within, Selection(chosen(within.full), within.mask))
     array.change(chosen)
     return True
+
+
+def _fitted(value: Any, kind: Kind, ahead: int, wanted: Node) -> Node | None:
+    """Return what is written beside all elements, of which the first axes are the mask's.
+
+    ``None`` if nothing can be: it is neither selected by the same mask nor the same for all.
+    """
+    given = selection(value)
+    if given is not None:
+        if not _same(given.mask, wanted) or len(given.rest) != len(kind.shape) - ahead:
+            return None
+        value = wrap(given.full)
+    elif type(value) not in SCALARS:
+        if type(value) in (list, tuple) and is_recorded(value):
+            value = wrap(as_node(value, kind.device))
+        if not record.broadcastable(np.shape(value), kind.shape[ahead:]):
+            return None
+    try:
+        return fitting(value, kind.shape, kind.dtype, kind.device, checked=False)
+    except LeaveToNumPy:
+        return None

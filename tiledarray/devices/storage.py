@@ -97,7 +97,7 @@ class Buffer:
         self.elsewhere: Buffer | None = None
         self.looks = 0
         if _watched is not None:
-            _watched.add(self)
+            _watched[id(self)] = self
 
     @property
     def nbytes(self) -> int:
@@ -265,7 +265,7 @@ class MemoryShared(AssertionError):
     """Two values that may be written lie in the same memory."""
 
 
-_watched: weakref.WeakSet[Buffer] | None = None
+_watched: weakref.WeakValueDictionary[int, Buffer] | None = None
 watching = False
 
 
@@ -273,7 +273,7 @@ def watch(wanted: bool) -> None:
     """Begin or end to keep track of the buffers that live, for `check`."""
     global _watched, watching
     if wanted is not watching:
-        _watched, watching = weakref.WeakSet() if wanted else None, wanted
+        _watched, watching = weakref.WeakValueDictionary() if wanted else None, wanted
 
 
 def check() -> None:
@@ -281,7 +281,8 @@ def check() -> None:
 
     It knows the buffers made since `watch` began.
     """
-    found = [buffer for buffer in [*(_watched or ())] if buffer.nbytes]
+    known = () if _watched is None else _watched.valuerefs()  # other threads add to them meanwhile
+    found = [buffer for each in known if (buffer := each()) is not None and buffer.nbytes]
     found.sort(key=lambda buffer: (str(buffer.device), buffer.pointer))
     furthest = found[0] if found else None
     for buffer in found[1:]:

@@ -91,7 +91,7 @@ class _Cutter:
         if not self.made:
             return self.outputs
         for value in values:
-            if isinstance(value.op, Update) and in_order(value) and value.attrs[2] == (
+            if isinstance(value.op, Update) and _in_order(value) and value.attrs[2] == (
                     value.shape) == value.args[1].shape and value.args[1] in self.made:
                 self.made[value] = self.made[value.args[1]]  # it overwrites the whole array
         for value in values:
@@ -115,7 +115,7 @@ class _Cutter:
         boxes: list[tuple[Box, Value, list[Terms]]] = []
         value = top
         while isinstance(value.op, Update):
-            if not in_order(value) or len(boxes) == MOST_PIECES:
+            if not _in_order(value) or len(boxes) == MOST_PIECES:
                 return
             shape = value.attrs[2]
             places = [add_terms((), 1, start) for start in value.args[2:]]
@@ -235,7 +235,7 @@ def _spans(root: Value, joins: list[Join]) -> list[list[tuple[int, int]]]:
     return spans
 
 
-def in_order(update: Value) -> bool:
+def _in_order(update: Value) -> bool:
     """Whether an update writes a box of the array, its elements in the array's own order."""
     axes, steps, shape = update.attrs
     return axes == tuple(range(len(shape))) and len(shape) == len(update.shape) and all(
