@@ -69,7 +69,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 def dtype(self: Any) -> np.dtype[Any]:
     """Data type of the elements."""
-    chosen = selections.selection(self)
+    chosen = selections.of_array(self)
     if chosen is not None:
         return chosen.full.dtype
     node = self._node if self._base is None else self.node
@@ -79,7 +79,7 @@ def dtype(self: Any) -> np.dtype[Any]:
 
 def ndim(self: Any) -> int:
     """Number of axes."""
-    chosen = selections.selection(self)
+    chosen = selections.of_array(self)
     return len(self.shape) if chosen is None else chosen.ndim
 
 

@@ -98,17 +98,20 @@ class Selection:
 
 
 def selection(value: Any) -> Selection | None:
-    """Return what a deferred array stands for; ``None`` of anything else.
+    """Return what a deferred array stands for; ``None`` of anything else."""
+    return of_array(value) if isinstance(value, Handle) else None
 
-    Of one that the present tracing has not made, too: its nodes belong to another.
+
+def of_array(array: Handle) -> Selection | None:
+    """Return the same of an array of ours.
+
+    ``None`` of a deferred one that the present tracing has not made: its nodes belong to another.
     """
-    if not isinstance(value, Handle):
-        return None
-    seen = getattr(value, "_seen", None)
+    seen = getattr(array, "_seen", None)
     if type(seen) is not Selection:
         return None
     scope = local.recorder.scope
-    return seen if scope is None or scope.is_inside(value) else None
+    return seen if scope is None or scope.is_inside(array) else None
 
 
 def deferred(full: Node, mask: Node) -> Any:

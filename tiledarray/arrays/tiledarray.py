@@ -174,7 +174,7 @@ class TiledArray(Handle):
         Device
             Its text is what `to` takes: ``"cpu"``, ``"cuda:0"``.
         """
-        chosen = selections.selection(self)
+        chosen = selections.of_array(self)
         return self.node.device if chosen is None else chosen.full.device
 
     @property
