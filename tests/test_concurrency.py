@@ -510,3 +510,18 @@ def test_counters_are_made_with_the_launch():
     (launch,) = (each for each in made.launches.values() if each.binding.counters)
     with mock.patch.object(launches.np, "zeros", side_effect=AssertionError):
         assert launch.counters(1) == launch.counters(1) != 0
+
+
+def test_an_array_has_one_node_whoever_asks_first():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with config.override(at_once=8):
+            for _ in range(200):
+                x = np.zeros(2000)
+                x[0] = 1.0
+                assert x._array is not None  # it has none yet
+                found = in_threads(lambda k, x=x: x.origin()._node, 3)
+                assert len(set(map(id, found))) == 1
+    finally:
+        sys.setswitchinterval(before)

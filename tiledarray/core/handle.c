@@ -27,14 +27,21 @@ PyObject *get_node(Handle *handle, void *unused)
         PyErr_SetString(PyExc_AttributeError, "_node");
         return NULL;
     }
-    int small = size_of(handle->array) <= of_nodes();
-    PyObject *array = Py_NewRef(handle->array);
-    PyObject *node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
-    if (node && !handle->node && handle->array == array) {
-        handle->node = Py_NewRef(node);
-        handle->copied = (char)small;
+    begin_change(); /* two nodes of one memory would each take it for theirs alone */
+    PyObject *node = Py_XNewRef(handle->node);
+    PyObject *array = node ? NULL : Py_XNewRef(handle->array);
+    if (array) {
+        int small = size_of(array) <= of_nodes();
+        node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
+        if (node && !handle->node && handle->array == array) {
+            handle->node = Py_NewRef(node);
+            handle->copied = (char)small;
+        }
+        Py_DECREF(array); /* not before: another could have its address */
     }
-    Py_DECREF(array); /* not before: another could have its address */
+    end_change();
+    if (!node && !PyErr_Occurred()) /* another thread is about to give it the next value */
+        PyErr_SetString(PyExc_AttributeError, "_node");
     return node;
 }
 

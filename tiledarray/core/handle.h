@@ -45,6 +45,8 @@ int set_from(PyObject *found, const char *name, PyObject **slot);
 /* ---- the two states (state.c) --------------------------------------------------------------- */
 
 PyObject *find_settled(Handle *handle);
+void begin_change(void);
+void end_change(void);
 int after_failure(void);
 int settle_steps(Handle *root);
 void drop_arrays(Handle *root);

@@ -173,7 +173,7 @@ enum { LONGEST_WAIT = 5000 };
 static unsigned long changing = 0;
 static int depth = 0;
 
-static void begin_change(void)
+void begin_change(void)
 {
     const unsigned long here = PyThread_get_thread_ident();
     for (int k = 0; changing && changing != here && k < LONGEST_WAIT; k++) {
@@ -188,7 +188,7 @@ static void begin_change(void)
     depth++;
 }
 
-static void end_change(void)
+void end_change(void)
 {
     if (changing == PyThread_get_thread_ident() && --depth == 0)
         changing = 0;
