@@ -176,6 +176,22 @@ def drifting(np, u, steps=7):
     return u
 
 
+def warmer(np, u, steps=20):
+    """Each step has a number of its own."""
+    u = u.copy()
+    for k in range(steps):
+        u[1:-1, 1:-1] += 0.2 * (u[:-2, 1:-1] + u[2:, 1:-1] - 2 * u[1:-1, 1:-1]) + 0.01 * k
+    return u
+
+
+def falling_rows(np, u, f, steps=20):
+    """From above and the left alone; a column of another array everywhere in its row."""
+    u = u.copy()
+    for _ in range(steps):
+        u[1:, 2:] = 0.4 * u[:-1, 2:] + 0.3 * u[1:, :-2] + 0.1 * f[1:, :1]
+    return u
+
+
 def waiting(np, u, steps=7):
     """The array between two steps is asked for as well."""
     v = heat(np, u, steps)
@@ -185,6 +201,18 @@ def waiting(np, u, steps=7):
 IN_REGISTERS = {
     "heat": (lambda np, u: heat(np, u, 7), 1), "source": (source, 2), "wide": (wide, 1),
     "numbers": (numbers, 1), "drifting": (drifting, 1), "waiting": (waiting, 1),
+}
+
+# As many steps as are several rounds: with how many arrays, and how many kernels go in rounds.
+IN_ROUNDS = {
+    "heat": (lambda np, u: heat(np, u, 22), 1, 1),
+    "source": (lambda np, u, f: source(np, u, f, 17), 2, 1),
+    "wide": (lambda np, u: wide(np, u, 18), 1, 1),
+    "numbers": (lambda np, u: numbers(np, u, 20), 1, 1),
+    "falling": (falling_rows, 2, 1),
+    "waiting": (lambda np, u: waiting(np, u, 12), 1, 2),
+    "warmer": (warmer, 1, 0),
+    "drifting": (lambda np, u: drifting(np, u, 12), 1, 0),
 }
 
 
@@ -246,7 +274,7 @@ IN_SPACE = {"cube": (cube, 1), "exchange": (exchange, 2), "torus": (torus, 1),
 
 
 @st.composite
-def stencils(draw, shapes=((40, 70), (95, 33), (7, 200), (64, 128))):
+def stencils(draw, shapes=((40, 70), (95, 33), (7, 200), (64, 128)), steps=(2, 8)):
     """Return steps of one array that read it nearby, and arrays."""
     shape = draw(st.sampled_from(shapes))
     margin = [(draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in shape]
@@ -256,16 +284,16 @@ def stencils(draw, shapes=((40, 70), (95, 33), (7, 200), (64, 128))):
         st.tuples(*(st.integers(*each) for each in reach), st.sampled_from([0.1, -0.2, 0.25]),
                   st.booleans()), min_size=1, max_size=6))
     source = draw(st.booleans())
-    steps = draw(st.integers(2, 8))
+    count = draw(st.integers(*steps))
 
     def program(np, u, *others):
         u = u.copy()
-        for _ in range(steps):
+        for _ in range(count):
             new = 0.5 * u[inside]
             for *moves, weight, squared in terms:
                 there = u[tuple(slice(part.start + by, part.stop + by)
                                 for part, by in zip(inside, moves, strict=True))]
-                new = new + weight * (there * there if squared else there)
+                new = new + weight / len(terms) * (there * there if squared else there)
             for other in others:
                 new = new - 0.125 * other[inside]
             u[inside] = new

@@ -1,7 +1,7 @@
 """Kernels for a GPU run on a machine without one: their text, compiled by g++ with stand-ins.
 
 Every thread of a block is a fiber that waits for the others at barriers and shuffles; blocks go
-one after the other.  Vectors at addresses that are not aligned trap.  Instructions in assembly are
+one after the other, or each in a thread of the system where they wait for one another.  Vectors at addresses that are not aligned trap.  Instructions in assembly are
 replaced by what they do; a kernel that has others is refused.
 """
 
@@ -34,7 +34,10 @@ OPTIONS = ["-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC", "-w",
            "-fsanitize-undefined-trap-on-error"]
 
 HEAD = r"""
+#include <sched.h>
 #include <stdlib.h>
+#include <thread>
+#include <vector>
 #include <ucontext.h>
 #define __CUDACC__ 1
 #define __global__
@@ -46,7 +49,7 @@ HEAD = r"""
 #define __shared__ thread_local  // extern or static, and one for all fibers
 #define alignas(...) __attribute__((aligned(__VA_ARGS__)))
 struct Place { int x; };
-static Place blockIdx, threadIdx, blockDim;
+static OF_A_BLOCK Place blockIdx, threadIdx, blockDim;
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 template <class T> static inline T __ldg(const T* at) {
@@ -58,9 +61,9 @@ static inline int __double2hiint(double x) { return __builtin_bit_cast(long, x) 
 extern "C" double frexp(double, int*);
 extern "C" double scalbn(double, int);
 static inline unsigned long __cvta_generic_to_shared(void*) { return 0; }
-static inline unsigned atomicAdd(unsigned* at, unsigned x) { return (*at += x) - x; }
+static inline unsigned atomicAdd(unsigned* at, unsigned x) { return __atomic_fetch_add(at, x, __ATOMIC_SEQ_CST); }
 static inline void __threadfence() {}
-static ucontext_t scheduler, fibers[1024];  // as many as a block may have threads
+static OF_A_BLOCK ucontext_t scheduler, fibers[1024];  // as many as a block may have threads
 struct Barrier {  // of a block, or of a warp
   int alive, arrived, turn;
   void leave() {
@@ -76,14 +79,14 @@ struct Barrier {  // of a block, or of a warp
     }
   }
 };
-static Barrier whole, warps[32], named[16];
+static OF_A_BLOCK Barrier whole, warps[32], named[16];
 static void wait_named(int number, int threads) {
   named[number].alive = threads;
   named[number].wait();
 }
-static unsigned offered[1024];
+static OF_A_BLOCK unsigned offered[1024];
 static void __syncthreads() { whole.wait(); }
-static int some;
+static OF_A_BLOCK int some;
 static int __syncthreads_or(int holds) {
   whole.wait();
   some = 0;
@@ -130,7 +133,7 @@ static unsigned long long atomicMin(unsigned long long* at, unsigned long long x
 static int __ffs(int x) { return __builtin_ffs(x); }
 // Matrices of a warp: of eight rows of 16 bytes at the places of eight threads each, a thread has
 // two neighbours of a row, or of a column.
-static void* places[1024];
+static OF_A_BLOCK void* places[1024];
 static void four_of(unsigned* r, void* from, bool transposed) {
   places[threadIdx.x] = from;
   __syncwarp();
@@ -146,8 +149,8 @@ static void four_of(unsigned* r, void* from, bool transposed) {
   }
   __syncwarp();
 }
-static float (*as_float)(unsigned short);
-static unsigned lefts[1024][4], rights[1024][2];
+static OF_A_BLOCK float (*as_float)(unsigned short);
+static OF_A_BLOCK unsigned lefts[1024][4], rights[1024][2];
 static void multiplied(float* c, const unsigned* a, unsigned b0, unsigned b1) {
   for (int k = 0; k < 4; ++k) lefts[threadIdx.x][k] = a[k];
   rights[threadIdx.x][0] = b0;
@@ -170,7 +173,7 @@ static void multiplied(float* c, const unsigned* a, unsigned b0, unsigned b1) {
 TAIL = r"""
 thread_local Line shared_memory[1 << 11];  // 256 KiB
 static Args arguments;
-static char finished[1024];
+static OF_A_BLOCK char finished[1024];
 static void fiber(int thread) {
   threadIdx.x = thread;
   NAME(arguments);
@@ -179,14 +182,13 @@ static void fiber(int thread) {
   warps[thread / 32].leave();
 }
 // Whether nothing was written behind the bytes of shared memory that a launch asks for.
-extern "C" bool emulate(const Args* args, int blocks, int threads, int shared) {
+static bool blocks_of(int first, int end, int threads, int shared) {
   const size_t size = 1 << 16;
   unsigned char* const bytes = reinterpret_cast<unsigned char*>(shared_memory);
   for (size_t k = shared; k < sizeof(shared_memory); ++k) bytes[k] = 0x5a;
   char* stacks = static_cast<char*>(malloc(threads * size));
-  arguments = *args;
   blockDim.x = threads;
-  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
+  for (blockIdx.x = first; blockIdx.x < end; ++blockIdx.x) {
     whole = Barrier{threads, 0, 0};
     for (int k = 0; k < 32; ++k)
       warps[k] = Barrier{threads - 32 * k < 32 ? threads - 32 * k : 32, 0, 0};
@@ -213,6 +215,20 @@ extern "C" bool emulate(const Args* args, int blocks, int threads, int shared) {
   for (size_t k = shared; k < sizeof(shared_memory); ++k) kept &= bytes[k] == 0x5a;
   return kept;
 }
+extern "C" bool emulate(const Args* args, int blocks, int threads, int shared, bool at_once) {
+  arguments = *args;
+  if (!at_once) return blocks_of(0, blocks, threads, shared);
+  std::vector<std::thread> running;
+  std::vector<char> kept(blocks);
+  for (int k = 0; k < blocks; ++k)
+    running.emplace_back([&, k] { kept[k] = blocks_of(k, k + 1, threads, shared); });
+  bool all = true;
+  for (int k = 0; k < blocks; ++k) {
+    running[k].join();
+    all &= kept[k];
+  }
+  return all;
+}
 """
 
 
@@ -221,9 +237,10 @@ INSTRUCTIONS = {
         "r = 1 / __builtin_sqrtf(__builtin_fabsf(x) < 0x1p-126f ? 0 * x : x);",
     "max.NaN.f32": "r = x != x ? x : y != y ? y : x < y ? y : x;",
     "min.NaN.f32": "r = x != x ? x : y != y ? y : y < x ? y : x;",
-    "atom.add.acq_rel.gpu.u32": "before = (*counter)++;",
-    "ld.acquire.gpu.global.u32": "found = *flag;",
-    "st.release.gpu.global.u32": "*flag = value;",
+    "atom.add.acq_rel.gpu.u32": "before = __atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL);",
+    "ld.acquire.gpu.global.u32":
+        "found = __atomic_load_n(flag, __ATOMIC_ACQUIRE); if (!found) sched_yield();",
+    "st.release.gpu.global.u32": "__atomic_store_n(flag, value, __ATOMIC_RELEASE);",
     "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
     "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
     "barrier.sync": "wait_named(number, G);",
@@ -290,7 +307,8 @@ class EmulatedLaunch:
         self.program = program
         self.binding = Binding.of(program.slots, plan.memory)
         self.args = Arguments((), self.binding.fields)
-        text = HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
+        of_a_block = f"#define OF_A_BLOCK {'thread_local' if program.at_once else ''}\n"
+        text = of_a_block + HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
         self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = compiled(text, folder).emulate
         self.emulate.restype = ctypes.c_bool
@@ -303,7 +321,7 @@ class EmulatedLaunch:
         def start() -> int:
             assert self.emulate(
                 self.args.memory, self.program.blocks, self.program.threads,
-                self.program.shared_bytes), "a block stays within its shared memory"
+                self.program.shared_bytes, self.program.at_once), "a block stays within its shared memory"
             assert not self.counters.any(), "counters are left at zero"
             return 0
 

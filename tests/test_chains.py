@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tiledarray as np
 from tests.chain_programs import (
     IN_REGISTERS,
+    IN_ROUNDS,
     IN_SPACE,
     PROGRAMS,
     cube,
@@ -26,7 +27,7 @@ from tiledarray.devices import device
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.packing import packed, unpacked
 from tiledarray.fusion import limits, passes
-from tiledarray.fusion.chains import find, tiles
+from tiledarray.fusion.chains import find, resident, tiles
 from tiledarray.fusion.chains.kernel import chain, laps
 from tiledarray.fusion.chains.verify import found_in_chain
 from tiledarray.graph.program import trace
@@ -67,7 +68,7 @@ def agrees(folder, program, given):
 
 
 def stages(plan):
-    return [len(kernel.stages) if kernel.form == "chain" else 1 for kernel in plan.kernels]
+    return [kernel.steps if kernel.form == "chain" else 1 for kernel in plan.kernels]
 
 
 @pytest.mark.sampled(6)
@@ -129,6 +130,101 @@ def test_any_stencils_are_numpys(folder, monkeypatch, case, shape):
     monkeypatch.setattr(limits, "GPU", replace(limits.GPU, chain_gain=1e-9))
     monkeypatch.setattr(tiles, "shapes", {2: [shape]}.__getitem__)
     agrees(folder, *case)
+
+
+# ---- tiles that stay on chip for several rounds ------------------------------------------------
+
+CORES = [(48, 64, 4), (32, 64, 6), (64, 128, 4), (48, 128, 8), (40, 64, 2)]
+
+
+def set_rounds(monkeypatch, rows, lanes, length):
+    """Launches are dear, so that steps which repeat go in rounds of this length where they can."""
+    monkeypatch.setattr(limits, "GPU", replace(
+        limits.GPU, chain_gain=1e-9, chain_stages=4, chain_launch=1.0))
+    monkeypatch.setattr(tiles, "shapes", {2: [(24, 32)]}.__getitem__)
+    for name, value in (("ROWS", [rows]), ("LANES", [lanes]), ("LENGTHS", [length])):
+        monkeypatch.setattr(resident, name, value)
+
+
+def in_rounds(plan):
+    return [kernel for kernel in plan.kernels if kernel.form == "chain" and kernel.rounds > 1]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("core", CORES[:4], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", IN_ROUNDS)
+def test_tiles_that_stay_on_chip_are_numpys(name, dtype, core, folder, monkeypatch):
+    program, count, wanted = IN_ROUNDS[name]
+    set_rounds(monkeypatch, *core)
+    given = [random_values(101, 150, dtype="i4" if name == "numbers" else dtype, seed=k)
+             for k in range(count)]
+    with config.override(cut=10_000):
+        plan = agrees(folder, program, given)
+    found = len(in_rounds(plan))
+    assert found <= wanted
+    if core == (48, 64, 4) and (name, dtype) != ("wide", "f8"):
+        assert found == wanted
+    assert all(print_kernel(kernel, device=True).at_once for kernel in in_rounds(plan))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+          HealthCheck.function_scoped_fixture])
+@given(stencils(((95, 133), (130, 70), (64, 128)), steps=(5, 19)), st.sampled_from(CORES))
+def test_any_stencils_in_rounds_are_numpys(folder, monkeypatch, case, core):
+    set_rounds(monkeypatch, *core)
+    with config.override(cut=10_000):
+        agrees(folder, *case)
+
+
+def many_steps(steps=100, shape=(1024, 1024), target=DEVICE):
+    u = np.array(random_values(*shape, dtype="f4"))
+    with config.override(cut=10_000):
+        return planned(heat(np, u, steps), target=target)
+
+
+LARGE = replace(DEVICE, shared_bytes=227 << 10)
+
+
+def test_a_hundred_steps_are_one_launch():
+    plan = many_steps(target=LARGE)
+    (kernel,) = plan.kernels
+    assert kernel.rounds > 1 and kernel.steps == 100 and moved(plan) == 2 * 1024 * 1024 * 4
+    assert kernel.schedule.blocks <= DEVICE.workers * kernel.schedule.resident
+    with config.override(cut=10_000):
+        assert not in_rounds(many_steps(shape=(4096, 4096), target=LARGE))  # more than is on chip
+    fewer = replace(LARGE, choice=(("chain_rounds", 1),))
+    assert not in_rounds(many_steps(target=fewer)) and len(many_steps(target=fewer).kernels) > 4
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_rounds_compile_without_spills(arch):
+    target = replace(DEVICE, shared_bytes=(227 if arch == "sm_90" else 163) << 10)
+    (kernel,) = in_rounds(many_steps(target=target))
+    text = print_kernel(kernel, device=True).text.replace("NAME", "rounds")
+    report = cuda.compile_source(text, "rounds", arch).reports["rounds"]
+    threads = kernel.schedule.threads[0] * kernel.schedule.threads[1]
+    assert report.clean and report.registers * threads * kernel.schedule.resident <= 1 << 16
+
+
+def test_an_array_between_rounds_that_is_asked_for_is_stored():
+    u = np.array(random_values(1024, 1024, dtype="f4"))
+    with config.override(cut=10_000):
+        v = heat(np, u, 40)
+        w = heat(np, v, 60)
+        plan = planned(v, w, target=LARGE)
+    assert stages(plan) == [40, 60]
+    assert moved(plan) == 4 * u.nbytes
+
+
+def test_the_verifier_sees_what_is_wrong_of_rounds():
+    (kernel,) = many_steps(target=LARGE).kernels
+    assert [*found_in_chain(kernel)] == []
+    kernel.rest = len(kernel.stages) + 1
+    assert any("last round" in text for text in found_in_chain(kernel))
+    kernel.rest, tile = 4, kernel.tile
+    kernel.tile = (kernel.halo[0][0] - 1, tile[1])
+    assert any("beyond its neighbours" in text for text in found_in_chain(kernel))
 
 
 # ---- plane after plane -------------------------------------------------------------------------
@@ -251,7 +347,7 @@ def test_a_chain_reads_and_writes_once():
 def test_chains_of_many_steps_are_alike():
     u = np.array(random_values(1024, 1024, dtype="f4"))
     with config.override(cut=10_000):
-        plan = planned(heat(np, u, 40), target=DEVICE)
+        plan = planned(heat(np, u, 40), target=replace(DEVICE, choice=(("chain_rounds", 1),)))
     lengths = stages(plan)
     assert sum(lengths) == 40 and len({*lengths[:-1]}) == 1
     assert len({kernel.tile for kernel in plan.kernels[:-1]}) == 1

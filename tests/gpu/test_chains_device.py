@@ -1,5 +1,6 @@
 """Launches in a row done together on a CUDA device.  Run with ``-m gpu``."""
 
+import threading
 from dataclasses import replace
 
 import numpy
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import tiledarray as np
 from tests.chain_programs import (
+    IN_ROUNDS,
     IN_SPACE,
     PROGRAMS,
     heat,
@@ -17,7 +19,7 @@ from tests.chain_programs import (
 )
 from tiledarray import config
 from tiledarray.fusion import limits
-from tiledarray.fusion.chains import tiles
+from tiledarray.fusion.chains import resident, tiles
 from tiledarray.recording.stretch import local
 
 pytestmark = pytest.mark.gpu
@@ -103,6 +105,76 @@ def test_gradients_of_steps():
 @given(programs())
 def test_any_steps_are_numpys(always, case):
     agrees(*case)
+
+
+# ---- tiles that stay on chip for several rounds ------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", IN_ROUNDS)
+@pytest.mark.parametrize("core", [(48, 64, 4), (64, 128, 8), (96, 128, 4), None], ids=str)
+def test_tiles_that_stay_on_chip_are_numpys(name, dtype, core, monkeypatch):
+    program, count, _ = IN_ROUNDS[name]
+    monkeypatch.setattr(limits, "GPU", replace(
+        limits.GPU, chain_gain=1e-9, chain_stages=4, chain_launch=1.0))
+    if core is not None:
+        for what, value in zip(("ROWS", "LANES", "LENGTHS"), core, strict=True):
+            monkeypatch.setattr(resident, what, [value])
+    jitted = np.jit(lambda *arrays: program(np, *arrays))
+    for shape in ((300, 417), (64, 128), (513, 95)):
+        given = [random_values(*shape, dtype="i4" if name == "numbers" else dtype, seed=k)
+                 for k in range(count)]
+        with config.override(cut=10_000):
+            agrees(program, given)
+        for _ in range(4):
+            agrees(program, given, jitted)
+
+
+@pytest.mark.parametrize("steps", [25, 100, 101])
+def test_a_hundred_steps_of_a_large_array(steps):
+    given = [random_values(1024, 1024, dtype="f4")]
+    jitted = np.jit(lambda u: heat(np, u, steps))
+    for _ in range(5):
+        agrees(lambda np, u: heat(np, u, steps), given, jitted)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(stencils(((300, 417), (130, 700), (64, 128)), steps=(5, 40)))
+def test_any_stencils_in_rounds_are_numpys(dear_launches, case):
+    with config.override(cut=10_000):
+        agrees(*case)
+
+
+@pytest.fixture
+def dear_launches(monkeypatch):
+    monkeypatch.setattr(limits, "GPU", replace(
+        limits.GPU, chain_gain=1e-9, chain_stages=4, chain_launch=1.0))
+
+
+def test_blocks_that_wait_for_one_another_run_beside_others():
+    """Launches of several threads, each of which takes the whole device: none waits for ever."""
+    given = [random_values(1024, 1024, dtype="f4", seed=k) for k in range(4)]
+    wanted = [heat(numpy, u.copy(), 60) for u in given]
+    jitted = np.jit(lambda u: heat(np, u, 60))
+    failed = []
+
+    def work(u, w):
+        import cupy
+
+        try:
+            with cupy.cuda.Stream(non_blocking=True):
+                for _ in range(30):
+                    numpy.testing.assert_allclose(
+                        numpy.asarray(jitted(np.array(u))), w, rtol=3e-6, atol=2e-5)
+        except BaseException as error:  # noqa: BLE001  (told below)
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(given, wanted, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
 
 
 @pytest.fixture

@@ -424,12 +424,12 @@ class CudaBackend:
                     self._functions[key] = function
         return function
 
-    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes] | Captured]
+    def graph(self, launches: Sequence[tuple[CudaFunction, int, int, int, bytes, bool] | Captured]
               ) -> LaunchGraph:
         """Prepare launches to be started together.
 
-        Each is a function, its blocks, threads a block, bytes of shared memory, and ``Args``; or
-        what a library launched.
+        Each is a function, its blocks, threads a block, bytes of shared memory, ``Args``, and
+        whether all blocks run at a time; or what a library launched.
         """
         with self.active():
             return LaunchGraph([

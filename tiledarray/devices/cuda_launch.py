@@ -59,6 +59,16 @@ class _KernelNode(ctypes.Structure):
     ]
 
 
+class _LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute: what it is, and its value in as many bytes as the largest takes."""
+
+    _fields_ = [("name", c_int), ("padding", c_int), ("value", c_int), ("rest", ctypes.c_char * 60)]
+
+
+# The device starts all blocks of such a launch or none; it refuses those that it has no room for.
+_AT_ONCE = _LaunchAttribute(name=2, value=1)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+
+
 class _LaunchConfig(ctypes.Structure):
     """CUlaunchConfig."""
 
@@ -87,6 +97,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuGraphAddKernelNode_v2": [
         POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, POINTER(_KernelNode),
     ],
+    "cuGraphKernelNodeSetAttribute": [c_void_p, c_int, c_void_p],
     "cuStreamBeginCapture_v2": [c_void_p, c_int],
     "cuStreamEndCapture": [c_void_p, POINTER(c_void_p)],
     "cuGraphAddChildGraphNode": [
@@ -194,15 +205,19 @@ class CudaFunction:
         self.bound(grid, block, shared_bytes, memory)(stream)
 
     def bound(
-        self, grid: Extent, block: Extent, shared_bytes: int, args: ctypes.Array[Any]
+        self, grid: Extent, block: Extent, shared_bytes: int, args: ctypes.Array[Any], *,
+        at_once: bool = False,
     ) -> BoundLaunch:
-        """Prepare a launch that reads its ``Args`` from this memory at each start."""
+        """Prepare a launch that reads its ``Args`` from this memory at each start.
+
+        With ``at_once`` its blocks all run at a time.
+        """
         if ctypes.sizeof(args) < self.args_bytes:
             raise ValueError(
                 f"{self.name} takes {self.args_bytes} bytes, got {ctypes.sizeof(args)}")
         if shared_bytes > self._dynamic_limit:
             self.allow_shared(shared_bytes)
-        return BoundLaunch(self, grid, block, shared_bytes, args)
+        return BoundLaunch(self, grid, block, shared_bytes, args, at_once)
 
     def allow_shared(self, shared_bytes: int) -> None:
         """Raise the limit of dynamic shared memory (48 KiB, unless asked for)."""
@@ -256,9 +271,12 @@ class BoundLaunch:
     __slots__ = ("function", "_config", "_args", "_parameters", "_record", "_start")
 
     def __init__(self, function: CudaFunction, grid: Extent, block: Extent, shared_bytes: int,
-                 args: ctypes.Array[Any]) -> None:
+                 args: ctypes.Array[Any], at_once: bool) -> None:
         self.function = function
         self._config = _LaunchConfig(grid=grid, block=block, shared_bytes=shared_bytes)
+        if at_once:
+            self._config.attributes = ctypes.addressof(_AT_ONCE)
+            self._config.attribute_count = 1
         self._args = args
         self._parameters = (c_void_p * 1)(ctypes.addressof(args))
         call = driver().cuLaunchKernelEx
@@ -326,6 +344,7 @@ class Launch(NamedTuple):
     block: Extent
     shared_bytes: int
     args: bytes
+    at_once: bool = False
 
 
 class Captured:
@@ -408,6 +427,10 @@ class LaunchGraph:
             byref(node), self._graph, byref(after[0]) if after else None, len(after), byref(params)
         )
         check(status, f"adding {function.name} to a launch graph")
+        if launch.at_once:
+            status = driver().cuGraphKernelNodeSetAttribute(
+                node, _AT_ONCE.name, ctypes.addressof(_AT_ONCE) + _LaunchAttribute.value.offset)
+            check(status, f"having all blocks of {function.name} run at a time")
         self._nodes.append(node)
         self._params.append(params)
 

@@ -161,12 +161,12 @@ class _Lane:
                     pointer = self._pointer(base, course, given)
                     slots[place] = pointer + fixed + evaluated_terms(terms, params)
         lap = [(launch.function, launch.program.blocks, launch.program.threads,
-                launch.program.shared_bytes, arguments.packed())
+                launch.program.shared_bytes, arguments.packed(), launch.program.at_once)
                for launches in self._launches for launch, arguments in launches]
         if not self._graphs:
             self._graphs = [self._device.graph(lap * laps) for laps in (self._many, 1)]
         for graph, laps in zip(self._graphs, (self._many, 1), strict=True):
-            graph.bound(dict(enumerate([packed for *_, packed in lap] * laps)))
+            graph.bound(dict(enumerate([launch[4] for launch in lap] * laps)))
         self._known = known
 
     def _pointer(self, base: Value, course: dict[Value, Place], given: Sequence[int]) -> int:

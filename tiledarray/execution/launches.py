@@ -94,7 +94,8 @@ class CudaArguments(Arguments):
     def __init__(self, fields: Sequence[int], function: Any, program: Program) -> None:
         super().__init__((), fields)
         self.start: Any = function.bound(
-            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory)
+            (program.blocks, 1, 1), (program.threads, 1, 1), program.shared_bytes, self.memory,
+            at_once=program.at_once)
 
 
 class CudaLaunch:

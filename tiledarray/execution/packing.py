@@ -148,7 +148,7 @@ def _packed_step(step: Step, number: _Number, programs: dict[Kernel, Program],
     slots = [_packed_slot(slot, number) for slot in program.slots]
     return (names[step], parts, step.bytes_moved, step.flops,
             texts.setdefault(program.text, len(texts)), slots, program.blocks, program.threads,
-            program.scratch_bytes, program.shared_bytes, program.shared_limit)
+            program.scratch_bytes, program.shared_bytes, program.shared_limit, program.at_once)
 
 
 def _packed_slot(slot: Slot, number: _Number) -> Any:

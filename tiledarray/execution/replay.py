@@ -239,7 +239,7 @@ class _Lane:
                 self._nodes.append(len(launches))
                 launches.append((
                     launch.function, launch.program.blocks, launch.program.threads,
-                    launch.program.shared_bytes, args.packed()))
+                    launch.program.shared_bytes, args.packed(), launch.program.at_once))
         self._copy(behind, launches)
         return launches
 

@@ -275,4 +275,4 @@ def _in_place(executable: Executable) -> set[int]:
 def _work(executable: Executable) -> list[tuple[object, ...]]:
     """What a plan runs, by which two can be told apart."""
     return [(program.text, program.blocks, program.threads, program.shared_bytes,
-             program.shared_limit) for program in executable.programs.values()]
+             program.shared_limit, program.at_once) for program in executable.programs.values()]

@@ -24,7 +24,7 @@ BY_FORM: dict[str, Mapping[str, Mapping[str, tuple[int, ...]]]] = {
                    "mirror_blocks": (0, 1)},
         "scan": {"scanned_columns": (16,), "scanned_lanes": (1 << 11, 1 << 13),
                  "shared_lanes": (1 << 12,)},
-        "chain": {"chain_stages": (1, 4, 8)},
+        "chain": {"chain_stages": (1, 4, 8), "chain_rounds": (1,)},
     },
 }
 

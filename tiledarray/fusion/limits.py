@@ -60,6 +60,8 @@ class Limits:
     chain_space: float = 1.3  # times what its bytes take that a launch takes in three dimensions
     chain_barrier: float = 80.0  # cycles in which a block that waits for its threads does nothing
     chain_shared: int = 220 << 10  # of a multiprocessor
+    chain_rounds: int = 256  # at most, between which blocks that all run exchange edges; 1: never
+    chain_exchange: float = 2.4e-6  # seconds of that, as `clock` counts them
     clock: float = 1.5e9  # cycles a second
 
     # ---- problems of a batch, each computed on chip ----------------------------------------------

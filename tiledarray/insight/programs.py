@@ -67,8 +67,10 @@ def members(kernel: Kernel) -> list[Kernel]:
 def tiles_of(kernel: ChainKernel) -> str:
     """Say how a chain is cut into tiles."""
     halo = ", ".join(f"{below} and {above}" for below, above in kernel.halo)
-    return (f"{len(kernel.stages)} steps in tiles of {_by(kernel.tile)} of {_by(kernel.size)}, "
-            f"with {halo} around them{', plane after plane' if kernel.walk else ''}")
+    rounds = "" if kernel.rounds == 1 else (
+        f", {len(kernel.stages)} at a time, between which all blocks exchange edges")
+    return (f"{kernel.steps} steps in tiles of {_by(kernel.tile)} of {_by(kernel.size)}, "
+            f"with {halo} around them{', plane after plane' if kernel.walk else ''}{rounds}")
 
 
 def _by(lengths: tuple[int, ...]) -> str:

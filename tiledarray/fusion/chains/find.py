@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from tiledarray.fusion.chains.kernel import ChainKernel, chain
+from tiledarray.fusion.chains.resident import repeated, resident
 from tiledarray.fusion.chains.stages import Stage, stage_of
 from tiledarray.fusion.chains.tiles import seconds_apart, tile
 from tiledarray.fusion.ir import Value, storage
@@ -79,11 +80,12 @@ class _Finder:
                 yield run[at].kernel
                 at += 1
                 continue
-            for stage in best.stages:
+            best = self._resident(best, run, at, first) or best
+            for stage in run[at:at + best.steps]:
                 self._regions.assumed.update(dict.fromkeys(stage.assumed))
             yield best
-            before = best
-            at += len(best.stages)
+            before = best if best.rounds == 1 else None
+            at += best.steps
 
     def _best(self, run: list[Stage], at: int, first: int) -> ChainKernel | None:
         """The chain from one stage on that saves most, if any saves enough."""
@@ -115,6 +117,25 @@ class _Finder:
             if other is not None and tile(other, self._target) is not None:
                 return other
         return best
+
+    def _resident(self, usual: ChainKernel, run: list[Stage], at: int, first: int) -> (
+            ChainKernel | None):
+        """Stages that repeat as rounds on tiles that stay on chip, where launches take longer."""
+        count = repeated(run[at:], self._memory)
+        for number in range(1, count):  # each array must be nobody's but the next stage's
+            (made,) = run[at + number - 1].made
+            if self._last[made] > first + at + number:
+                count = number
+        while count and not _is_whole(run, at, count):
+            count -= 1
+        if count <= len(usual.stages):
+            return None
+        found = resident(run[at:at + count], self._memory, self._target)
+        one = tile(usual, self._target, (usual.extents,))
+        if found is None or one is None:
+            return None
+        kernel, seconds = found
+        return kernel if seconds < one * count / len(usual.stages) else None
 
     def _again(self, before: ChainKernel, run: list[Stage], at: int, first: int) -> (
             ChainKernel | None):

@@ -77,6 +77,11 @@ class ChainKernel(Kernel):
         makes it (-1: it is copied).
     walk : Walk or None
         Where a block goes along the first dimension, holding some planes of its tile.
+    rounds : int
+        How often the stages are gone through; what is around a tile comes from other blocks between
+        (`chains.resident`).
+    rest : int
+        Stages of the last round, of several.
     """
 
     stages: list[Stage] = field(default_factory=list)
@@ -91,11 +96,18 @@ class ChainKernel(Kernel):
     tile: Places = ()
     places: dict[Version, int] = field(default_factory=dict)
     walk: Walk | None = None
+    rounds: int = 1
+    rest: int = 0
 
     @property
     def form(self) -> str:
         """What kind of kernel it is."""
         return "chain"
+
+    @property
+    def steps(self) -> int:
+        """How many stages are gone through."""
+        return (self.rounds - 1) * len(self.stages) + (self.rest or len(self.stages))
 
     @property
     def halo(self) -> Reach:
@@ -150,11 +162,12 @@ def laps(keys: Sequence[Any]) -> Iterator[tuple[int, int, int]]:
         first += found[1] * found[2]
 
 
-def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Value]) -> (
-        ChainKernel | None):
+def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Value],
+          last: Stage | None = None) -> ChainKernel | None:
     """Return stages as one kernel, not yet cut into tiles; ``None`` where that cannot be.
 
-    ``kept`` are the arrays that something needs afterwards.
+    ``kept`` are the arrays that something needs afterwards.  Where the stages are one round of
+    several, the ``last`` stage of all makes what is stored.
     """
     everything = {base for stage in stages for base in stage.made}
     if any(isinstance(base.op, Leaf) for base in everything):
@@ -189,7 +202,7 @@ def chain(stages: list[Stage], memory: dict[Value, Value], kept: Collection[Valu
         Group(stages[0].kernel.group.number, size), Schedule(()), {}, [], stages=stages,
         memory=memory, inputs=inputs, outputs=outputs, offsets=offsets, begins=begins,
         around=around, size=size,
-        needed=_needed(stages, {*inputs, *made}, outputs, offsets, begins)))
+        needed=_needed(stages, {*inputs, *made}, outputs, offsets, begins)), last)
 
 
 def _are_rings(stages: list[Stage], around: frozenset[int], offsets: dict[Value, Places],
@@ -279,7 +292,7 @@ def _needed(stages: list[Stage], inside: Collection[Value], outputs: list[Value]
     return found
 
 
-def _kernel(kernel: ChainKernel) -> ChainKernel:
+def _kernel(kernel: ChainKernel, last: Stage | None) -> ChainKernel:
     """Add what other passes ask of a kernel: its axes, what it reads and what it stores."""
     stages, memory, size = kernel.stages, kernel.memory, kernel.size
     rank = len(size)
@@ -295,8 +308,9 @@ def _kernel(kernel: ChainKernel) -> ChainKernel:
         for number, value in enumerate(read)]
     kernel.group.loads += kernel.group.cells
     for base in kernel.outputs:
-        value = max((store.access.value for stage in stages for part in stage.kernel.parts
-                     for store in part.stores if memory[store.access.value] is base),
+        stored, writers = (base, stages) if last is None else (*last.made, [last])
+        value = max((store.access.value for stage in writers for part in stage.kernel.parts
+                     for store in part.stores if memory[store.access.value] is stored),
                     key=lambda value: value.number)
         cell = Cell(len(kernel.group.cells), "apply", value, value.dtype, axes=everywhere)
         kernel.group.cells.append(cell)

@@ -20,6 +20,9 @@ THREADS = {1: (512, 1), 2: (32, 16), 3: (32, 16)}  # of a block, along lanes and
 TOGETHER = 4  # rows computed by a thread, so that what they share is read once
 MOST_THREADS = 2048  # of a multiprocessor
 ENOUGH_THREADS = 768  # for it to be busy: fewer wait for shared memory most of the time
+HELD_ROWS = (6, 8)  # of a thread that has an array in registers, if not as many as of others
+ENOUGH_HELD = 384  # the same of threads that hold arrays in registers
+SCHEDULERS = 4  # of a multiprocessor, between which its warps are shared out
 BLOCK_THREADS = 1024  # of a block, at most
 REGISTERS = 1 << 16  # of a multiprocessor
 WALK_REGISTERS = 64  # of a thread of a walk
@@ -60,36 +63,54 @@ def tile(chain: ChainKernel, target: Target, given: Iterable[Places] = ()) -> fl
     With ``given``, the tile's memory has one of these shapes.
     """
     given = [*given]
-    cuts = _cuts(chain, target, given)
+    found = cuts(chain, target, given or shapes(len(chain.size)))
     if len(chain.size) == MOST_AXES:
-        cuts = chain_of(cuts, _walks(chain, target, given))
-    best = min(cuts, key=lambda cut: cut.seconds, default=None)
+        found = chain_of(found, _walks(chain, target, given))
+    best = min(found, key=lambda cut: cut.seconds, default=None)
     if best is None:
         return None
-    chain.tile, chain.places, chain.walk = best.tile, best.places, best.walk
-    schedule = chain.schedule
-    schedule.threads, schedule.resident = best.threads, best.resident
-    schedule.lane_tile, schedule.row_tile = chain.tile[-1], prod(chain.tile[:-1])
-    schedule.blocks = prod(-(-n // m) for n, m in zip(chain.size, chain.tile, strict=True))
-    schedule.shared_bytes = best.shared
+    take(chain, best)
     return best.seconds
 
 
-def _cuts(chain: ChainKernel, target: Target, given: Sequence[Places]) -> Iterator[Cut]:
-    """Tiles that are on chip whole."""
+def take(chain: ChainKernel, cut: Cut) -> None:
+    """Cut a chain so."""
+    chain.tile, chain.places, chain.walk = cut.tile, cut.places, cut.walk
+    schedule = chain.schedule
+    schedule.threads, schedule.resident = cut.threads, cut.resident
+    schedule.lane_tile, schedule.row_tile = chain.tile[-1], prod(chain.tile[:-1])
+    schedule.blocks = prod(-(-n // m) for n, m in zip(chain.size, chain.tile, strict=True))
+    schedule.shared_bytes = cut.shared
+
+
+def cuts(chain: ChainKernel, target: Target, memories: Iterable[Places]) -> Iterator[Cut]:
+    """Tiles that are on chip whole, of which the memory has such shapes."""
     slots, count = _slots(chain)
-    threads = THREADS[len(chain.size)]
     itemsize = max(base.dtype.itemsize for base, _ in slots)
-    for extents in given or shapes(len(chain.size)):
+    for extents in memories:
         inner = _inside(chain, extents)
         if min(inner) < 1:
             continue
         nbytes = _aligned(prod(_around(chain, inner)) * itemsize)
         shared = count * nbytes
-        if shared <= target.shared_bytes - target.limits.own_bytes:
+        if shared > target.shared_bytes - target.limits.own_bytes:
+            continue
+        places = {key: slot * nbytes for key, slot in slots.items()}
+        for threads in _threads(_around(chain, inner)):
             chain.tile, chain.schedule.threads = inner, threads  # what stages hold depends on it
-            yield Cut(_seconds(chain, inner, shared, target), inner, threads,
-                      {key: slot * nbytes for key, slot in slots.items()}, shared)
+            if threads != THREADS[len(inner)] and not all(
+                    held(chain, number) for number in range(len(chain.stages))):
+                continue
+            yield Cut(_seconds(chain, inner, shared, target), inner, threads, places, shared)
+
+
+def _threads(extents: Places) -> Iterator[tuple[int, int]]:
+    """How many threads may share a tile: the usual, and fewer that each hold more rows of it."""
+    usual = THREADS[len(extents)]
+    yield usual
+    if len(extents) == 2:
+        yield from ((WARP, extents[0] // rows) for rows in HELD_ROWS
+                    if extents[0] % rows == 0 and extents[0] // rows < usual[1])
 
 
 def _walks(chain: ChainKernel, target: Target, given: Sequence[Places]) -> Iterator[Cut]:
@@ -145,22 +166,25 @@ def seconds_apart(stage: Stage, target: Target) -> float:
 def _seconds(chain: ChainKernel, inner: Places, shared: int, target: Target) -> float:
     """How long a chain takes with such tiles: what it computes on chip, and the memory's time."""
     limits = target.limits
-    threads = prod(chain.schedule.threads)
+    threads = chain.schedule.threads
     blocks = prod(-(-n // m) for n, m in zip(chain.size, inner, strict=True))
     rounds = -(-blocks // target.workers)
-    at_once = max(1, min(limits.chain_shared // shared, MOST_THREADS // threads, rounds))
-    cycles = 0.0
+    at_once = max(1, min(limits.chain_shared // shared, MOST_THREADS // prod(threads), rounds))
+    cycles, in_registers = 0.0, 0
     for number, stage in enumerate(chain.stages):
         extents = [n + below + above
                    for n, (below, above) in zip(inner, chain.reach(number), strict=True)]
         one = held(chain, number)
+        in_registers += one is not None
         cycles += limits.chain_barrier / at_once + (
-            _turns(extents) * stage.cycles if one is None else
-            extents[0] * chain.extents[1] * (stage.operations + one.exchanges) / 96)
+            _turns(extents, threads) * stage.cycles if one is None else
+            _even(threads[1] * at_once) / at_once * one.rows * chain.extents[1] * (
+                stage.operations + one.exchanges) / 96)
     extra = prod(n + below + above for n, (below, above) in zip(
         inner, chain.halo, strict=True)) / prod(inner)
     cycles += 2 * (len(chain.inputs) * extra + len(chain.outputs)) * prod(inner) / 32
-    cycles *= rounds * max(1, ENOUGH_THREADS / (at_once * threads))
+    enough = ENOUGH_THREADS if in_registers < len(chain.stages) else ENOUGH_HELD
+    cycles *= rounds * max(1, enough / (at_once * prod(threads)))
     moved = chain.bytes_moved * (1 + extra) / 2
     return limits.chain_launch + moved / target.bytes_per_second + cycles / limits.clock
 
@@ -185,9 +209,14 @@ def _seconds_of_walk(chain: ChainKernel, steps: Walk, inner: Places, threads: Pl
     return limits.chain_launch + max(parts) + min(parts) / 8
 
 
-def _turns(extents: Sequence[int]) -> int:
+def _even(warps: int) -> int:
+    """Warps of a multiprocessor as its schedulers have them: each as many as the busiest."""
+    return -(-warps // SCHEDULERS) * SCHEDULERS
+
+
+def _turns(extents: Sequence[int], threads: tuple[int, int]) -> int:
     """Points of a box, counted as the threads of a block go over it: some have nothing to do."""
-    tx, ty = THREADS[len(extents)]
+    tx, ty = threads
     *outer, lanes = extents
     together = TOGETHER if outer else 1
     rows = -(-outer[-1] // together) * prod(outer[:-1]) if outer else 1

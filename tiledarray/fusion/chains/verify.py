@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from tiledarray.fusion.chains.held import held
 from tiledarray.fusion.chains.kernel import ChainKernel, Walk
+from tiledarray.fusion.chains.resident import exchanges
 from tiledarray.fusion.chains.walk import found_in_walk
 from tiledarray.fusion.ir import Value
 
@@ -25,6 +27,8 @@ def found_in_chain(chain: ChainKernel) -> Iterator[str]:
         yield from (f"{where} {text}" for text in _found_in_reach(chain, number))
         if chain.walk is None:
             yield from (f"{where} {text}" for text in _found_in_places(chain, number))
+    if chain.rounds > 1:
+        yield from _found_in_rounds(chain)
     if chain.walk is not None:
         yield from found_in_walk(chain, chain.walk)
         yield from _found_in_planes(chain, chain.walk)
@@ -32,6 +36,17 @@ def found_in_chain(chain: ChainKernel) -> Iterator[str]:
     room = prod(chain.extents) * max(base.dtype.itemsize for base, _ in chain.places)
     if max(chain.places.values()) + room > chain.schedule.shared_bytes:
         yield "tiles of a chain lie beyond its shared memory"
+
+
+def _found_in_rounds(chain: ChainKernel) -> Iterator[str]:
+    """What is around a tile after a round is all some neighbour's."""
+    seen = [held(chain, number) for number in range(len(chain.stages))]
+    if not 0 < chain.rest <= len(chain.stages):
+        yield "the last round of a chain has stages that there are not"
+    if chain.around or len(chain.outputs) != 1 or None in seen:
+        yield "a chain goes in rounds with what is not in registers"
+    elif not exchanges(chain, seen[0]):
+        yield "tiles of a chain that goes in rounds need what lies beyond its neighbours"
 
 
 def _found_in_planes(chain: ChainKernel, steps: Walk) -> Iterator[str]:

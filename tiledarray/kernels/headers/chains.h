@@ -125,6 +125,43 @@ template <class T, int TALL, int WIDE, int R, int C, int ABOVE, int BELOW, int L
   TA_MEMBER void load(const T* tile) {
     _Pragma("unroll") for (int u = 0; u < R; ++u) load_row(own[u], tile, row + u);
   }
+  // From memory, where row and lane 0 of the tile would be at (top, left) of an array that is in
+  // [0, height) and [0, width), all rows on their way at a time; beyond the array nothing matters.
+  TA_MEMBER void fetch(const T* from, idx pitch, idx top, idx left, idx height, idx width) {
+    from += top * pitch + left;
+    const bool vectors = in_vectors(from, pitch);
+    _Pragma("unroll") for (int u = 0; u < R; ++u) {
+      const idx line = top + row + u, first = left + lane;
+      const bool there = row + u < TALL && line >= 0 && line < height;
+      const T* const at = from + (row + u) * pitch + lane;
+      if (there && vectors && first >= 0 && first + C <= width) {
+        const Lanes<T, C> lanes = *reinterpret_cast<const Lanes<T, C>*>(at);
+        _Pragma("unroll") for (int v = 0; v < C; ++v) own[u][v] = lanes.lane[v];
+      } else {
+        _Pragma("unroll") for (int v = 0; v < C; ++v)
+          own[u][v] = there && first + v >= 0 && first + v < width ? at[v] : T();
+      }
+    }
+  }
+  // To memory, but for so many rows and lanes at the ends of the tile, which are other blocks'.
+  template <int B1, int A1, int B2, int A2>
+  TA_MEMBER void leave(T* to, idx pitch, idx top, idx left, idx height, idx width) const {
+    to += top * pitch + left;
+    const bool vectors = in_vectors(to, pitch);
+    const int last = int(min_idx(WIDE - A2, width - left)), end = int(min_idx(TALL - A1, height - top));
+    _Pragma("unroll") for (int u = 0; u < R; ++u) {
+      if (row + u < B1 || row + u >= end) continue;
+      T* const at = to + (row + u) * pitch + lane;
+      if (vectors && lane >= B2 && lane + C <= last) {
+        Lanes<T, C> lanes;
+        _Pragma("unroll") for (int v = 0; v < C; ++v) lanes.lane[v] = own[u][v];
+        *reinterpret_cast<Lanes<T, C>*>(at) = lanes;
+      } else {
+        _Pragma("unroll") for (int v = 0; v < C; ++v)
+          if (lane + v >= B2 && lane + v < last) at[v] = own[u][v];
+      }
+    }
+  }
   // The rows around lie in `tile`; of the lanes beside only rows of [FIRST, LAST) are needed.
   template <int FIRST, int LAST> TA_MEMBER void look(const T* tile) {
     _Pragma("unroll") for (int q = 0; q < HIGH; ++q) {
@@ -151,9 +188,68 @@ template <class T, int TALL, int WIDE, int R, int C, int ABOVE, int BELOW, int L
   }
 
  private:
+  // Whether each row of a thread lies where vectors may, if row and lane 0 lie here.
+  TA_MEMBER static bool in_vectors(const T* at, idx pitch) {
+    enum { BYTES = Lanes<T, C>::ALIGNMENT };
+    return reinterpret_cast<unsigned long long>(at) % BYTES == 0 && pitch * idx(sizeof(T)) % BYTES == 0;
+  }
   TA_MEMBER void load_row(T (&to)[C], const T* tile, int at) const {
     const int inside = at < 0 ? 0 : at < TALL ? at : TALL - 1;
     const Lanes<T, C> lanes = *reinterpret_cast<const Lanes<T, C>*>(tile + inside * WIDE + lane);
     _Pragma("unroll") for (int v = 0; v < C; ++v) to[v] = lanes.lane[v];
+  }
+};
+
+// What blocks whose tiles stay on chip leave for one another in memory (fusion/chains/resident.py):
+// of the B1 rows and B2 lanes before a tile, and A1 and A2 after it, each is some neighbour's.
+// A block begins the next round but one only after its neighbours have taken what they need of this
+// one, so two rounds share the memory in turn. All blocks must run at a time.
+template <class T, int TALL, int WIDE, int B1, int A1, int B2, int A2> struct Edges {
+  enum { T1 = TALL - B1 - A1, T2 = WIDE - B2 - A2 };
+  T* edges;
+  unsigned* flags;  // of each block, how many rounds it has left
+  int down, along, tiles_1, tiles_2;
+
+  TA_MEMBER Edges(void* edges, unsigned* flags, idx block, int tiles_1, int tiles_2)
+      : edges(static_cast<T*>(edges)), flags(flags), down(int(block) / tiles_2),
+        along(int(block) % tiles_2), tiles_1(tiles_1), tiles_2(tiles_2) {}
+
+  // Leaves what a block has made in a round, and takes what its neighbours have.
+  template <class H> TA_MEMBER void exchange(H& held, int round) const {
+    enum { R = sizeof(held.own) / sizeof(held.own[0]), C = sizeof(held.own[0]) / sizeof(T) };
+    T* const turn = edges + (round & 1) * tiles_1 * T1 * (tiles_2 * T2);
+    const int lane = held.lane, from = along * T2 + lane - B2;
+    const bool own = lane >= B2 && lane < WIDE - A2;
+    const bool beside = lane < B2 + A2 || lane >= WIDE - A2 - B2;
+    _Pragma("unroll") for (int u = 0; u < R; ++u) {
+      const int row = held.row + u;
+      if (own && row >= B1 && row < TALL - A1 &&
+          (beside || row < B1 + A1 || row >= TALL - A1 - B1)) {
+        Lanes<T, C> lanes;
+        _Pragma("unroll") for (int v = 0; v < C; ++v) lanes.lane[v] = held.own[u][v];
+        *reinterpret_cast<Lanes<T, C>*>(turn + place(row, from)) = lanes;
+      }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) raise_flag(flags + down * tiles_2 + along, unsigned(round + 1));
+    if (threadIdx.x < 9) {
+      const int row = down + int(threadIdx.x) / 3 - 1, column = along + int(threadIdx.x) % 3 - 1;
+      if (row >= 0 && row < tiles_1 && column >= 0 && column < tiles_2)
+        while (flag_at(flags + row * tiles_2 + column) < unsigned(round + 1)) {}
+    }
+    __syncthreads();
+    _Pragma("unroll") for (int u = 0; u < R; ++u) {
+      const int row = held.row + u, at = down * T1 + row - B1;
+      if ((own && row >= B1 && row < TALL - A1) || row >= TALL || at < 0 || at >= tiles_1 * T1 ||
+          from < 0 || from >= tiles_2 * T2)
+        continue;
+      const Lanes<T, C> lanes = *reinterpret_cast<const Lanes<T, C>*>(turn + place(row, from));
+      _Pragma("unroll") for (int v = 0; v < C; ++v) held.own[u][v] = lanes.lane[v];
+    }
+  }
+
+ private:
+  TA_MEMBER int place(int row, int from) const {
+    return (down * T1 + row - B1) * (tiles_2 * T2) + from;
   }
 };

@@ -17,6 +17,7 @@ import numpy as np
 
 from tiledarray.fusion.chains.held import Held, held, is_asked_for
 from tiledarray.fusion.chains.kernel import ChainKernel, Reach, Version, laps
+from tiledarray.fusion.chains.resident import edge_bytes
 from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import (
@@ -41,26 +42,35 @@ _EACH_U, _EACH_V = (
     f'_Pragma("unroll") for (int {name} = 0; {name} < {{}}; ++{name})' for name in "uv")
 _COUNT = "enum { N = decltype(rows)::value };"
 THIN = 8  # times that the arrays are larger than a part that one warp of a block computes
+FEW_CELLS = 24  # of a stage that is written for tiles at the ends of lines as well
 _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
 
 
 def print_chain(kernel: ChainKernel) -> Program:
     """Return a chain's program, for the device."""
     stages = [StageText(kernel, number) for number in range(len(kernel.stages))]
-    begin, end = Ends(kernel), Ends(kernel)
+    lone = _alone(kernel) if len({stage.key for stage in stages}) == 1 or kernel.rounds > 1 else None
+    begin, end = Ends(kernel, lone), Ends(kernel, lone)
     begin.origin()
     begin.copy_in()
+    rounds = _Rounds(kernel, lone) if lone is not None and kernel.rounds > 1 else None
     end.copy_out()
-    slots = {**begin.slots, **end.slots}
+    slots = {**begin.slots, **(rounds.slots if rounds else {}), **end.slots}
     structs: list[str] = []
     fields = [field(slot) for slot in slots.values()]
     placed = [*slots.values()]
-    body: list[str] = []
+    body: list[str] = [] if lone is not None else ["  __syncthreads();"]
     for first, period, times in laps([stage.key for stage in stages]):
-        if period == 1 and (kept := _in_registers(kernel, first, times)) is not None:
+        if period == 1 and (kept := _in_registers(kernel, first, times, lone)) is not None:
             stages[first:first + times] = kept
         body += ["  {", *(f"    {line}" for line in stages[first].before)]
-        body.append(f"  _Pragma(\"unroll 1\") for (int k = 0; k < {times}; ++k) {{")
+        if lone is not None:
+            assert (first, times) == (0, len(stages)) and stages[0].held is not None
+            body += [*begin.direct, "    __syncthreads();"]
+        if rounds:
+            body += rounds.begin
+        count = "steps" if rounds else times
+        body.append(f"  _Pragma(\"unroll 1\") for (int k = 0; k < {count}; ++k) {{")
         for k in range(first, first + period):
             alike = stages[k:k + period * times:period]
             common, own = _parted(alike)
@@ -73,9 +83,23 @@ def print_chain(kernel: ChainKernel) -> Program:
             body += ["    {", *([f"      const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
                      *renamed(alike[0].lines, k, {slot.name for slot in common}), "    }",
                      "    __syncthreads();"]
-        body += ["  }", "  }"]
+        body += ["  }", *(rounds.end if rounds else ()), *(end.direct if lone else ()), "  }"]
     return program_of(kernel, structs, fields, placed, [
-        *begin.lines, "  __syncthreads();", *body, *end.lines])
+        *begin.lines, *body, *end.lines, *(rounds.after if rounds else ())])
+
+
+def _alone(kernel: ChainKernel) -> Held | None:
+    """What the first stage holds, if all that passes on does so in registers alone.
+
+    Then it goes there from memory, and back, without a tile in between.
+    """
+    seen = [held(kernel, number) for number in range(len(kernel.stages))]
+    one = seen[0]
+    if one is None or None in seen or kernel.around or len(kernel.outputs) != 1 or any(
+            is_asked_for(kernel, number) for number in range(len(seen) - 1)) or any(
+            one.base in stage.near for stage in kernel.stages[1:]):
+        return None
+    return one
 
 
 def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], placed: list[Slot],
@@ -99,17 +123,19 @@ def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], place
         "  char* const shared = reinterpret_cast<char*>(shared_memory);",
         *body, "}", ""]
     return Program("\n".join(text), placed, kernel.schedule.blocks, tx * ty, 0,
-                   kernel.schedule.shared_bytes, 0)
+                   kernel.schedule.shared_bytes, 0, at_once=kernel.rounds > 1)
 
 
-def _in_registers(kernel: ChainKernel, first: int, times: int) -> list[StageText] | None:
+def _in_registers(kernel: ChainKernel, first: int, times: int, lone: Held | None) -> (
+        list[StageText] | None):
     """Stages that repeat, with the array in registers that one passes on to the next."""
     end = first + times
     seen = [held(kernel, number) for number in range(first, end)]
     if times == 1 or seen[0] is None:
         return None
     texts = [
-        StageText(kernel, number, one, whole=number + 1 == end or is_asked_for(kernel, number))
+        StageText(kernel, number, one, whole=lone is None and (
+            number + 1 == end or is_asked_for(kernel, number)), loads=lone is None)
         for number, one in enumerate(seen, first)]
     return texts if all(text.key == texts[0].key for text in texts) else None
 
@@ -214,7 +240,15 @@ class ChainWriter(Writer):
 
 
 class Ends(ChainWriter):
-    """What is before the stages, and after them."""
+    """What is before the stages, and after them.
+
+    With ``lone`` that array goes to registers and comes from there, in the lines ``direct``.
+    """
+
+    def __init__(self, kernel: ChainKernel, lone: Held | None = None) -> None:
+        super().__init__(kernel)
+        self.lone = lone
+        self.direct: list[str] = []
 
     def origin(self) -> None:
         """Write where a block's tiles begin in the arrays."""
@@ -230,6 +264,11 @@ class Ends(ChainWriter):
     def copy_in(self) -> None:
         """Write the copies of arrays to shared memory."""
         for k, base in enumerate(self.kernel.inputs):
+            if self.lone is not None and base is self.lone.base:
+                tile = f"{ctype(base.dtype)}*>(shared + {self.kernel.places[base, -1]})"
+                self._direct(f"in_{k}", base, base, "const {}*", "fetch")
+                self.direct.append(f"    held.store(reinterpret_cast<{tile}, false);")
+                continue
             source = self.array(f"in_{k}", base, base, "const {}*")
             with self.copied(f"in_{k}", (base, -1), self.kernel.needed[0][base]):
                 self._copy(f"in_{k}", base, f"Constant<{ctype(base.dtype)}>({source})[place]",
@@ -243,10 +282,24 @@ class Ends(ChainWriter):
 
     def copy_one_out(self, k: int, base: Value, store: Store) -> None:
         """Write the copy of a tile."""
+        if self.lone is not None:
+            around = ", ".join(str(n) for ends in self.kernel.halo for n in ends)
+            self._direct(f"out_{k}", base, store.access.value, "{}*", f"template leave<{around}>")
+            return
         target = self.array(f"out_{k}", base, store.access.value, "{}*")
         version = base, self.kernel.version(base, len(self.kernel.stages))
         with self.copied(f"out_{k}", version, ((0, 0),) * self.rank):
             self._copy(f"out_{k}", base, "tile[at]", f"{target}[place]")
+
+    def _direct(self, name: str, base: Value, value: Value, kind: str, does: str) -> None:
+        """Have a thread's registers filled from an array, or left there."""
+        pointer = self.pointer(name, value, (0, 0), dense_strides(base.shape), kind=kind)
+        begins = ", ".join(
+            f"o_{at} - {self.size(f'{name}_begin_{at}', self.kernel.offsets[base][d])}"
+            for d, at in self.dimensions())
+        height, width = (self.size(f"{name}_size_{at}", base.shape[d])
+                         for d, at in self.dimensions())
+        self.direct.append(f"    held.{does}({pointer}, {width}, {begins}, {height}, {width});")
 
     def array(self, name: str, base: Value, value: Value, kind: str) -> str:
         """Pointer to where element 0 of the frame would be of what is copied."""
@@ -275,14 +328,39 @@ class Ends(ChainWriter):
                 self.put(line)
 
 
+class _Rounds(Writer):
+    """What is around a round of stages, of several on tiles that stay on chip."""
+
+    def __init__(self, kernel: ChainKernel, lone: Held) -> None:
+        super().__init__()
+        (base,), (rows, lanes) = kernel.outputs, kernel.halo
+        kind, blocks = ctype(base.dtype), kernel.schedule.blocks
+        edges = self.arg(Slot("scratch", "edges", "void*", number=edge_bytes(kernel)))
+        arrived = self.arg(Slot("counters", "arrived", "unsigned*", number=2 + blocks))
+        length = self.size("length", len(kernel.stages))
+        rest, last = self.size("rest", kernel.rest), self.size("last", kernel.rounds - 1)
+        sizes = ", ".join(map(str, (*kernel.extents, *rows, *lanes)))
+        self.begin = [
+            f"    const Edges<{kind}, {sizes}> edges({edges}, {arrived} + 2, block, "
+            "int(a.tiles_1), int(a.tiles_2));",
+            '    _Pragma("unroll 1") for (int round = 0;; ++round) {',
+            f"    const int steps = int(round < {last} ? {length} : {rest});"]
+        self.end = [
+            f"    if (round == {last}) break;", "    edges.exchange(held, round);",
+            f"    held.store(reinterpret_cast<{kind}*>(shared + {kernel.places[lone.base, -1]}), "
+            "false);", "    __syncthreads();", "    }"]
+        self.after = [f"  clear_flags<TX * TY>({arrived}, {blocks}, {blocks});"]
+
+
 class StageText(ChainWriter):
     """What a stage does; the names in it are the same in stages that do the same."""
 
     def __init__(self, kernel: ChainKernel, number: int, held: Held | None = None, *,
-                 whole: bool = True) -> None:
+                 whole: bool = True, loads: bool = True) -> None:
         super().__init__(kernel)
         self.number, self.stage, self.held = number, kernel.stages[number], held
         self.whole = whole  # whether all that it has in registers goes to shared memory
+        self.loads = loads  # whether it comes from there at first
         self.before: list[str] = []  # what stands before the loop over stages that do the same
         self.tiles: dict[Any, str] = {}
         self.bounds: dict[tuple[Places, Places], str] = {}
@@ -410,50 +488,61 @@ class StageText(ChainWriter):
     def _held_part(self, part: Part, held: Held) -> None:
         """A part of which each thread has its points in registers: what it leaves stays there."""
         ((_, kind, _, value),) = self._stores(part)
-        tile = self._tile_written(self._target(part))
-        self._box(0, part)
-        source = self._tile_read(held.base)
+        tile, source = self._tile_written(self._target(part)), self._tile_read(held.base)
         tall, wide = self.kernel.extents
         sizes = (tall, wide, held.rows, held.lanes, held.above, held.below, held.left, held.right)
         place = self.kernel.places[held.base, self.kernel.version(held.base, self.number)]
-        self.before = [f"Held<{kind}, {', '.join(map(str, sizes))}> held;",
-                       f"held.load(reinterpret_cast<{kind}*>(shared + {place}));"]
+        self.before = [f"Held<{kind}, {', '.join(map(str, sizes))}> held;"]
+        if self.loads:
+            self.before.append(f"held.load(reinterpret_cast<{kind}*>(shared + {place}));")
         beside = held.rows_beside
         self.put(f"held.template look<{beside.start}, {beside.stop}>({source});")
-        # Where all rows of a warp are computed, and the tile lies far from the ends of the arrays,
-        # so are all lanes: nobody asks for those that are not right any more.
+        # Outside the box an array stays as it was. What a tile has beyond what is right any more
+        # is computed as well, for nobody asks for it: that costs less than to leave it out.
         if 1 in self.kernel.around:
             self.put("const int first = 0, end = E2;")
         else:
-            begin = self.kernel.begins[part][1]
-            first = self.size("box_0_begin_2", begin)
-            end = self.size("box_0_end_2", begin + part.extents[1])
+            first, end = self._ends(part, 1)
             self.put(f"const int first = int({first} - o_2), end = int({end} - o_2);")
-        self.put("const int top = box_0.begin[1], bottom = box_0.end[1];")
+        if 0 in self.kernel.around:
+            self.put("const int top = 0, bottom = E1;")
+        else:
+            top, bottom = self._ends(part, 0)
+            self.put(f"const int top = int({top} - o_1), "
+                     f"bottom = int(min_idx({bottom} - o_1, E1));")
         rows, lanes = held.rows, held.lanes
         self.put(f"bool inside[{lanes}];")
         self.put(f"{_EACH_V.format(lanes)} inside[v] = "
                  "held.lane + v >= first && held.lane + v < end;")
-        guarded = any(cell.kind == "load" and cell not in held.reads for cell in part.kernel.cells)
-        with self.block("const auto step = [&](const auto everywhere) TA_LAMBDA", "};"), (
-                self.block(_EACH_U.format(rows))):
+        guarded = not all(cell in held.reads or self._in_tile(cell, part)
+                          for cell in part.kernel.cells if cell.kind == "load")
+        with self.block("const auto step = [&](const auto all_rows, const auto all_lanes) TA_LAMBDA",
+                        "};"), self.block(_EACH_U.format(rows)):
             self.put("const int row = held.row + u;")
-            self.put("if (!everywhere && (row < top || row >= bottom)) continue;")
+            self.put("const bool within = all_rows || (row >= top && row < bottom);")
+            if guarded or tall % rows:
+                self.put("if (!within) continue;")
             with self.block(_EACH_V.format(lanes)):
                 self.put("const int i_0 = 0, i_2 = held.lane + v, at = row * E2 + i_2; "
                          "(void)i_0; (void)i_2; (void)at;")
                 if guarded:
-                    self.put("if (!everywhere && !inside[v]) continue;")
+                    self.put("if (!all_lanes && !inside[v]) continue;")
                 self._cells(0, part)
-                self.put(f"held.own[u][v] = everywhere || inside[v] ? {value} : "
+                self.put(f"held.own[u][v] = within && (all_lanes || inside[v]) ? {value} : "
                          "held.own[u][v];")
-        self.put(f"if (held.row < bottom && held.row + {rows} > top) {{")
-        self.put(f"  if (held.row >= top && held.row + {rows} <= bottom && first <= 0 && "
-                 f"end >= E2) step(Count<1>());")
-        self.put("  else step(Count<0>());")
-        self.put("}")
+        self.put(f"const bool all_rows = held.row >= top && held.row + {rows} <= bottom;")
+        self.put("if (all_rows && first <= 0 && end >= E2) step(Count<1>(), Count<1>());")
+        if len(part.kernel.cells) <= FEW_CELLS and not guarded:  # three texts, not two
+            self.put("else if (all_rows) step(Count<1>(), Count<0>());")
+        self.put("else step(Count<0>(), Count<0>());")
         whole = self.size("whole", int(self.whole))
         self.put(f"held.store({tile}, {whole});")
+
+    def _ends(self, part: Part, d: int) -> tuple[str, str]:
+        """Where in the frame a part's box begins and ends along a dimension."""
+        begin, at = self.kernel.begins[part][d], self.first + d
+        return (self.size(f"box_0_begin_{at}", begin),
+                self.size(f"box_0_end_{at}", begin + part.extents[d]))
 
     def _thin_part(self, k: int, part: Part) -> None:
         """A part that few tiles have some of: one warp computes it, another one for each part."""

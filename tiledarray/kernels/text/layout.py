@@ -33,7 +33,7 @@ class Program:
 
     ``scratch_bytes`` are of a host thread, ``shared_bytes`` of a device's block (beside what the
     text declares), ``shared_limit`` of a multiprocessor, which has the rest as cache (0: as many
-    as fit).
+    as fit).  With ``at_once`` blocks wait for one another: all must run at a time.
     """
 
     text: str
@@ -43,3 +43,4 @@ class Program:
     scratch_bytes: int
     shared_bytes: int
     shared_limit: int
+    at_once: bool = False
