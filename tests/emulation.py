@@ -1,8 +1,9 @@
 """Kernels for a GPU run on a machine without one: their text, compiled by g++ with stand-ins.
 
 Every thread of a block is a fiber that waits for the others at barriers and shuffles; blocks go
-one after the other, or each in a thread of the system where they wait for one another.  Vectors at addresses that are not aligned trap.  Instructions in assembly are
-replaced by what they do; a kernel that has others is refused.
+one after the other, or each in a thread of the system where they wait for one another.  Vectors at
+addresses that are not aligned trap.  Instructions in assembly are replaced by what they do; a
+kernel that has others is refused.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ static inline int __double2hiint(double x) { return __builtin_bit_cast(long, x) 
 extern "C" double frexp(double, int*);
 extern "C" double scalbn(double, int);
 static inline unsigned long __cvta_generic_to_shared(void*) { return 0; }
-static inline unsigned atomicAdd(unsigned* at, unsigned x) { return __atomic_fetch_add(at, x, __ATOMIC_SEQ_CST); }
+static inline unsigned atomicAdd(unsigned* at, unsigned x) {
+  return __atomic_fetch_add(at, x, __ATOMIC_SEQ_CST);
+}
 static inline void __threadfence() {}
 static OF_A_BLOCK ucontext_t scheduler, fibers[1024];  // as many as a block may have threads
 struct Barrier {  // of a block, or of a warp
@@ -307,8 +310,8 @@ class EmulatedLaunch:
         self.program = program
         self.binding = Binding.of(program.slots, plan.memory)
         self.args = Arguments((), self.binding.fields)
-        of_a_block = f"#define OF_A_BLOCK {'thread_local' if program.at_once else ''}\n"
-        text = of_a_block + HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
+        text = f"#define OF_A_BLOCK {'thread_local' if program.at_once else ''}\n"
+        text += HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
         self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = compiled(text, folder).emulate
         self.emulate.restype = ctypes.c_bool
@@ -319,9 +322,10 @@ class EmulatedLaunch:
         self.binding.fill(self.args.slots, params, workspace, self._counters)
 
         def start() -> int:
-            assert self.emulate(
+            within = self.emulate(
                 self.args.memory, self.program.blocks, self.program.threads,
-                self.program.shared_bytes, self.program.at_once), "a block stays within its shared memory"
+                self.program.shared_bytes, self.program.at_once)
+            assert within, "a block stays within its shared memory"
             assert not self.counters.any(), "counters are left at zero"
             return 0
 

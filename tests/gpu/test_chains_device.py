@@ -166,7 +166,7 @@ def test_blocks_that_wait_for_one_another_run_beside_others():
                 for _ in range(30):
                     numpy.testing.assert_allclose(
                         numpy.asarray(jitted(np.array(u))), w, rtol=3e-6, atol=2e-5)
-        except BaseException as error:  # noqa: BLE001  (told below)
+        except BaseException as error:  # told below
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=pair) for pair in zip(given, wanted, strict=True)]

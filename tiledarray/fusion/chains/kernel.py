@@ -308,7 +308,9 @@ def _kernel(kernel: ChainKernel, last: Stage | None) -> ChainKernel:
         for number, value in enumerate(read)]
     kernel.group.loads += kernel.group.cells
     for base in kernel.outputs:
-        stored, writers = (base, stages) if last is None else (*last.made, [last])
+        stored, writers = base, stages
+        if last is not None:
+            (stored,), writers = last.made, [last]
         value = max((store.access.value for stage in writers for part in stage.kernel.parts
                      for store in part.stores if memory[store.access.value] is stored),
                     key=lambda value: value.number)

@@ -7,6 +7,7 @@ have left what they need of the edges in memory, which is the device's L2.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -31,7 +32,7 @@ def repeated(run: Sequence[Stage], memory: dict[Value, Value]) -> int:
     if len(first.parts) != 1 or len(first.made) != 1:
         return 1
     count = 1
-    for before, stage in zip(run, run[1:]):  # noqa: B905
+    for before, stage in itertools.pairwise(run):
         (made,) = before.made
         if made not in stage.near or not _repeats(stage, first, made, memory):
             break
@@ -121,14 +122,15 @@ def _cuts(kernel: ChainKernel, target: Target) -> Iterator[Cut]:
 
 
 def exchanges(kernel: ChainKernel, one: Held | None) -> bool:
-    """Whether what a tile needs around it is its neighbours', and begins where threads' lanes do."""
-    below, above = kernel.halo[1]
-    return one is not None and below % one.lanes == above % one.lanes == 0 and kernel.extents[1] == one.lanes * WARP and (
-        all(max(around) <= n for around, n in zip(kernel.halo, kernel.tile, strict=True)))
+    """Whether all that a tile needs around it is a neighbour's, and begins where lanes do."""
+    if one is None or kernel.extents[1] != one.lanes * WARP:
+        return False
+    return all(n % one.lanes == 0 for n in kernel.halo[1]) and all(
+        max(around) <= n for around, n in zip(kernel.halo, kernel.tile, strict=True))
 
 
 def edge_bytes(kernel: ChainKernel) -> int:
-    """Memory for what blocks leave for one another: of two rounds, for neighbours may be behind."""
+    """Memory for what blocks leave for one another: of two rounds, as neighbours may be behind."""
     (base,) = kernel.outputs
     return 2 * base.dtype.itemsize * prod(
         -(-n // m) * m for n, m in zip(kernel.size, kernel.tile, strict=True))

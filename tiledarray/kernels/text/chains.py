@@ -10,37 +10,31 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from operator import mul, sub
+from operator import sub
 from typing import Any
 
 import numpy as np
 
 from tiledarray.fusion.chains.held import Held, held, is_asked_for
-from tiledarray.fusion.chains.kernel import ChainKernel, Reach, Version, laps
-from tiledarray.fusion.chains.resident import edge_bytes
-from tiledarray.fusion.chains.stages import MOST_AXES, Part, Places
+from tiledarray.fusion.chains.kernel import ChainKernel, Version, laps
+from tiledarray.fusion.chains.stages import Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import (
-    ONE,
     Cell,
-    Terms,
     Value,
     dense_strides,
     storage,
     strides_of,
 )
-from tiledarray.fusion.plan import Store
+from tiledarray.kernels.text.chain_ends import COUNT, ROWS, ChainWriter, Ends, Rounds, padded
 from tiledarray.kernels.text.expression import ctype, render
 from tiledarray.kernels.text.layout import Program, Slot
-from tiledarray.kernels.text.writer import Writer
 from tiledarray.ops.op import Elementwise
 
 _FIELD = re.compile(r"\ba\.(\w+)")
 _POINT = "(const int i_0, const int i_1, const int i_2) TA_LAMBDA"
-_ROWS = "(const int i_0, const int i_1, const int i_2, auto rows) TA_LAMBDA"
 _EACH_U, _EACH_V = (
     f'_Pragma("unroll") for (int {name} = 0; {name} < {{}}; ++{name})' for name in "uv")
-_COUNT = "enum { N = decltype(rows)::value };"
 THIN = 8  # times that the arrays are larger than a part that one warp of a block computes
 FEW_CELLS = 24  # of a stage that is written for tiles at the ends of lines as well
 _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
@@ -49,11 +43,12 @@ _WIDE = 1 << 30  # elements of an array from which its indices take 64 bits
 def print_chain(kernel: ChainKernel) -> Program:
     """Return a chain's program, for the device."""
     stages = [StageText(kernel, number) for number in range(len(kernel.stages))]
-    lone = _alone(kernel) if len({stage.key for stage in stages}) == 1 or kernel.rounds > 1 else None
+    alike = kernel.rounds > 1 or len({stage.key for stage in stages}) == 1
+    lone = _alone(kernel) if alike else None
     begin, end = Ends(kernel, lone), Ends(kernel, lone)
     begin.origin()
     begin.copy_in()
-    rounds = _Rounds(kernel, lone) if lone is not None and kernel.rounds > 1 else None
+    rounds = Rounds(kernel, lone) if lone is not None and kernel.rounds > 1 else None
     end.copy_out()
     slots = {**begin.slots, **(rounds.slots if rounds else {}), **end.slots}
     structs: list[str] = []
@@ -72,8 +67,8 @@ def print_chain(kernel: ChainKernel) -> Program:
         count = "steps" if rounds else times
         body.append(f"  _Pragma(\"unroll 1\") for (int k = 0; k < {count}; ++k) {{")
         for k in range(first, first + period):
-            alike = stages[k:k + period * times:period]
-            common, own = _parted(alike)
+            same = stages[k:k + period * times:period]
+            common, own = _parted(same)
             fields += [field(replace(slot, name=f"g{k}_{slot.name}")) for slot in common]
             placed += common
             if own:
@@ -81,7 +76,7 @@ def print_chain(kernel: ChainKernel) -> Program:
                 fields.append(f"Stage_{k} stages_{k}[{times}];")
                 placed += [slot for slots_of in own for slot in slots_of]
             body += ["    {", *([f"      const Stage_{k}& s = a.stages_{k}[k];"] if own else []),
-                     *renamed(alike[0].lines, k, {slot.name for slot in common}), "    }",
+                     *renamed(same[0].lines, k, {slot.name for slot in common}), "    }",
                      "    __syncthreads();"]
         body += ["  }", *(rounds.end if rounds else ()), *(end.direct if lone else ()), "  }"]
     return program_of(kernel, structs, fields, placed, [
@@ -106,11 +101,11 @@ def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], place
                body: list[str]) -> Program:
     """Return the program of a chain, given its types, arguments, and what a block does."""
     tx, ty = kernel.schedule.threads
-    extents = _padded(kernel.extents, 1)
+    extents = padded(kernel.extents, 1)
     constants = ", ".join([
         f"TX = {tx}", f"TY = {ty}", f"R = {_together(kernel)}",
         *(f"E{d} = {n}" for d, n in enumerate(extents)),
-        *(f"T{d} = {n}" for d, n in enumerate(_padded(kernel.tile, 1)))])
+        *(f"T{d} = {n}" for d, n in enumerate(padded(kernel.tile, 1)))])
     wide = any(value.size >= _WIDE for value in (
         *kernel.outputs, *(cell.value for cell in kernel.group.loads)))
     resident = kernel.schedule.resident
@@ -151,11 +146,6 @@ def _together(kernel: ChainKernel) -> int:
     return TOGETHER if len(kernel.size) > 1 else 1
 
 
-def _padded(places: tuple[Any, ...], fill: Any) -> tuple[Any, ...]:
-    """One for each of three dimensions."""
-    return (*(fill,) * (MOST_AXES - len(places)), *places)
-
-
 def field(slot: Slot) -> str:
     """Return the declaration of an argument."""
     kind = "idx" if slot.kind in ("size", "phase") else slot.ctype
@@ -170,186 +160,6 @@ def _parted(alike: list[StageText]) -> tuple[list[Slot], list[list[Slot]]]:
     return ([alike[0].slots[name] for name in names if name in same],
             [] if len(same) == len(names) else
             [[stage.slots[name] for name in names if name not in same] for stage in alike])
-
-
-class ChainWriter(Writer):
-    """What is written of tiles: where they lie, boxes of them, places in arrays."""
-
-    def __init__(self, kernel: ChainKernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.rank = len(kernel.size)
-        self.first = MOST_AXES - self.rank  # of three dimensions
-
-    def dimensions(self) -> Iterator[tuple[int, int]]:
-        """Dimensions of the arrays, and which of three they are."""
-        return ((d, self.first + d) for d in range(self.rank))
-
-    def box(self, name: str, reach: Reach, base: Value, *, rings: bool = True) -> None:
-        """Declare what a block has of an array, so far around its tile.
-
-        Along rings that is all of the tile, unless it is to be counted once.
-        """
-        halo, whole, offset = self.kernel.halo, self.kernel.extents, self.kernel.offsets[base]
-        self._unit_box(name)
-        for d, at in self.dimensions():
-            below, above = reach[d]
-            first = self.size(f"{name}_first_{at}", halo[d][0] - below)
-            last = self.size(f"{name}_last_{at}", whole[d] - (halo[d][1] - above))
-            if rings and d in self.kernel.around:
-                self.put(f"{name}.begin[{at}] = {first}; {name}.end[{at}] = {last};")
-                continue
-            begin = self.size(f"{name}_begin_{at}", offset[d])
-            end = self.size(f"{name}_end_{at}", offset[d] + base.shape[d])
-            self.put(f"clip({name}, {at}, {first}, {last}, {begin}, {end}, o_{at});")
-
-    def _unit_box(self, name: str) -> None:
-        begins, ends = (", ".join([number] * self.first) for number in "01")
-        self.put(f"Box {name}{{{{{begins}}}, {{{ends}}}}};")
-
-    def tile(self, name: str, version: Version, of: str, plane: str = "") -> None:
-        """Declare where an array lies in shared memory, or a plane of it."""
-        kind = ctype(version[0].dtype)
-        offset = self.size(f"{of}_place", self.kernel.places[version])
-        self.put(f"{kind}* const {name} = reinterpret_cast<{kind}*>(shared + {offset}){plane};")
-
-    def at(self, row: str) -> str:
-        """Declare a row of a tile, and where (i_0, row, i_2) lies in it."""
-        return f"const int row = {row}, at = (i_0 * E1 + row) * E2 + i_2; (void)at;"
-
-    def pointer(self, name: str, value: Value, begin: Places, strides: Places, *,
-                offset: Terms = (), kind: str = "const {}*") -> str:
-        """Pointer to where element 0 of the frame would be of an array that begins there."""
-        moved = dict(offset)
-        moved[ONE] = moved.get(ONE, 0) - sum(map(mul, begin, strides))
-        terms = tuple(sorted(item for item in moved.items() if item[1]))
-        return self.arg(Slot("pointer", name, kind.format(ctype(value.dtype)), value=value,
-                             offset=terms))
-
-    def place(self, name: str, strides: Places, shift: Places = (0, 0, 0)) -> str:
-        """Place from there of what lies so far from (i_0, row, i_2) in a tile, as an expression."""
-        terms = []
-        for (d, at), stride, by in zip(self.dimensions(), strides, shift, strict=False):
-            if stride:
-                index = f"(o_{at} + {'row' if at == 1 else f'i_{at}'}{f' + ({by})' if by else ''})"
-                if d in self.kernel.around:
-                    index = f"around({index}, {self.size(f'ring_{at}', self.kernel.size[d])})"
-                terms.append(index if stride == 1 and d + 1 == self.rank else
-                             f"{index} * {self.size(f'{name}_{at}', stride)}")
-        return " + ".join(terms) or "0"
-
-
-class Ends(ChainWriter):
-    """What is before the stages, and after them.
-
-    With ``lone`` that array goes to registers and comes from there, in the lines ``direct``.
-    """
-
-    def __init__(self, kernel: ChainKernel, lone: Held | None = None) -> None:
-        super().__init__(kernel)
-        self.lone = lone
-        self.direct: list[str] = []
-
-    def origin(self) -> None:
-        """Write where a block's tiles begin in the arrays."""
-        self.put("idx t = block;")
-        for d, at in reversed([*self.dimensions()]):
-            below = self.size(f"below_{at}", self.kernel.halo[d][0])
-            tiles = self.size(f"tiles_{at}", -(-self.kernel.size[d] // self.kernel.tile[d]))
-            if d:
-                self.put(f"const idx o_{at} = t % {tiles} * T{at} - {below}; t /= {tiles};")
-            else:
-                self.put(f"const idx o_{at} = t * T{at} - {below};")
-
-    def copy_in(self) -> None:
-        """Write the copies of arrays to shared memory."""
-        for k, base in enumerate(self.kernel.inputs):
-            if self.lone is not None and base is self.lone.base:
-                tile = f"{ctype(base.dtype)}*>(shared + {self.kernel.places[base, -1]})"
-                self._direct(f"in_{k}", base, base, "const {}*", "fetch")
-                self.direct.append(f"    held.store(reinterpret_cast<{tile}, false);")
-                continue
-            source = self.array(f"in_{k}", base, base, "const {}*")
-            with self.copied(f"in_{k}", (base, -1), self.kernel.needed[0][base]):
-                self._copy(f"in_{k}", base, f"Constant<{ctype(base.dtype)}>({source})[place]",
-                           "tile[at]")
-
-    def copy_out(self) -> None:
-        """Write the copies of tiles to where the arrays lie."""
-        for k, (base, store) in enumerate(
-                zip(self.kernel.outputs, self.kernel.stores, strict=True)):
-            self.copy_one_out(k, base, store)
-
-    def copy_one_out(self, k: int, base: Value, store: Store) -> None:
-        """Write the copy of a tile."""
-        if self.lone is not None:
-            around = ", ".join(str(n) for ends in self.kernel.halo for n in ends)
-            self._direct(f"out_{k}", base, store.access.value, "{}*", f"template leave<{around}>")
-            return
-        target = self.array(f"out_{k}", base, store.access.value, "{}*")
-        version = base, self.kernel.version(base, len(self.kernel.stages))
-        with self.copied(f"out_{k}", version, ((0, 0),) * self.rank):
-            self._copy(f"out_{k}", base, "tile[at]", f"{target}[place]")
-
-    def _direct(self, name: str, base: Value, value: Value, kind: str, does: str) -> None:
-        """Have a thread's registers filled from an array, or left there."""
-        pointer = self.pointer(name, value, (0, 0), dense_strides(base.shape), kind=kind)
-        begins = ", ".join(
-            f"o_{at} - {self.size(f'{name}_begin_{at}', self.kernel.offsets[base][d])}"
-            for d, at in self.dimensions())
-        height, width = (self.size(f"{name}_size_{at}", base.shape[d])
-                         for d, at in self.dimensions())
-        self.direct.append(f"    held.{does}({pointer}, {width}, {begins}, {height}, {width});")
-
-    def array(self, name: str, base: Value, value: Value, kind: str) -> str:
-        """Pointer to where element 0 of the frame would be of what is copied."""
-        return self.pointer(name, value, self.kernel.offsets[base], dense_strides(base.shape),
-                            kind=kind)
-
-    @contextmanager
-    def copied(self, name: str, version: Version, reach: Reach) -> Iterator[None]:
-        """What is written is done for each N rows of a box, of which the tile is declared."""
-        with self.block(""):
-            self.tile("tile", version, name)
-            self.box(f"{name}_box", reach, version[0], rings=version[1] < 0)
-            with self.block(f"each_rows<TX, TY, R>({name}_box, [&]{_ROWS}", "});"):
-                self.put(_COUNT)
-                yield
-
-    def _copy(self, name: str, base: Value, source: str, target: str) -> None:
-        """Copy rows, so that a thread's loads are all on their way before it stores."""
-        self.put(f"{ctype(base.dtype)} y[N];")
-        for line in (f"y[u] = {source};", f"{target} = y[u];"):
-            with self.block("TA_TOGETHER(u)"):
-                self.put(self.at("i_1 + u"))
-                if "[place]" in line:
-                    strides = dense_strides(base.shape)
-                    self.put(f"const idx place = {self.place(name, strides)};")
-                self.put(line)
-
-
-class _Rounds(Writer):
-    """What is around a round of stages, of several on tiles that stay on chip."""
-
-    def __init__(self, kernel: ChainKernel, lone: Held) -> None:
-        super().__init__()
-        (base,), (rows, lanes) = kernel.outputs, kernel.halo
-        kind, blocks = ctype(base.dtype), kernel.schedule.blocks
-        edges = self.arg(Slot("scratch", "edges", "void*", number=edge_bytes(kernel)))
-        arrived = self.arg(Slot("counters", "arrived", "unsigned*", number=2 + blocks))
-        length = self.size("length", len(kernel.stages))
-        rest, last = self.size("rest", kernel.rest), self.size("last", kernel.rounds - 1)
-        sizes = ", ".join(map(str, (*kernel.extents, *rows, *lanes)))
-        self.begin = [
-            f"    const Edges<{kind}, {sizes}> edges({edges}, {arrived} + 2, block, "
-            "int(a.tiles_1), int(a.tiles_2));",
-            '    _Pragma("unroll 1") for (int round = 0;; ++round) {',
-            f"    const int steps = int(round < {last} ? {length} : {rest});"]
-        self.end = [
-            f"    if (round == {last}) break;", "    edges.exchange(held, round);",
-            f"    held.store(reinterpret_cast<{kind}*>(shared + {kernel.places[lone.base, -1]}), "
-            "false);", "    __syncthreads();", "    }"]
-        self.after = [f"  clear_flags<TX * TY>({arrived}, {blocks}, {blocks});"]
 
 
 class StageText(ChainWriter):
@@ -470,8 +280,8 @@ class StageText(ChainWriter):
         whole = self._box(k, part)
         if part.kernel.border is not None:
             self._border(k, part, whole, stores[0][2])
-        with self.block(f"each_rows<TX, TY, R>(box_{k}, [&]{_ROWS}", "});"):
-            self.put(_COUNT)
+        with self.block(f"each_rows<TX, TY, R>(box_{k}, [&]{ROWS}", "});"):
+            self.put(COUNT)
             for name, kind, _, _ in stores:
                 self.put(f"{kind} {name}[N];")
             with self.block("TA_TOGETHER(u)"):
@@ -516,8 +326,8 @@ class StageText(ChainWriter):
                  "held.lane + v >= first && held.lane + v < end;")
         guarded = not all(cell in held.reads or self._in_tile(cell, part)
                           for cell in part.kernel.cells if cell.kind == "load")
-        with self.block("const auto step = [&](const auto all_rows, const auto all_lanes) TA_LAMBDA",
-                        "};"), self.block(_EACH_U.format(rows)):
+        step = "const auto step = [&](const auto all_rows, const auto all_lanes) TA_LAMBDA"
+        with self.block(step, "};"), self.block(_EACH_U.format(rows)):
             self.put("const int row = held.row + u;")
             self.put("const bool within = all_rows || (row >= top && row < bottom);")
             if guarded or tall % rows:
@@ -602,7 +412,7 @@ class StageText(ChainWriter):
         """What is added to a place in a tile for one so far away."""
         return "".join(
             f" + ({by}){pitch}"
-            for by, pitch in zip(_padded(shift, 0), (" * E1 * E2", " * E2", ""), strict=True) if by)
+            for by, pitch in zip(padded(shift, 0), (" * E1 * E2", " * E2", ""), strict=True) if by)
 
     # ---- cells -------------------------------------------------------------------------------
 

@@ -16,14 +16,8 @@ from tiledarray.fusion.chains.stages import Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
 from tiledarray.fusion.ir import Terms, Value, dense_strides, storage
 from tiledarray.fusion.plan import Store
-from tiledarray.kernels.text.chains import (
-    ChainWriter,
-    Ends,
-    StageText,
-    field,
-    program_of,
-    renamed,
-)
+from tiledarray.kernels.text.chain_ends import ChainWriter, Ends
+from tiledarray.kernels.text.chains import StageText, field, program_of, renamed
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program, Slot
 
