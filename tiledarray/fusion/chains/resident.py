@@ -24,6 +24,8 @@ ROWS = (48, 64, 80, 96, 112, 128)  # of a tile's memory
 LANES = (64, 128)
 OWN_REGISTERS = 20  # of a thread, beside what it holds
 GRANULARITY = 8  # of a thread's registers
+RESERVED = 1 << 10  # bytes of shared memory of each block that are the system's
+LEAST_THREADS = 1536  # that any multiprocessor holds
 
 
 def repeated(run: Sequence[Stage], memory: dict[Value, Value]) -> int:
@@ -31,11 +33,13 @@ def repeated(run: Sequence[Stage], memory: dict[Value, Value]) -> int:
     first = run[0]
     if len(first.parts) != 1 or len(first.made) != 1:
         return 1
+    met = first.near | first.afar | first.made  # blocks may still read these
     count = 1
     for before, stage in itertools.pairwise(run):
         (made,) = before.made
-        if made not in stage.near or not _repeats(stage, first, made, memory):
+        if made not in stage.near or not _repeats(stage, first, made, memory) or stage.made & met:
             break
+        met |= stage.made
         count += 1
     return count
 
@@ -112,8 +116,9 @@ def _cuts(kernel: ChainKernel, target: Target) -> Iterator[Cut]:
         blocks = prod(-(-n // m) for n, m in zip(kernel.size, cut.tile, strict=True))
         at_once = -(-blocks // target.workers)
         registers = REGISTERS // (at_once * threads) // GRANULARITY * GRANULARITY
+        shared = at_once * (cut.shared + limits.own_bytes + RESERVED)
         if (registers < one.words + OWN_REGISTERS or threads > BLOCK_THREADS
-                or at_once * (cut.shared + limits.own_bytes) > limits.chain_shared):
+                or at_once * threads > LEAST_THREADS or shared > target.shared_bytes + RESERVED):
             continue
         seconds = limits.chain_launch + kernel.bytes_moved / target.bytes_per_second
         seconds += (cut.seconds - seconds) * kernel.steps / len(kernel.stages)
