@@ -444,7 +444,15 @@ def test_what_a_killed_process_left_is_swept_up(folder):
         (folder / "work" / name).mkdir()
         (folder / "work" / name / "kernel.so").write_bytes(b"half")
     long_ago = time.time() - 2 * cache.FORGOTTEN
-    os.utime(folder / "work" / "old", (long_ago, long_ago))
+    left = [folder / ".123", folder / ".123-0a1b2c3d"]
+    for path in (*left, folder / ".4"):
+        path.write_bytes(b"")
+    if hasattr(os, "mkfifo"):
+        left.append(folder / "work" / "pipe")  # nobody may wait for it
+        os.mkfifo(left[-1])
+    for path in (*left, folder / "work" / "old"):
+        os.utime(path, (long_ago, long_ago))
     cache._usable.clear()
     cache.folder()
     assert [path.name for path in (folder / "work").iterdir()] == ["new"]
+    assert not any(path.exists() for path in left) and (folder / ".4").exists()

@@ -19,6 +19,7 @@ import hashlib
 import hmac
 import os
 import random
+import re
 import secrets
 import shutil
 import stat
@@ -303,14 +304,21 @@ def _own_root(wanted: Path) -> Path:
 
 
 def _sweep(root: Folder) -> None:
-    """Remove the folders of compilers whose process was killed."""
+    """Remove what processes that were killed have left: folders of compilers, trial files."""
     with root.folder("work") as work:
-        for name in work.names():
-            with suppress_own(OSError):
-                if time.time() - work.status(name).st_mtime > FORGOTTEN:
-                    shutil.rmtree(work.path / name, ignore_errors=True)
+        for folder, names in ((work, work.names()), (root, root.names())):
+            for name in names if folder is work else filter(_TRIAL.match, names):
+                with suppress_own(OSError):
+                    status = folder.status(name)
+                    if time.time() - status.st_mtime <= FORGOTTEN:
+                        continue
+                    if stat.S_ISDIR(status.st_mode):
+                        shutil.rmtree(folder.path / name, ignore_errors=True)
+                    else:  # perhaps a pipe, which nobody may wait for
+                        folder.remove(name)
 
 
+_TRIAL = re.compile(r"\.\d+(-[0-9a-f]+)?$")  # written to see whether that is possible
 _temporary: set[Path] = set()
 
 
