@@ -145,3 +145,18 @@ def test_an_array_written_through_a_view_with_more_axes_is_read():
         for _ in range(40):
             values = values % 5 + 1
         assert values.tolist() == [1] * 16
+
+
+@pytest.mark.parametrize("key", [
+    numpy.s_[::-1], numpy.s_[:, ::-1], numpy.s_[::-1, ::-1], numpy.s_[::2], numpy.s_[1:-1]])
+def test_what_a_part_becomes_is_written_where_it_was_read(key):
+    """Turned round from end to end as well, whatever the start is called there."""
+    wanted = numpy.arange(24_000.0).reshape(120, 200) + 1.0
+    x = np.array(numpy.arange(24_000.0).reshape(120, 200)) + 1.0
+    for factor in (0.5, 3.0):
+        float(x[0, 0])  # nobody else holds what is there now
+        x[key] *= factor
+        wanted[key] *= factor
+        plan = planned(x)
+        assert len(plan.kernels) == 1 and [how for how, _ in plan.updates.values()] == ["in place"]
+        numpy.testing.assert_array_equal(numpy.asarray(x), wanted)

@@ -31,6 +31,7 @@ from tiledarray.arrays.handle import (
     stands_for_scalar,
     wrap,
 )
+from tiledarray.arrays.layout import FlatIterator
 from tiledarray.arrays.tracing import may_look
 from tiledarray.devices.device import resolve
 from tiledarray.devices.dlpack import device_name, import_array
@@ -87,6 +88,8 @@ def _from(
     value: Any, dtype: Any, device: Any, like: Any, copy: bool | None, order: Any = None
 ) -> TiledArray:
     """Return what NumPy's ``array`` and ``asarray`` return."""
+    if isinstance(value, FlatIterator):
+        value = value.as_array()
     if isinstance(value, Handle):
         found = _from_handle(value, dtype, device, copy)
         if order != "C" or found is not value or value.flags.c_contiguous:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import config
 from tiledarray.api.arguments import device_of, node_of
 from tiledarray.arrays import by_numpy, immediate, selections
 from tiledarray.arrays.handle import SCALARS, Handle, wrap
 from tiledarray.arrays.protocols import array_ufunc
+from tiledarray.arrays.tracing import is_tracing
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.ops.elementwise import BY_UFUNC
 from tiledarray.ops.op import Elementwise
@@ -61,6 +63,9 @@ class UFunc:
         if any(by_numpy.is_foreign(type(value)) for value in (*args, *(out or ()))):
             given = kwargs if out is None else {**kwargs, "out": out}
             return by_numpy.with_foreign(original, args, given)
+        if original.nout > 1 and out is not None and _are_settled((*args, *out)):
+            return by_numpy.call(self.__name__, original, args, {**kwargs, "out": out},
+                                 reason="small, with outputs given")  # NumPy warns, or raises
         leading: Any = by_numpy.first_handle((args, out, kwargs.get("where")))
         if leading is None and all(isinstance(value, _PLAIN) for value in args):
             return original(*args, **kwargs) if out is None else original(*args, out=out, **kwargs)
@@ -126,12 +131,13 @@ class UFunc:
         out = kwargs.pop("out", None)
         return self._method("outer", (left, right), kwargs, out)
 
-    def at(self, array: Any, indices: Any, *operands: Any) -> None:
+    def at(self, array: Any, indices: Any, *operands: Any) -> Any:
         """Apply in place at indices, repeated ones included; see `numpy.ufunc.at`."""
         if isinstance(array, Handle):
             array_ufunc(array, self._original, "at", array, indices, *operands)
-        else:
-            self._original.at(*by_numpy.to_host((array, indices, *operands)))
+            return None
+        function: Any = self._original.at  # a type with a protocol of its own may return something
+        return function(*by_numpy.to_host((array, indices, *operands)))
 
     def _method(
         self, method: str, arrays: tuple[Any, ...], options: dict[str, Any], out: Any
@@ -140,8 +146,10 @@ class UFunc:
             out = (out,)
         function = getattr(self._original, method)
         if any(by_numpy.is_foreign(type(value)) for value in (*arrays, *(out or ()))):
-            given = options if out is None else {**options, "out": out}
-            return by_numpy.with_foreign(function, arrays, given)
+            given = {name: value for name, value in options.items()
+                     if value is not _DEFAULTS.get(name, _NOT_GIVEN)}
+            return by_numpy.with_foreign(
+                function, arrays, given if out is None else {**given, "out": out})
         leading, reason = by_numpy.first_handle((arrays, out)), ""
         if self._op is not None and method != "reduceat":
             try:
@@ -220,6 +228,14 @@ class _Binary(UFunc):
 
 _PLAIN = (bool, int, float, complex, np.generic)
 _NOT_GIVEN = object()
+_DEFAULTS = {"axis": 0, "dtype": None, "keepdims": False}  # which other types are not told of
+
+
+def _are_settled(values: tuple[Any, ...]) -> bool:
+    """Whether all arrays of ours are small and have values of NumPy's, so that it is to compute."""
+    arrays = [value for value in values if isinstance(value, Handle)]
+    return bool(arrays) and not is_tracing() and all(
+        array._array is not None and array.size <= config.at_once for array in arrays)
 
 
 def _operand(value: Any, device: Any) -> Any:

@@ -211,5 +211,13 @@ class FlatIterator:
         """Return the elements as a new array."""
         return self.base.flatten()
 
+    def as_array(self) -> Any:
+        """Return what NumPy takes it for: the same memory, else a copy that cannot be written."""
+        if self.base.flags.c_contiguous:
+            return self.base.reshape(-1)
+        found = self.base.flatten()
+        found.setflags(write=False)
+        return found
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self._line().__array__(dtype, copy)

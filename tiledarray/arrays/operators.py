@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.arrays import by_numpy, selections, views
+from tiledarray.arrays import by_numpy, selections, told, views
 from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, stands_for_scalar, wrap
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import shape_text
@@ -120,6 +120,10 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
     def method(self: Handle, other: Any) -> Any:
         if by_numpy.is_subclass(type(other)):
             return by_numpy.call(ufunc.__name__, ufunc, (self, other), {"out": self})
+        if by_numpy.is_foreign(type(other)) and not stands_for_scalar(self):
+            protocol = getattr(type(other), "__array_ufunc__", None)
+            if protocol is not None:
+                return _by_other(protocol, ufunc, self, other)
         if selections.in_place(forward, self, other):
             return self
         # Once more where others have written into the array meanwhile, but not the operand itself.
@@ -141,6 +145,19 @@ def _in_place(forward: Method, ufunc: Any) -> Method:
         return self
 
     return method
+
+
+def _by_other(protocol: Method, ufunc: Any, self: Handle, other: Any) -> Any:
+    """Have the other operand's type change an array in place, as NumPy does.
+
+    It may do so, or write elsewhere, and gives what the name then stands for.
+    """
+    told.tell_all((other,))
+    result = protocol(other, ufunc, "__call__", self, other, out=(self,))
+    if result is not NotImplemented:
+        return result
+    reason = f"beside a {type(other).__name__}"  # which knows NumPy's arrays, perhaps
+    return by_numpy.call(ufunc.__name__, ufunc, (self, other), {"out": (self,)}, reason=reason)
 
 
 def store_result(target: Handle, node: Node, ufunc: np.ufunc, operands: Any) -> Handle:

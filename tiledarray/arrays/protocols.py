@@ -252,7 +252,15 @@ def _accumulate(
         raise LeaveToNumPy
     if out is not None and not by_places.any_keeps(inputs[0], *out):
         raise LeaveToNumPy("out= is given")
-    return function(inputs[0], axis=options.get("axis", 0), dtype=options.get("dtype"),
+    axis = options.get("axis", 0)
+    if not inputs[0].ndim:
+        raise TypeError("cannot accumulate on a scalar")
+    if axis is None or isinstance(axis, tuple):
+        axes = range(inputs[0].ndim) if axis is None else axis
+        if len(axes) != 1:
+            raise ValueError("accumulate does not allow multiple axes")
+        (axis,) = axes
+    return function(inputs[0], axis=axis, dtype=options.get("dtype"),
                     out=None if out is None else out[0])
 
 

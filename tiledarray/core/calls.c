@@ -621,15 +621,40 @@ static int has_output(const AtOnce *function, PyObject *const *args, Py_ssize_t 
            ((PyUFuncObject *)function->target)->nout == 1 && is_handle(args[function->most]);
 }
 
+/* The arguments, in `room` with one array of ours itself where a ufunc is given `out=(array,)`. */
+static PyObject *const *with_output(const AtOnce *function, PyObject *const *args,
+                                    Py_ssize_t positional, PyObject *names, PyObject **room)
+{
+    if ((function->kind & (UFUNC | DRAWS)) != UFUNC ||
+        ((PyUFuncObject *)function->target)->nout != 1)
+        return args;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(names); k++) {
+        PyObject *value = args[positional + k];
+        if (PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) == 1 &&
+            is_handle(PyTuple_GET_ITEM(value, 0)) &&
+            !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), "out")) {
+            memcpy(room, args, (size_t)(positional + PyTuple_GET_SIZE(names)) * sizeof *args);
+            room[positional + k] = PyTuple_GET_ITEM(value, 0);
+            return room;
+        }
+    }
+    return args;
+}
+
 /* Call NumPy: 1 and the result (NULL with an error), or 0 for the recorded way. */
 static int call_numpy(const AtOnce *function, PyObject *const *args, Py_ssize_t positional,
                       PyObject *names, PyObject **given)
 {
     Py_ssize_t total = positional + (names ? PyTuple_GET_SIZE(names) : 0), out = -1;
+    PyObject *room[MOST_ARGUMENTS];
     *given = NULL;
-    if (held || !limit || total > MOST_ARGUMENTS ||
-        (names && has_name_of_ours(names, args + positional, &out)))
+    if (held || !limit || total > MOST_ARGUMENTS)
         return 0;
+    if (names) {
+        args = with_output(function, args, positional, names, room);
+        if (has_name_of_ours(names, args + positional, &out))
+            return 0;
+    }
     if (out >= 0)
         out += positional;
     if (positional > function->most) {

@@ -306,6 +306,16 @@ def has_output(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> b
             and isinstance(args[furthest], state.base_class) and names.get("out") is None)
 
 
+def with_output(function: Any, names: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, with an array of ours for a ufunc's ``out=(array,)``."""
+    target, _, kind, _, _, _ = function
+    out = names.get("out")
+    if (kind & (UFUNC | DRAWS) == UFUNC and type(out) is tuple and len(out) == 1
+            and target.nout == 1 and isinstance(out[0], state.base_class)):
+        return {**names, "out": out[0]}
+    return names
+
+
 def output_of(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> tuple[Any, int]:
     """Return the array that a call has NumPy write to, if there is one, and its place."""
     if len(args) > function[4]:
@@ -353,6 +363,7 @@ def may_be_written(x: Any, array: Any) -> bool:
 
 def call_numpy(function: Any, args: tuple[Any, ...], names: dict[str, Any]) -> Any:
     """Call NumPy; return `RECORDED` for the recorded way."""
+    names = with_output(function, names) if names else names
     arguments = taken_arguments(function, args, names)
     if arguments is None:
         return RECORDED

@@ -32,7 +32,16 @@ from tiledarray.ops import (
     transcendental,
 )
 from tiledarray.ops.library import BY_NAME
-from tiledarray.ops.op import AxisView, Elementwise, Library, Op, Reduction, Reshape, Scan
+from tiledarray.ops.op import (
+    AxisView,
+    Elementwise,
+    Library,
+    Op,
+    Reduction,
+    Reshape,
+    Scan,
+    Update,
+)
 
 _PRODUCTS = {BY_NAME[name] for name in ("matmul", "dot", "inner", "vecdot")}
 _PRODUCTS_WITH_VECTORS = {BY_NAME[name] for name in ("matmul", "dot", "matvec", "vecmat")}
@@ -314,10 +323,22 @@ def view_turned_round(builder: Builder, op: Any, attrs: Any, args: Args, shape: 
                       dtype: DType) -> Value | None:
     """An axis read backwards from end to end begins at its end, whatever the start is called."""
     inner, *starts = args
-    axes, steps = attrs
-    ends = [n - 1 if axis >= 0 and step == -1 and shape[axis] == n > 1 else start
-            for axis, step, start, n in zip(axes, steps, starts, inner.shape, strict=True)]
+    ends = _ends(attrs, starts, shape, inner.shape)
     return None if ends == starts else builder.make(op, attrs, (inner, *ends), shape, dtype)
+
+
+def update_turned_round(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
+                        dtype: DType) -> Value | None:
+    """An axis written backwards from end to end begins there, too: where such a view reads."""
+    old, new, *starts = args
+    ends = _ends(attrs[:2], starts, attrs[2], shape)
+    return None if ends == starts else builder.make(op, attrs, (old, new, *ends), shape, dtype)
+
+
+def _ends(attrs: Any, starts: Sequence[Any], part: Shape, shape: Shape) -> list[Any]:
+    """Where the dimensions of an array are begun, of which a part is taken as the attrs say."""
+    return [n - 1 if axis >= 0 and step == -1 and part[axis] == n > 1 else start
+            for axis, step, start, n in zip(*attrs, starts, shape, strict=True)]
 
 
 def scan_of_one(builder: Builder, op: Any, attrs: Any, args: Args, shape: Shape,
@@ -458,6 +479,7 @@ RULES: dict[type[Op], tuple[Rule, ...]] = {
     Reduction: (reduction_without_unit_axes, reduction_of_reshape, deviation_in_two_passes,
                 unroll_small_reduction, maximum_carried_along, mean_carried_along),
     AxisView: (view_of_nothing_moved, view_turned_round),
+    Update: (update_turned_round,),
     Scan: (scan_of_nothing, scan_of_one),
     Elementwise: (cast_to_same, product_with_sum, size_compared, real_part_of_inverse,
                   inverse_scaled_later, sums_over_either_axis),
