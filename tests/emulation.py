@@ -35,10 +35,17 @@ OPTIONS = ["-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC", "-w",
            "-fsanitize-undefined-trap-on-error"]
 
 HEAD = r"""
+#ifdef AT_ONCE  // blocks run side by side, and each has its own of what is marked so
 #include <sched.h>
-#include <stdlib.h>
 #include <thread>
 #include <vector>
+#define OF_A_BLOCK thread_local
+#define OTHERS_GO_ON sched_yield()
+#else
+#define OF_A_BLOCK
+#define OTHERS_GO_ON
+#endif
+#include <stdlib.h>
 #include <ucontext.h>
 #define __CUDACC__ 1
 #define __global__
@@ -218,9 +225,11 @@ static bool blocks_of(int first, int end, int threads, int shared) {
   for (size_t k = shared; k < sizeof(shared_memory); ++k) kept &= bytes[k] == 0x5a;
   return kept;
 }
-extern "C" bool emulate(const Args* args, int blocks, int threads, int shared, bool at_once) {
+extern "C" bool emulate(const Args* args, int blocks, int threads, int shared) {
   arguments = *args;
-  if (!at_once) return blocks_of(0, blocks, threads, shared);
+#ifndef AT_ONCE
+  return blocks_of(0, blocks, threads, shared);
+#else
   std::vector<std::thread> running;
   std::vector<char> kept(blocks);
   for (int k = 0; k < blocks; ++k)
@@ -231,6 +240,7 @@ extern "C" bool emulate(const Args* args, int blocks, int threads, int shared, b
     all &= kept[k];
   }
   return all;
+#endif
 }
 """
 
@@ -242,7 +252,7 @@ INSTRUCTIONS = {
     "min.NaN.f32": "r = x != x ? x : y != y ? y : y < x ? y : x;",
     "atom.add.acq_rel.gpu.u32": "before = __atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL);",
     "ld.acquire.gpu.global.u32":
-        "found = __atomic_load_n(flag, __ATOMIC_ACQUIRE); if (!found) sched_yield();",
+        "found = __atomic_load_n(flag, __ATOMIC_ACQUIRE); if (!found) OTHERS_GO_ON;",
     "st.release.gpu.global.u32": "__atomic_store_n(flag, value, __ATOMIC_RELEASE);",
     "cp.async.cg.shared.global": "(void)place; __builtin_memcpy(to, from, 16);",
     "cp.async.ca.shared.global": "(void)place; __builtin_memcpy(to, from, BYTES);",
@@ -310,7 +320,7 @@ class EmulatedLaunch:
         self.program = program
         self.binding = Binding.of(program.slots, plan.memory)
         self.args = Arguments((), self.binding.fields)
-        text = f"#define OF_A_BLOCK {'thread_local' if program.at_once else ''}\n"
+        text = "#define AT_ONCE\n" if program.at_once else ""
         text += HEAD + source_of(kernel, program) + TAIL.replace("NAME", program_name(kernel))
         self.counters = numpy.zeros(0, numpy.uint32)
         self.emulate = compiled(text, folder).emulate
@@ -324,7 +334,7 @@ class EmulatedLaunch:
         def start() -> int:
             within = self.emulate(
                 self.args.memory, self.program.blocks, self.program.threads,
-                self.program.shared_bytes, self.program.at_once)
+                self.program.shared_bytes)
             assert within, "a block stays within its shared memory"
             assert not self.counters.any(), "counters are left at zero"
             return 0

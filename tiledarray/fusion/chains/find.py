@@ -68,6 +68,7 @@ class _Finder:
         self._memory, self._last, self._regions = memory, last, regions
         self._target = target
         self._in_vain: set[Any] = set()  # what stages begin with from which no chain pays
+        self._in_launches: set[Any] = set()  # what stages do that do not stay on chip in rounds
 
     def cut(self, run: list[Stage], first: int) -> Iterator[Step]:
         """Cut a run, which begins at that step, into chains, and stages that stay launches."""
@@ -121,21 +122,26 @@ class _Finder:
     def _resident(self, usual: ChainKernel, run: list[Stage], at: int, first: int) -> (
             ChainKernel | None):
         """Stages that repeat as rounds on tiles that stay on chip, where launches take longer."""
-        count = repeated(run[at:], self._memory)
-        for number in range(1, count):  # each array must be nobody's but the next stage's
-            (made,) = run[at + number - 1].made
-            if self._last[made] > first + at + number:
-                count = number
+        if run[at].does in self._in_launches:
+            return None
+        count = repeated(run[at:at + self._passed_on(run, at, first)], self._memory)
         while count and not _is_whole(run, at, count):
             count -= 1
         if count <= len(usual.stages):
             return None
         found = resident(run[at:at + count], self._memory, self._target)
         one = tile(usual, self._target, (usual.extents,))
-        if found is None or one is None:
-            return None
-        kernel, seconds = found
-        return kernel if seconds < one * count / len(usual.stages) else None
+        if found is not None and one is not None and found[1] < one * count / len(usual.stages):
+            return found[0]
+        self._in_launches.add(run[at].does)
+        return None
+
+    def _passed_on(self, run: list[Stage], at: int, first: int) -> int:
+        """How many stages make what the next one alone asks for, and the one after these."""
+        for number, stage in enumerate(run[at:], at):
+            if any(self._last[made] > first + number + 1 for made in stage.made):
+                return number + 1 - at
+        return len(run) - at
 
     def _again(self, before: ChainKernel, run: list[Stage], at: int, first: int) -> (
             ChainKernel | None):

@@ -31,13 +31,14 @@ LEAST_THREADS = 1536  # that any multiprocessor holds
 def repeated(run: Sequence[Stage], memory: dict[Value, Value]) -> int:
     """How many stages do what the first does, each with what the one before has made."""
     first = run[0]
-    if len(first.parts) != 1 or len(first.made) != 1:
+    if len(first.parts) != 1 or len(first.made) != 1 or first.changed:
         return 1
     met = first.near | first.afar | first.made  # blocks may still read these
     count = 1
     for before, stage in itertools.pairwise(run):
         (made,) = before.made
-        if made not in stage.near or not _repeats(stage, first, made, memory) or stage.made & met:
+        if (made not in stage.near or not _repeats(stage, first, made, memory)
+                or stage.changed or stage.made & met):
             break
         met |= stage.made
         count += 1
