@@ -150,7 +150,7 @@ def in_rounds(plan):
     return [kernel for kernel in plan.kernels if kernel.form == "chain" and kernel.rounds > 1]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("core", CORES[:4], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", IN_ROUNDS)
@@ -168,7 +168,7 @@ def test_tiles_that_stay_on_chip_are_numpys(name, dtype, core, folder, monkeypat
     assert all(print_kernel(kernel, device=True).at_once for kernel in in_rounds(plan))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])
 @given(stencils(((95, 133), (130, 70), (64, 128)), steps=(5, 19)), st.sampled_from(CORES))
 def test_any_stencils_in_rounds_are_numpys(folder, monkeypatch, case, core):
