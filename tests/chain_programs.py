@@ -184,6 +184,15 @@ def warmer(np, u, steps=20):
     return u
 
 
+def relaxed(np, f, steps=18):
+    """What is read first is read again at each step."""
+    u = f.copy()
+    for _ in range(steps):
+        u[1:-1, 1:-1] = (f[1:-1, 1:-1] + 0.2 * (
+            u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])) / 1.8
+    return u
+
+
 def falling_rows(np, u, f, steps=20):
     """From above and the left alone; a column of another array everywhere in its row."""
     u = u.copy()
@@ -211,7 +220,7 @@ IN_ROUNDS = {
     "numbers": (lambda np, u: numbers(np, u, 20), 1, 1),
     "falling": (falling_rows, 2, 1),
     "waiting": (lambda np, u: waiting(np, u, 12), 1, 2),
-    "warmer": (warmer, 1, 0),
+    "relaxed": (relaxed, 1, 0), "warmer": (warmer, 1, 0),
     "drifting": (lambda np, u: drifting(np, u, 12), 1, 0),
 }
 

@@ -227,7 +227,7 @@ def to_rounded(self: Any, digits: int | None = None) -> Any:
     """What ``round`` gives: of an array without axes a Python int."""
     if self.shape:
         raise TypeError("type numpy.ndarray doesn't define __round__ method")
-    if digits is None and not self.shape:
+    if digits is None:
         return round(self.item())
     return np.round(self, digits or 0)
 

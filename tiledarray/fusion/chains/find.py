@@ -122,7 +122,7 @@ class _Finder:
     def _resident(self, usual: ChainKernel, run: list[Stage], at: int, first: int) -> (
             ChainKernel | None):
         """Stages that repeat as rounds on tiles that stay on chip, where launches take longer."""
-        if run[at].does in self._in_launches:
+        if len(run[at].parts) != 1 or run[at].does in self._in_launches:
             return None
         count = repeated(run[at:at + self._passed_on(run, at, first)], self._memory)
         while count and not _is_whole(run, at, count):
@@ -130,9 +130,11 @@ class _Finder:
         if count <= len(usual.stages):
             return None
         found = resident(run[at:at + count], self._memory, self._target)
-        one = tile(usual, self._target, (usual.extents,))
-        if found is not None and one is not None and found[1] < one * count / len(usual.stages):
-            return found[0]
+        if found is not None:
+            kernel, seconds = found
+            one = tile(usual, self._target, (usual.extents,))
+            if one is not None and seconds < one * count / len(usual.stages):
+                return kernel
         self._in_launches.add(run[at].does)
         return None
 

@@ -121,3 +121,18 @@ def is_asked_for(chain: ChainKernel, number: int) -> bool:
     (base,) = chain.stages[number].made
     return base in chain.outputs or any(
         base in stage.near | stage.changed for stage in chain.stages[number + 2:])
+
+
+def alone(chain: ChainKernel) -> Held | None:
+    """What the first stage holds, if all that stages pass on they pass on in registers.
+
+    Then it goes there from memory, and back, without a tile in between, and may stay there for
+    several rounds: whoever needs the array afterwards, or one in between, has to have it stored.
+    """
+    seen = [held(chain, number) for number in range(len(chain.stages))]
+    one = seen[0]
+    if one is None or None in seen or chain.around or len(chain.outputs) != 1:
+        return None
+    asked = any(is_asked_for(chain, number) for number in range(len(seen) - 1))
+    again = any(one.base in stage.near for stage in chain.stages[1:])
+    return None if asked or again else one

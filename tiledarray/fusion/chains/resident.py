@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
-from tiledarray.fusion.chains.held import WARP, Held, held
+from tiledarray.fusion.chains.held import WARP, Held, alone
 from tiledarray.fusion.chains.kernel import ChainKernel, chain
-from tiledarray.fusion.chains.stages import Stage
+from tiledarray.fusion.chains.stages import Part, Stage
 from tiledarray.fusion.chains.tiles import BLOCK_THREADS, REGISTERS, Cut, cuts, take
 from tiledarray.fusion.ir import Cell, Value, storage
 from tiledarray.fusion.target import Target
@@ -49,17 +50,22 @@ def _repeats(stage: Stage, first: Stage, made: Value, memory: dict[Value, Value]
     """Whether a stage differs from the first in the array alone that it reads and makes."""
     if stage.does != first.does or len(stage.made) != 1 or stage.around != first.around:
         return False
-    (part,), (other) = stage.parts, first.parts[0]
-    border, others = part.kernel.border, other.kernel.border
-    if (border is None) != (others is None) or (border is not None and others is not None and (
-            border.sizes != others.sizes or border.extents != others.extents
-            or (border.fill is None) != (others.fill is None)
-            or (border.fill is None and memory[border.old] is not made)
-            or (border.fill is not None and others.fill is not None
-                and border.fill.value != others.fill.value))):
+    (part,), (other,) = stage.parts, first.parts
+    cells, twins = part.kernel.cells, other.kernel.cells
+    border = part.kernel.border
+    if _border(part) != _border(other) or (
+            border is not None and border.fill is None and memory[border.old] is not made):
         return False
-    return all(_reads_the_same(cell, cell in part.reads, twin, made, memory)
-               for cell, twin in zip(part.kernel.cells, other.kernel.cells, strict=True))
+    return [cell.number for cell in cells] == [cell.number for cell in twins] and all(
+        _reads_the_same(cell, cell in part.reads, twin, made, memory)
+        for cell, twin in zip(cells, twins, strict=True))
+
+
+def _border(part: Part) -> tuple[Any, ...] | None:
+    """What a part leaves as it was, but for where that lies."""
+    border = part.kernel.border
+    return None if border is None else (
+        border.sizes, border.extents, None if border.fill is None else border.fill.value)
 
 
 def _reads_the_same(cell: Cell, near: bool, twin: Cell, made: Value,
@@ -89,7 +95,7 @@ def resident(stages: Sequence[Stage], memory: dict[Value, Value], target: Target
             continue
         (made,) = stages[length - 1].made
         found = chain([*stages[:length]], memory, {made}, stages[-1])
-        if found is None or len(found.size) != 2 or found.around or found.outputs != [made]:
+        if found is None or len(found.size) != 2 or found.outputs != [made]:
             continue
         found.rounds, found.rest = rounds, len(stages) - (rounds - 1) * length
         found.flops = sum(stage.kernel.flops for stage in stages)
@@ -109,9 +115,8 @@ def _cuts(kernel: ChainKernel, target: Target) -> Iterator[Cut]:
     shapes = [(rows, lanes) for rows in ROWS for lanes in LANES]
     for cut in cuts(kernel, target, shapes):
         kernel.tile, kernel.schedule.threads = cut.tile, cut.threads
-        all_held = [held(kernel, number) for number in range(len(kernel.stages))]
-        one = all_held[0]
-        if one is None or None in all_held or not exchanges(kernel, one):
+        one = alone(kernel)
+        if one is None or not exchanges(kernel, one):
             continue
         threads = prod(cut.threads)
         blocks = prod(-(-n // m) for n, m in zip(kernel.size, cut.tile, strict=True))
@@ -127,11 +132,11 @@ def _cuts(kernel: ChainKernel, target: Target) -> Iterator[Cut]:
                   cut.places, cut.shared, resident=at_once)
 
 
-def exchanges(kernel: ChainKernel, one: Held | None) -> bool:
+def exchanges(kernel: ChainKernel, one: Held) -> bool:
     """Whether all that a tile needs around it is a neighbour's, and begins where lanes do."""
-    if one is None or kernel.extents[1] != one.lanes * WARP:
-        return False
-    return all(n % one.lanes == 0 for n in kernel.halo[1]) and all(
+    begins = kernel.extents[1] == one.lanes * WARP and all(
+        n % one.lanes == 0 for n in kernel.halo[1])
+    return begins and all(
         max(around) <= n for around, n in zip(kernel.halo, kernel.tile, strict=True))
 
 

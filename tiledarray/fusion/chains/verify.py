@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tiledarray.fusion.chains.held import held
+from tiledarray.fusion.chains.held import alone
 from tiledarray.fusion.chains.kernel import ChainKernel, Walk
 from tiledarray.fusion.chains.resident import exchanges
 from tiledarray.fusion.chains.walk import found_in_walk
@@ -40,12 +40,12 @@ def found_in_chain(chain: ChainKernel) -> Iterator[str]:
 
 def _found_in_rounds(chain: ChainKernel) -> Iterator[str]:
     """What is around a tile after a round is all some neighbour's."""
-    seen = [held(chain, number) for number in range(len(chain.stages))]
+    one = alone(chain)
     if not 0 < chain.rest <= len(chain.stages):
         yield "the last round of a chain has stages that there are not"
-    if chain.around or len(chain.outputs) != 1 or None in seen:
-        yield "a chain goes in rounds with what is not in registers"
-    elif not exchanges(chain, seen[0]):
+    if one is None:
+        yield "a chain goes in rounds with what is not in registers alone"
+    elif not exchanges(chain, one):
         yield "tiles of a chain that goes in rounds need what lies beyond its neighbours"
 
 

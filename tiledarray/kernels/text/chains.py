@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.fusion.chains.held import Held, held, is_asked_for
+from tiledarray.fusion.chains.held import Held, alone, held, is_asked_for
 from tiledarray.fusion.chains.kernel import ChainKernel, Version, laps
 from tiledarray.fusion.chains.stages import Part, Places
 from tiledarray.fusion.chains.tiles import TOGETHER
@@ -44,7 +44,8 @@ def print_chain(kernel: ChainKernel) -> Program:
     """Return a chain's program, for the device."""
     stages = [StageText(kernel, number) for number in range(len(kernel.stages))]
     alike = kernel.rounds > 1 or len({stage.key for stage in stages}) == 1
-    lone = _alone(kernel) if alike else None
+    lone = alone(kernel) if alike else None
+    assert lone is not None or kernel.rounds == 1
     begin, end = Ends(kernel, lone), Ends(kernel, lone)
     begin.origin()
     begin.copy_in()
@@ -81,20 +82,6 @@ def print_chain(kernel: ChainKernel) -> Program:
         body += ["  }", *(rounds.end if rounds else ()), *(end.direct if lone else ()), "  }"]
     return program_of(kernel, structs, fields, placed, [
         *begin.lines, *body, *end.lines, *(rounds.after if rounds else ())])
-
-
-def _alone(kernel: ChainKernel) -> Held | None:
-    """What the first stage holds, if all that passes on does so in registers alone.
-
-    Then it goes there from memory, and back, without a tile in between.
-    """
-    seen = [held(kernel, number) for number in range(len(kernel.stages))]
-    one = seen[0]
-    if one is None or None in seen or kernel.around or len(kernel.outputs) != 1 or any(
-            is_asked_for(kernel, number) for number in range(len(seen) - 1)) or any(
-            one.base in stage.near for stage in kernel.stages[1:]):
-        return None
-    return one
 
 
 def program_of(kernel: ChainKernel, structs: list[str], fields: list[str], placed: list[Slot],
