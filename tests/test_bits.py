@@ -255,6 +255,16 @@ def test_a_tuple_is_no_output_of_a_reduction(name: str) -> None:
     assert_as_numpy(lambda np: getattr(np, name)(np.arange(3), out=(np.zeros((), int),)))
 
 
+@pytest.mark.parametrize("dtype", "efdFDi")
+def test_products_with_a_scalar_have_the_zeros_of_blas(dtype: str) -> None:
+    calls: tuple[Case, ...] = (
+        lambda np, x, y: np.dot(x, y), lambda np, x, y: np.dot(y, x),
+        lambda np, x, y: np.inner(x, y), lambda np, x, y: np.dot(x[0], y),
+        lambda np, x, y: np.dot(x[0, 0], y), lambda np, x, y: np.dot(x, 2))
+    assert_as_numpy(
+        each(*calls), numpy.array([[-0.0, 1], [1, -0.0]], dtype), numpy.array(2, dtype))
+
+
 # Powers, repeats, and operands that write ---------------------------------------------------------
 
 

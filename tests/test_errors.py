@@ -156,6 +156,44 @@ def test_each_failed_write_is_told():
                 y.numpy()
 
 
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("part", [slice(None), slice(2, 5)])
+def test_a_negative_power_of_integers_is_told_before_anything_is_written(tier, part):
+    with config.override(compile=tier, at_once=0):
+        x = np.arange(8)
+        x += 1
+        exponents = np.arange(8)[part] - 4
+        with pytest.raises(ValueError, match="to negative integer powers"):
+            np.power(x[part], exponents, out=x[part])
+        with pytest.raises(ValueError, match="to negative integer powers"):
+            x[part] **= exponents
+        numpy.testing.assert_array_equal(x.numpy(), numpy.arange(8) + 1)
+        with pytest.raises(ValueError, match="to negative integer powers"):
+            np.jit(lambda x, y: x ** y)(x[part], exponents)
+
+
+REFUSED = {
+    "argmax": lambda np, a: a.argmax(axis=True),
+    "cumsum": lambda np, a: a.cumsum(axis=False),
+    "sorter": lambda np, a: np.searchsorted(a[0], 2.5, sorter=[0]),
+    "no sorter": lambda np, a: np.searchsorted(a[0], 2.5, sorter=[True, False, True]),
+    "choose": lambda np, a: np.choose(np.array([0, 1], "u8"), [[1, 2], [3, 4]]),
+    "beyond": lambda np, a: a.astype("u4") + 2**63,
+    "far beyond": lambda np, a: a.astype("u4") + 2**64,
+    "below": lambda np, a: a.astype("i4") * -2**63,
+}
+
+
+@pytest.mark.parametrize("at_once", [0, 1000])
+@pytest.mark.parametrize("call", REFUSED)
+def test_numpy_refuses_it_in_these_words(call, at_once):
+    with pytest.raises((TypeError, ValueError, OverflowError)) as wanted:
+        REFUSED[call](numpy, numpy.ones((2, 3)))
+    with config.override(at_once=at_once), pytest.raises(type(wanted.value)) as found:
+        REFUSED[call](np, np.ones((2, 3)))
+    assert str(found.value) == str(wanted.value)
+
+
 def test_what_the_shape_alone_tells_is_told_at_once():
     with pytest.raises(ValueError, match=r"could not be broadcast together with shapes"):
         data(3) + data(4)

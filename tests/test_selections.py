@@ -10,7 +10,7 @@ import pytest
 import tiledarray as ta
 from tests.plans import counted, peak_of
 from tests.sides import two_sides
-from tiledarray.arrays import selections
+from tiledarray.arrays import recorded, selections
 from tiledarray.core import kind as core_kind
 
 X = numpy.random.default_rng(5).normal(size=(60, 4))
@@ -384,6 +384,28 @@ def test_threads_write_into_parts_of_what_was_selected():
                 numpy.testing.assert_array_equal(chosen.numpy(), wanted)
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.skipif(core_kind != "python", reason="the C core asks under Python's lock")
+def test_another_thread_gives_the_value_while_this_one_asks_for_it(monkeypatch):
+    from tiledarray.core import twin_state
+
+    asked = twin_state.is_deferred
+
+    def after_the_other_thread(handle):
+        if handle is chosen:
+            recorded.resolve(handle)
+        return asked(handle)
+
+    with ta.config.override(at_once=8):
+        x = ta.array(X)
+        chosen = x[x > 0] * 2
+        monkeypatch.setattr(twin_state, "is_deferred", after_the_other_thread)
+        chosen[:10] = 1
+        monkeypatch.undo()
+        wanted = X[X > 0] * 2
+        wanted[:10] = 1
+        numpy.testing.assert_array_equal(chosen.numpy(), wanted)
 
 
 @pytest.mark.parametrize("times", [1, 30])

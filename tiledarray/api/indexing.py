@@ -137,7 +137,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TiledA
     places = handle_of(a)
     refuse(out is not None, "out= is cast unsafely")
     refuse(isinstance(choices, (Handle, np.ndarray)) or not len(choices), "choices in one array")
-    refuse(places.dtype.kind not in "biu", "not integers")
+    refuse(places.dtype.kind not in "biu" or places.dtype == np.uint64, "not signed integers")
     options_given = arrays_of(*choices)
     count = len(options_given)
     places = places.astype(np.intp)

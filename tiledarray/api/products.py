@@ -140,7 +140,7 @@ KINDS.update({name: "library" for name in ("matmul", "vecdot", "matvec", "vecmat
 def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
     left, right = arrays_of(a, b)
     if left.ndim == 0 or right.ndim == 0:
-        return give_alike(left * right, out)
+        return give_alike(_scaled(left, right), out)
     if left.ndim <= 2 and right.ndim <= 2:
         shape = _matmul_shape(left.shape, right.shape)
         name = "matmul"
@@ -152,6 +152,12 @@ def dot(a: Any, b: Any, out: Any = None) -> TiledArray:
     if shape is None:
         check_with_numpy(np.dot, left, right)
     return give_alike(_product(name, (left, right), shape or ()), out)
+
+
+def _scaled(left: TiledArray, right: TiledArray) -> TiledArray:
+    """Return the product with an array without axes: BLAS adds it to zeros."""
+    product = left * right
+    return product + 0 if product.ndim and product.dtype.char in "fdFD" else product
 
 
 @implements(np.vdot, "library")
@@ -166,7 +172,7 @@ def vdot(a: Any, b: Any, /) -> TiledArray:
 def inner(a: Any, b: Any, /) -> TiledArray:
     left, right = arrays_of(a, b)
     if left.ndim == 0 or right.ndim == 0:
-        return left * right
+        return _scaled(left, right)
     if left.shape[-1] != right.shape[-1]:
         check_with_numpy(np.inner, left, right)
     return _product("inner", (left, right), (*left.shape[:-1], *right.shape[:-1]))

@@ -125,7 +125,10 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Tile
         how = "of too small depth" if array.ndim == 0 else "too deep"
         raise ValueError(f"object {how} for desired array")
     if sorter is not None:
-        array = array[handle_of(sorter)]
+        order = handle_of(sorter)
+        refuse(order.dtype.kind not in "iu" or order.shape != array.shape,
+               "sorter= is not one integer for each element")
+        array = array[order]
     nodes = (array.node, values.node)
     return wrap(record.library(
         LIBRARY["searchsorted"], nodes, options(side=side), values.shape, np.intp

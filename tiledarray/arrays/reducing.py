@@ -67,6 +67,8 @@ def _one_axis(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axis, or all of them; an array without axes is taken as a vector."""
     if axis is None:
         return tuple(range(ndim))
+    if isinstance(axis, (bool, np.bool_)):
+        raise TypeError("an integer is required for the axis")
     place = normalize_axis_index(operator.index(axis), ndim or 1)
     return (place,) if ndim else ()
 

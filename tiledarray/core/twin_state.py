@@ -414,13 +414,16 @@ def get_node(handle: Any) -> Any:
     node = handle._node_
     if node is not None:
         return node
+    if handle._base_ is not None:
+        raise AttributeError("_node")
     if is_deferred(handle):
         callbacks["resolve"](handle)
-        if handle._node_ is not None:
-            return handle._node_
-    if handle._base_ is not None or handle._array_ is None:
+    node = make_node(handle)  # in its turn: another thread may give it a value meanwhile
+    if node is None:
+        if is_deferred(handle):
+            return get_node(handle)
         raise AttributeError("_node")
-    return make_node(handle)
+    return node
 
 
 @one_at_a_time

@@ -21,6 +21,7 @@ Key = Any
 
 _REMEMBERED = 1 << 14
 _LONG = np.iinfo(np.long)
+_UNSIGNED = np.iinfo(np.ulong)
 
 
 class UnsupportedDtypeError(LeaveToNumPy, TypeError):
@@ -119,7 +120,7 @@ def _converter(loop: np.dtype[Any], *, exponent: bool, wraps: bool) -> Callable[
             return int(value)
         if wraps:
             return int(np.asarray(value).astype(loop))
-        if not _LONG.min <= value <= _LONG.max:
+        if not _LONG.min <= value <= (_LONG if loop.kind == "i" else _UNSIGNED).max:
             raise OverflowError("Python int too large to convert to C long")
         raise OverflowError(f"Python integer {value} out of bounds for {loop}")
 

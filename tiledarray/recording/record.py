@@ -31,6 +31,7 @@ from tiledarray.recording import at_once
 from tiledarray.recording.bring import Apart, brought, together
 from tiledarray.recording.site import user_site
 from tiledarray.recording.stretch import (
+    check,
     fallbacks,
     live_pending,
     local,
@@ -60,6 +61,7 @@ def _one_device(nodes: Sequence[Node]) -> Any:
 # Elementwise -----------------------------------------------------------------------------------
 
 
+_POWER = LIBRARY["power_of_integers"]
 _calls: dict[Any, tuple[Form, tuple[Any, ...]]] = {}
 _find_call = _calls.get
 
@@ -80,7 +82,7 @@ def _call(op: Elementwise, *operands: Operand) -> tuple[Form, tuple[Any, ...]]:
         converters = tuple(map(_not_computed, converters))
     form = form_of(op, entry.loop, kind, len(operands))
     if op.exponent and entry.loop[1].kind == "i" and type(operands[1]) is Node:
-        form = form_of(LIBRARY["power_of_integers"], (), kind, len(operands))
+        form = form_of(_POWER, (), kind, len(operands))
     found = form, converters
     if len(_calls) >= INTERNED:
         _calls.clear()
@@ -103,15 +105,16 @@ def _not_computed(convert: Any) -> Any:
 def _form_of_call(op: Elementwise, *operands: Operand) -> tuple[Any, ...] | None:
     """Return what `_call` does, and whether the op's second operand is an exponent.
 
-    ``None`` where there is no such op: it is recorded the long way, which says why.
+    ``None`` where there is no such op, or what is recorded has to be looked at: that goes the long
+    way, which says why.
     """
     try:
-        found = _call(op, *operands)
+        form, converters = _call(op, *operands)
     except Exception as error:
         if raised_outside(error):
             raise
         return None
-    return *found, op.exponent
+    return None if form.op is _POWER else (form, converters, op.exponent)
 
 
 def unary(op: Elementwise, node: Node) -> Node:
@@ -146,7 +149,10 @@ def binary(op: Elementwise, left: Operand, right: Operand) -> Node:
             return _compare_beyond(op, right, left, error, reflected=True)
     else:
         raise TypeError(f"{op.name}: one operand must be an array")
-    return record(form, (left, right))
+    node = record(form, (left, right))
+    if form.op is _POWER:  # NumPy refuses negative ones before it writes anything
+        check([node])
+    return node
 
 
 def _compare_beyond(
