@@ -50,7 +50,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.compiler
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -63,6 +63,7 @@ def test_extrema_are_elements(program, shape):
         assert (ours == theirs).all(), name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", ["exp", "tanh", "sin"])
@@ -80,6 +81,7 @@ def test_the_gradient_of_a_maximum_is_there(name, jit):
                 assert got[place] != 0 and (numpy.delete(got, place) == 0).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["exp", "tanh", "log", "sin"])
 def test_a_maximum_that_numpy_computed_before(name):

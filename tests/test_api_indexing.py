@@ -238,6 +238,7 @@ def test_lists_are_as_deep_as_what_they_are_written_into(place, value, at_once) 
         assert written(tiledarray) == written(numpy)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compiled", ["wait", "never"])
 @pytest.mark.parametrize("dtype", "efdD")
 def test_powers_by_one_half(dtype, compiled) -> None:

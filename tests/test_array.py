@@ -203,6 +203,7 @@ def test_methods_in_place():
 AXES = [None, 0, 1, -1, (0, 2), (), (2, 1, 0), 3, (0, 0), -4]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "all", "any", "mean", "var", "std"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions(name, dtype):

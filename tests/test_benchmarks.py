@@ -14,7 +14,7 @@ RATES = (1e10, 1e11)
 HASTE = measure.Limits(batches=2, batch=1e-3, first_call=None)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_numpy_and_tiledarray_pass_the_check(name):
     workload = WORKLOADS[name]

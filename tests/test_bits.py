@@ -87,6 +87,7 @@ def each(*cases: Case) -> Case:
 # Limits and extrema -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
 def test_clipping_keeps_the_sign_of_zero_as_numpy_does(dtype: str) -> None:
@@ -108,6 +109,7 @@ def test_clipping_keeps_the_sign_of_zero_as_numpy_does(dtype: str) -> None:
     assert_as_numpy(from_one_side, x[::36].copy())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
@@ -121,6 +123,7 @@ def test_extrema_take_the_zero_that_numpy_takes(name: str, dtype: str) -> None:
     assert_as_numpy(extrema, pairs[:, 0].copy(), pairs[:, 1].copy())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("low", [True, False, 0, 1.5, None])
 @pytest.mark.parametrize("high", [True, False, 2, None])
 def test_booleans_are_clipped_into_outputs(low: Any, high: Any) -> None:
@@ -157,7 +160,7 @@ def test_clip_takes_what_the_ufunc_takes(name: str) -> None:
 BEYOND = (-1, 300, 2**63, 2**64, -(2**63) - 1)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("value", BEYOND)
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i8", "i4", "?", "f4"])
 def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: int) -> None:
@@ -171,7 +174,7 @@ def test_ints_beyond_the_dtype_wrap_or_are_refused_as_numpys(dtype: str, value: 
     assert_as_numpy(lambda np, mask, x: x ** value, mask, x)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u8", "i4", "?", "f4"])
 def test_choices_are_cast_as_numpys(dtype: str, value: Any) -> None:
@@ -184,7 +187,7 @@ def test_choices_are_cast_as_numpys(dtype: str, value: Any) -> None:
         lambda np, mask, x: np.select([mask, ~mask], [3, value], 1)), mask, x)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("value", [*BEYOND, 1.5, 2j, True, (1, 300)])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "i8", "?", "f4"])
 def test_what_is_filled_in_is_cast_as_numpys(dtype: str, value: Any) -> None:

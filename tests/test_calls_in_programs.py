@@ -73,6 +73,7 @@ OF_REALS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("jitted", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i8"])
 @pytest.mark.parametrize("call", CALLS)
@@ -86,6 +87,7 @@ def test_values_of_linear_algebra_and_transforms(call, jitted):
     compare(call, matrix(), jitted, rtol=1e-8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("jitted", [False, True])
 @pytest.mark.parametrize("call", [CALLS[1], CALLS[3], CALLS[11], OF_REALS[5]])
 def test_values_where_temporary_memory_is_large(call, jitted):
@@ -356,6 +358,7 @@ def test_an_observer_sees_the_calls_of_what_is_met_again():
     assert sum(isinstance(step, Call) for step in seen) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", [
     lambda x, quick: ta.evaluate(ta.tanh(x @ x[1:].T) @ x[1:] + 1),
     lambda x, quick: ta.evaluate(quick(x)),

@@ -121,6 +121,7 @@ def compared(found, expected):
     numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_numpy(name):
     """Called twice, of other values: nothing of the first call is kept."""
@@ -169,6 +170,7 @@ OF_NUMBERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OF_NUMBERS)
 @pytest.mark.parametrize("dtype", ["int64", "int8"])
 def test_whole_numbers_to_compute_with(name, dtype):
@@ -234,6 +236,7 @@ PROGRESSIONS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 @pytest.mark.parametrize("name", PROGRESSIONS)
 def test_progressions_between_ends_without_values(name, dtype):
@@ -437,7 +440,7 @@ LOOKERS = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", [*WRITERS, *LOOKERS])
 def test_gradients_of_what_depends_on_values(name):
     gradient = np.grad({**WRITERS, **LOOKERS}[name])

@@ -71,7 +71,7 @@ def stages(plan):
     return [kernel.steps if kernel.form == "chain" else 1 for kernel in plan.kernels]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_steps_are_numpys(name, dtype, folder):
@@ -106,7 +106,7 @@ def tile_of(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", IN_REGISTERS)
 def test_an_array_stays_in_registers(name, dtype, tile_of, folder):
@@ -245,7 +245,7 @@ def walks(plan):
     return [kernel for kernel in plan.kernels if kernel.form == "chain" and kernel.walk]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("rounds", [0, 4])  # with one block along the first dimension, and many
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i2"])
 @pytest.mark.parametrize("name", IN_SPACE)

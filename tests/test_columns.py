@@ -173,7 +173,7 @@ def test_only_the_maximum_along_the_same_axes_is_carried(other):
         "maximum_carried_along")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("shape", "axis"), [
@@ -285,7 +285,7 @@ def test_rows_on_chip_are_read_twice_there():
     assert not planned(y, target=DEVICE).fired.get("mean_carried_along")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", SPREADS)

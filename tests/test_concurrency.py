@@ -163,6 +163,7 @@ print("fine")
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("compile", ["never", "background", "wait"])
@@ -419,9 +420,9 @@ def expression(np):
 RECORDED = scatter, mask, put, add_at, either, several
 AT_ONCE = add, fill, count, double
 wrong = []
-for SIZE, makes, writes in ((600, 3 * [zeros, progression, columns], AT_ONCE),
-                            (20_000, 3 * [expression, progression], RECORDED[:-1]),
-                            (25_000, 12 * [zeros], (several,)),
+for SIZE, makes, writes in ((600, 2 * [zeros, progression, columns], AT_ONCE),
+                            (20_000, 2 * [expression, progression], RECORDED[:-1]),
+                            (25_000, 6 * [zeros], (several,)),
                             (200_000, [zeros], AT_ONCE)):
     for make in makes:
         for write in writes:
@@ -465,6 +466,7 @@ def test_a_fork_while_another_thread_loads_parts_of_the_library(delay, tmp_path)
     assert result.stdout.strip() == "fine"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.parametrize("text", [BUILDING, LOADING, HELD, QUEUED])
 def test_a_fork_meets_what_other_threads_hold(text, tmp_path):

@@ -82,6 +82,7 @@ def test_symmetric_matrices_are_solved_by_their_factors(name, target):
         assert "cholesky" in _called(plan) and "lu" not in _called(plan), plan.refusals
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", [HOST, DEVICE], ids=["host", "device"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_are_not(name, target):

@@ -33,7 +33,7 @@ def run(folder, program, w, i):
     return plan
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("shape", [(40,), (9, 5)], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -41,7 +41,7 @@ def test_values(folder, name, shape):
     run(folder, PROGRAMS[name], table(11, 20, dtype="f4"), places(11, *shape))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to emulate with")
 @pytest.mark.parametrize("columns", [16, 33, 64, 130])
 @pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])
@@ -53,7 +53,7 @@ def test_rows(folder, columns, dtype):
     assert gathers(plan) == 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(cuda.available() is not None, reason="no CUDA compiler")
 @pytest.mark.parametrize("name", [
     "pooled", "softmax", "a mean over all places", "scanned", "of a view", "of one column", "twice",

@@ -61,13 +61,14 @@ def scaled_rows(np, u):
 SHAPES = [(64, 128), (67, 132), (66, 129), (131, 66), (6, 64), (5, 40), (300, 9)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("program", [inside, step, corners, wide, scaled_rows])
 def test_stencils(folder, program, shape):
     run(folder, program, array(*shape))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f8", "i2", "u1", "c8", "?"])
 def test_stencils_of_every_width(folder, dtype):
     run(folder, corners if dtype != "?" else lambda np, u: u[1:, 1:] != u[:-1, :-1],
@@ -99,6 +100,7 @@ def in_four_dimensions(np, u):
     return u[1:, :, 1:, 1:] - u[:-1, :, :-1, :-1] + u[1:, :, :-1, 1:]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [spread_in_space, far_in_space])
 @pytest.mark.parametrize("shape", [(5, 37, 70), (4, 71, 131), (7, 66, 132), (4, 24, 64)], ids=str)
 def test_planes_of_several_tiles_with_borders(folder, program, shape):
@@ -120,6 +122,7 @@ def test_blocks_along_lanes_are_no_more_than_needed(n, start, blocks):
     assert kernel.schedule.blocks == blocks * 4  # two rows of each of eight threads
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [1024, 1023, 257, 5, 4])
 def test_differences(folder, n):
     kernel = run(folder, lambda np, x: x[1:] - x[:-1], array(n))
@@ -161,7 +164,7 @@ TRANSPOSES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TRANSPOSES)
 @pytest.mark.parametrize("shape", [(64, 128), (70, 131)], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "c16"])
@@ -207,6 +210,7 @@ SHORT = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHORT)
 @pytest.mark.parametrize("rows", [1000, 1001, 2])
 def test_short_rows_are_joined(folder, name, rows):

@@ -22,6 +22,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("emulated")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program, dtype", CASES)
 def test_values(program, dtype, folder):
     for n in (37, 300):  # one text for both
@@ -147,6 +148,7 @@ def test_sums_over_tables_of_any_size(folder, name, n, m, axis, gradient):
     numpy.testing.assert_allclose(found[0], wanted, rtol=2e-4, atol=2e-5 * scale)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("scaled", "x", "y"), [
     (lambda d: -d ** 2 * 1e38 * 10, 0.5, 0.5), (lambda d: -0.5 * d ** 2 / 1e-20 / 1e-20, 0.5, 0.5),
     (lambda d: -d / 1e-39, 0.5, 0.5), (lambda d: d / 0.0, 0.5, 0.5), (lambda d: d / 0.0, 0.75, 0.5),
@@ -167,6 +169,7 @@ def test_extreme_scalars_in_exponents(scaled, x, y, folder):
     numpy.testing.assert_allclose(found[0], expected, rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("terms", "root"), [
     (lambda k, w: k * w - k * (w * 0.5), True), (lambda k, w: (k * w + k) * 2 - w * k, True),
     (lambda k, w: k * w - k * k, False), (lambda k, w: k * w - w, False),

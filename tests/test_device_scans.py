@@ -88,6 +88,7 @@ def test_columns_are_a_threads_each(folder):
     assert schedule.form == "column"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [
     "largest drawdown of rows", "where it is", "scan of scan", "from the end", "from both ends",
     "beside", "of what is the same along it", "shifted",

@@ -407,7 +407,7 @@ def complaint(loop: Loop, arrays, actual, expected, wrong: np.ndarray) -> str:
     return f"{loop}: {len(places)} wrong: {shown}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize(("family", "variant"), CASES)
 def test_host_functions_equal_numpy(build, family, variant):
@@ -654,6 +654,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 @pytest.mark.parametrize("name", QUOTIENTS)

@@ -170,6 +170,7 @@ AT_EXIT = """
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compile, before", [
     ("never", ""), ("wait", ""), ("wait", "check()"), ("background", "evaluate()")])
 def test_arrays_are_evaluated_in_exit_handlers(compile, before, folder, shared):

@@ -295,6 +295,7 @@ def interrupted_at(at, work, where):
     return passed
 
 
+@pytest.mark.sampled(2)
 @told_for_311
 @pytest.mark.parametrize(("where", "known"), [(whole, False), (checked, False), (checked, True)])
 @pytest.mark.parametrize("compile", TIERS)
@@ -442,6 +443,7 @@ def checked_outside_of_the_twins_limits(frame):
     return inside and not of_twin, after
 
 
+@pytest.mark.sampled(2)
 @told_for_311
 @pytest.mark.parametrize("way", ["jit", "grad", "vmap", "loop", "settings", "device"])
 def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
@@ -554,7 +556,7 @@ def work():
 """
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.compiler
 @pytest.mark.parametrize("core", ["c", "python"])
 @pytest.mark.parametrize(("work", "kind"), [

@@ -132,7 +132,7 @@ def compare_all(found, wanted):
     numpy.testing.assert_allclose(found, wanted, *close)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", [(40,), (7, 5), (3, 2, 4), (1,), (1, 6), ()], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values(name, shape):

@@ -96,6 +96,7 @@ def same(differentiate, limits=(0, 60 * X.nbytes, 2**40)):
     return again
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_results_are_the_same_to_the_bit(function):
     least, some, none = same(lambda: np.grad(function)(np.array(X)))
@@ -178,6 +179,7 @@ def test_what_is_held_outside_has_its_value():
     same(trajectory)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", [*range(20), 159, 175])
 def test_random_programs(seed, monkeypatch):

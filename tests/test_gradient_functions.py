@@ -366,6 +366,7 @@ def test_whole_programs_as_users_run_them(name):
     check(*PROGRAMS[name])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in LONG])
 def test_whole_programs_recorded(name):
     with tiledarray.config.override(at_once=1, first_seconds=0.0):

@@ -106,6 +106,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_keep_the_history(name):
     function, *arrays = FUNCTIONS[name]

@@ -121,6 +121,7 @@ def test_eigenvalues_of_any_matrix(kind, real_ones, shape, values):
     check(exponential, x, tolerance=1e-6)
 
 
+@pytest.mark.sampled(2)
 @VALUES
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
 def test_qr(values, shape):
@@ -272,6 +273,7 @@ MADE_OF_OTHERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @VALUES
 @pytest.mark.parametrize("name", MADE_OF_OTHERS)
 def test_what_is_made_of_others(name, values):

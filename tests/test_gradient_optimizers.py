@@ -42,7 +42,7 @@ def same_steps(found, wanted):
 # ---- scipy.optimize.minimize ---------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("method", ["BFGS", "L-BFGS-B", "CG", "TNC", "SLSQP", "trust-constr"])
 def test_minimize_takes_value_and_gradient(method, form, at_once):
@@ -58,6 +58,7 @@ def test_minimize_takes_a_gradient_of_its_own(at_once):
     same_steps(found, wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["hess", "hessp"])
 @pytest.mark.parametrize(
     "method", ["Newton-CG", "trust-ncg", "trust-krylov", "trust-exact", "trust-constr"])
@@ -292,6 +293,7 @@ def trained(np, both, optimizer, in_place):
     return losses, params
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("optimizer", [adam, momentum, rmsprop])

@@ -105,6 +105,7 @@ def shortest(lines, x, seed):
     return lines
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_programs(seed, setting):

@@ -30,6 +30,7 @@ UFUNCS = sorted(
     and op.name not in NOT_DIFFERENTIABLE | {"ldexp", "spacing", "nextafter", "clip_constant"})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", UFUNCS)
 def test_ufuncs(name):
     op = BY_NAME[name]
@@ -105,6 +106,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name):
     check(FUNCTIONS[name], real(3, 4))

@@ -41,7 +41,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(config, "at_once", 0)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("shape", [(1,), (63,), (3001,), (5, 257), (7, 1000), (40, 3, 131)])
 def test_streamed_stores_equal_numpy(streaming, shape, dtype):
@@ -107,7 +107,7 @@ def test_divisions_of_int64_equal_numpys(pairs):
                     getattr(np, function.__name__)(ours, by).numpy(), function(values, y))
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("dtype", ["?", "u1", "i1", "i4", "i8", "f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize("shape", [(1,), (5000,), (3, 700), (700, 3), (130, 200)])
 @pytest.mark.parametrize("worst", [False, True])
@@ -223,6 +223,7 @@ def test_choices_by_one_mask_vectorise(tmp_path):
     assert "tile_host.h" in found.stderr or "choices.cpp" in found.stderr, found.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("there", [0.0, numpy.inf, numpy.nan])

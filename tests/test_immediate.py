@@ -238,6 +238,7 @@ def test_nothing_is_done_at_once_where_a_setting_says_so():
 # Joining ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [2, 5, 33, 700])
 @pytest.mark.parametrize("pending", [False, True])
 def test_many_small_parts(count, pending, plans):

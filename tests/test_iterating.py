@@ -34,6 +34,7 @@ def both(program):
         numpy.testing.assert_array_equal(numpy.asarray(found), numpy.asarray(wanted))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("flags", "options"), FLAGS, ids=str)
 @pytest.mark.parametrize("make", MAKE)
 def test_what_is_written_is_in_the_array(make, flags, options):

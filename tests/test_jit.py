@@ -336,6 +336,7 @@ def writes_both(x, y):
     return y.copy(), x
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [writes_first, reads_only, writes_both])
 @pytest.mark.parametrize("pair", ["same", "overlapping", "part_and_whole", "apart"])
 @pytest.mark.parametrize("first", ["same", "apart", "overlapping"])
@@ -792,6 +793,7 @@ def test_a_part_of_a_new_array_is_an_array():
     assert not frozen.flags.writeable
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("way", "wanted"), [
     (ta.jit, lambda f, x: f(x)),
     (ta.vmap, lambda f, x: f(x)),

@@ -737,6 +737,7 @@ def runs_of(source, xp, jit):
     return found, last
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_behind_names_is_what_is_there(name):

@@ -203,6 +203,7 @@ PROGRAMS = [in_place, borders, filled, library, complex_scalars, reductions, res
             windows]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_plan_from_disk_does_the_same(program, forget):
     a = data(50, 60)

@@ -91,6 +91,7 @@ def test_headers_have_no_names_like_ours():
     assert not set(NUMBERED) & KEYWORDS
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [20, 66, 130, 600])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_names_of_long_kernels(dtype, length):

@@ -486,7 +486,7 @@ def kernels_of(name):
             for kernel, program in programs]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("name", CASES)
 def test_compiles_into_registers(name):
     sources = [*dict.fromkeys(kernels_of(name))]

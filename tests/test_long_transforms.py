@@ -131,6 +131,7 @@ def alternating(plan):
     return [kernel.program.beside for kernel in tiles.kernels(plan)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_interpreted(program, dtype, short):
@@ -237,7 +238,7 @@ def into_rows(np, x, h):
 COLUMNS = [down, down_and_up, padded_down, half_down, into_rows]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("tier", ["interpreter", "emulated"])
 @pytest.mark.parametrize("dtype", ["F", "D"])
 @pytest.mark.parametrize("program", COLUMNS)

@@ -153,6 +153,7 @@ def loops_of(plan):
 # ---- values ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values_by_kernels(program, tiny):

@@ -35,7 +35,7 @@ FIRST = int(os.environ.get("MACHINE_SEED", "0"))
 PIECES = 8  # of a tier's steps, so that processes can share them
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("piece", range(PIECES))
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_live_array_is_numpys(tier, piece):
@@ -115,6 +115,7 @@ Arrays.writing_again = _rule("writing_again", moves.WRITING)  # half of all move
 Arrays.writing_more = _rule("writing_more", moves.WRITING)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tier", ["op_by_op", "at_once", "blocks", "kernels"])
 def test_hypothesis_finds_no_array_that_is_not_numpys(tier):
     machine = type("Arrays", (Arrays,), {"tier": tier})
@@ -222,7 +223,7 @@ def check_written_in_loops(program, cut, **values):
                 numpy.testing.assert_array_equal(numpy.asarray(ours), theirs)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("at_once", [0, 30])
 @pytest.mark.parametrize(("cut", "compile"), [
     (5, "never"), (5, "wait"), (5, "background"), (40, "never"), (40, "wait"), (40, "background"),

@@ -107,7 +107,7 @@ def checked(program, n, dtype, folder, *, seed=0, tolerance=None):
     return plan
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values(program, dtype, small_tiles, folder):
@@ -123,6 +123,7 @@ def test_any_number_of_points(n, small_tiles, folder):
     checked(log_density, n, "f8", folder)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("there", [numpy.nan, numpy.inf, 1e30])
 def test_a_point_that_is_none_spoils_what_numpy_spoils(there, small_tiles, folder):
     x = numpy.random.default_rng(0).random((150, 3)).astype("f4")
@@ -198,6 +199,7 @@ def written_back(np, x, w):
     return x
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [written_in_place, written_back])
 def test_what_is_read_from_the_other_end_is_not_written_meanwhile(program, small_tiles, folder):
     for n in (256, 150):

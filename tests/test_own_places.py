@@ -59,7 +59,7 @@ def data(rows, columns, dtype="f8", places="i8"):
         x[:, 0].astype(dtype))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @with_gxx
 @pytest.mark.parametrize("places", ["i8", "i4", "i1", "u1", "u4"])
 @pytest.mark.parametrize("shape", [(1, 5), (40, 3), (33, 100)], ids=str)

@@ -72,7 +72,7 @@ def test_where_they_are_not_threads_and_blocks_share_the_steps(monkeypatch):
     assert DEVICE.workers * 32 < schedule.blocks < DEVICE.workers * 128
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("lanes", [1 << 21, (1 << 21) + 1, (1 << 21) - 5])
 @pytest.mark.parametrize(("features", "dtype", "width"), [
     (2, "f4", 4), (16, "f4", 4), (32, "f4", 2), (16, "f8", 2), (32, "f8", 1),

@@ -142,7 +142,7 @@ def calls_to_plan(program, n, target):
     return sum(entry.callcount for entry in calls.getstats()), plan
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("target", [HOST, DEVICE], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_planning_is_linear(program, target):

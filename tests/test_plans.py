@@ -160,7 +160,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.compiler
 def test_one_kernel_reads_once_and_writes_once(name):
@@ -200,6 +200,7 @@ def accelerations(np, x, y):
     return (dx * inverse).sum(1), (dy * inverse).sum(1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "shapes"), [
     (gaussians, [(700,)]), (distances, [(700, 3)]), (forces, [(700, 3)]),
     (accelerations, [(700,), (700,)]),

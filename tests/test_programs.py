@@ -53,11 +53,13 @@ def check_chunk(first, *, longest=40, **settings):
         check(write_program(seed, 10, longest), cut=[400, 400, 7, 15][seed % 4], **settings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", chunks(200))
 def test_op_by_op(first):
     check_chunk(first, compile="never")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", chunks(200))
 def test_op_by_op_in_blocks(first, monkeypatch):
     monkeypatch.setattr(chain, "BLOCK", 24)  # so that small arrays have several
@@ -73,7 +75,7 @@ def test_small_arrays_at_once(first):
     check_chunk(4000 + first, compile="never", at_once=30)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", chunks(30))
 def test_compiled(first):
     check_chunk(first, longest=25, compile="wait")
@@ -86,6 +88,7 @@ def test_while_kernels_compile(first, monkeypatch):
         check_chunk(1000 + first, longest=25, compile="background")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", chunks(200))
 def test_planned_for_each_device(first):
     def problem(program):

@@ -56,6 +56,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_calls_are_numpys(call):
     x, y = pair()
@@ -386,6 +387,7 @@ LOOKED_AT = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LOOKED_AT)
 @pytest.mark.parametrize("make", [ta.array, np.int64, lambda k: ta.arange(10)[k]])
 def test_values_that_are_looked_at_are_no_part_of_what_is_recorded_again(name, make):

@@ -48,6 +48,7 @@ def check(function, ours, expected):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("left", DTYPES)
 def test_operators_of_two_arrays(op, left):
@@ -57,6 +58,7 @@ def test_operators_of_two_arrays(op, left):
         check(op, (from_host(x), from_host(y)), (x, y))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operators_with_scalars(op, dtype):

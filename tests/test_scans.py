@@ -98,7 +98,7 @@ def same_bits(function, *arrays):
 # ---- values ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("name, dtype", [
     (name, dtype) for name in SCANS for dtype in DTYPES
     if not (name.startswith("bitwise") and numpy.dtype(dtype).kind in "fc")])
@@ -196,7 +196,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("shape", [(10, 300), (1, 1000), (70, 64)])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_with_what_stands_around_them(program, shape):
@@ -306,7 +306,7 @@ def test_short_rows_that_are_reduced_together_are_shared_out(shape, width):
     assert schedule.width == width and "steps<" in text
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("reduce", ["sum", "prod", "max", "argmin", "std", "any"])
 @pytest.mark.parametrize("shape", [(70_000, 2), (3000, 11, 3), (30_001, 5), (9000, 16), (9000, 17)])
 def test_values_of_short_rows_that_are_reduced_together(reduce, shape):

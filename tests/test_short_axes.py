@@ -150,7 +150,7 @@ def test_one_kernel_reads_the_inputs_and_writes_the_result(program):
     one_kernel(program(np, *inputs), reads=inputs)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("program", [*CENTRES, *BODIES])
 @pytest.mark.compiler
 def test_nothing_of_the_size_of_all_pairs_is_stored(program):
@@ -247,7 +247,7 @@ def test_explain_names_an_array_of_components_once():
 # ---- values ------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", [forces, forces_with_axis_first, step, lengths])
 @pytest.mark.compiler
@@ -263,7 +263,7 @@ def test_forces_in_every_kind_of_number(program, dtype):
     same(numpy.asarray(ours).astype(expected.dtype), expected, tolerance)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["i1", "i4", "u2", "i8", "?"])
 @pytest.mark.parametrize("reduce", ["argmin", "argmax", "min", "max", "sum"])
 @pytest.mark.compiler

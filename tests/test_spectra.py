@@ -206,8 +206,10 @@ def made(np, inputs, seed):
     return tuple(pool[-chance.randint(1, 3):])
 
 
-def test_random_programs(spoilt, tmp_path_factory):
-    for seed in range(30):
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("first", range(3))
+def test_random_programs(spoilt, tmp_path_factory, first):
+    for seed in range(first, 30, 3):
         shape = random.Random(seed).choice([(6, 7), (7, 6), (1, 5), (5, 1), (8, 11), (4, 4)])
         values = numpy.random.default_rng(seed)
         inputs = [values.normal(size=shape), values.normal(size=(*shape, 2)) @ [1, 1j],
@@ -218,7 +220,7 @@ def test_random_programs(spoilt, tmp_path_factory):
         for mine, theirs in zip(found, made(numpy, inputs, seed), strict=True):
             assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), seed
             assert abs(mine - theirs).max() <= 1e-10 * (1 + abs(theirs).max()), seed
-    assert len(spoilt) > 10
+    assert len(spoilt) > 3
 
 
 @pytest.mark.parametrize("n", [4, 5])

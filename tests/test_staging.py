@@ -50,6 +50,7 @@ def by_device_plan(array):
     return plan, numpy.array(buffer.array)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.parametrize("shape", [(7, 4096), (1000, 20), (301, 1000), (33, 1001), (3, 10_000)])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

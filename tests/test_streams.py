@@ -50,7 +50,7 @@ def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
@@ -66,6 +66,7 @@ def test_texts_of_wide_rows(program, tmp_path_factory):
           folder=tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("depth, extent", [(20, 12), (24, 40), (7, 9)])
 @pytest.mark.parametrize("columns", [96, 100, 7])
 def test_what_lies_behind_rows(columns, depth, extent, tmp_path_factory):
@@ -166,6 +167,7 @@ def test_what_is_not_finite(tier, tmp_path_factory):
     agree(tier, added, arguments, folder=tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("view", [
     lambda x: numpy.asfortranarray(x), lambda x: x[::-1], lambda x: x[:, ::-1],
     lambda x: numpy.concatenate([x, x], 1)[:, ::2], lambda x: numpy.concatenate([x, x])[1::2],

@@ -183,6 +183,7 @@ def played(seed, tier, target, folder):
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("long", [False, True], ids=["", "long"])
 @pytest.mark.parametrize("target", [HOST, DEVICE], ids=["host", "device"])
 @settings(max_examples=120, deadline=None, suppress_health_check=CHECKS)

@@ -254,6 +254,7 @@ def test_product(run, m, n, k):
                            numpy.abs(as_turned(a, t)) @ numpy.abs(as_turned(b, u)), code)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "m"), SYSTEMS)
 def test_solve(run, n, m):
     rng = numpy.random.default_rng(n)

@@ -160,7 +160,7 @@ def test_by_the_interpreter(seed, target):
     played(seed, "interpreter", target, None)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("tier", ["host", "emulated", "emulated, a thread each"])
 def test_compiled(tier, tmp_path, monkeypatch):
     tier, _, each = tier.partition(", ")

@@ -135,7 +135,7 @@ def close(found, want, exact, dtype):
     assert abs(found - exact).max(initial=0) <= 2 * off + rounded * unit
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_linear_algebra(through, program, dtype):
@@ -202,7 +202,7 @@ TRANSFORMS = [(program, n) for programs, lengths in (
     for program in programs for n in lengths]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("program", "n"), TRANSFORMS)
 def test_transforms(through, program, n):
     x, h = drawn(19, 3, n, dtype="c8"), drawn(n, dtype="c8", seed=1)
@@ -225,7 +225,7 @@ def test_lengths_with_large_factors_are_left_to_numpy():
 # ---- shapes and strides --------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("batch", [(0,), (1,), (2,), (15,), (16,), (3, 0), (2, 1, 9)])
 def test_batches(through, batch):
     x, b = drawn(*batch, 3, 3, dtype="f4"), drawn(*batch, 3, 2, dtype="f4", seed=1)
@@ -269,7 +269,7 @@ def test_all_kinds_as_they_lie(through, view):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("view", [
     lambda x: x.swapaxes(-1, -2), lambda x: x[::-1], lambda x: x[..., ::-1, :],
     lambda x: x[::2], lambda x: x[:, 1:4, 1:4], lambda x: x.transpose(1, 2, 0)[:, :, None].T,
@@ -297,7 +297,7 @@ def test_integers_and_shared_operands(through):
     numpy.testing.assert_allclose(found, program(numpy, x, shared), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("shape", [(1, 3), (11, 5)])
 def test_products_with_the_adjoint(through, shape, dtype):
@@ -316,6 +316,7 @@ def test_products_with_the_adjoint(through, shape, dtype):
         numpy.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shifted", [
     lambda np, x: np.triu(x) + 3 * np.eye(5), lambda np, x: np.tril(x, -1) - np.identity(5),
     lambda np, x: x + 0.5 * np.eye(5, dtype=x.dtype)])
@@ -331,6 +332,7 @@ def test_triangles_and_diagonals_store_no_mask(through, shifted):
 # ---- failures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("function", "message"), [
     ("cholesky", "Matrix is not positive definite"), ("inv", "Singular matrix")])
 def test_failures_tell_the_problem(through, function, message):
@@ -402,7 +404,7 @@ SEEN = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("name", [*UNSEEN, *(f"not {name}" for name in SEEN)])
 def test_signs_of_eigenvectors_do_not_show(name, dtype):
@@ -493,6 +495,7 @@ def shifted_equations(np, x, y, shift):
     return np.linalg.solve(gram, y[..., None])[..., 0] * 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_symmetric_equations_whether_definite_or_not(through, dtype):
     x, y = drawn(70, 7, 4, dtype=dtype), drawn(70, 4, dtype=dtype, seed=1)
@@ -803,7 +806,7 @@ def test_the_largest_hermitian_matrices_are_a_warp_s():
     compiled_for_a_device(kernel, "sm_90")
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize("each", ["team", "thread"])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -818,7 +821,7 @@ def test_nothing_spills(program, dtype, each, monkeypatch):
     compiled_for_a_device(kernel, "sm_90", "sm_80")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.skipif(cuda.available() is not None, reason=f"no CUDA compiler: {cuda.available()}")
 @pytest.mark.parametrize(("program", "n", "dtype"), [
     (by_solve, 12, "f4"), (by_solve, 8, "f8"), (by_solve, 6, "c16"), (inverted, 8, "f4"),

@@ -120,6 +120,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("body", "count", "shape", "dtype"), CASES)
 def test_bits_are_those_of_steps_one_by_one(small, body, count, shape, dtype):
     start = [drawn(*shape, dtype=dtype, seed=k) for k in range(count)]

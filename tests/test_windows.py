@@ -77,7 +77,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_windows(name, dtype, way):

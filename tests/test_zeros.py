@@ -16,7 +16,7 @@ def by_kernels():
 NEAR_ZERO = numpy.array([-0.3, 0.3, -0.0, 0.0, -1.5, 2.5, -0.999])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("size", [1, 7, 70_001])
 @pytest.mark.parametrize("to", ["f2", "f4", "f8", "c16"])
 @pytest.mark.parametrize("between", ["i1", "i2", "i4", "i8", "u8"])
