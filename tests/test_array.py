@@ -620,6 +620,46 @@ def test_flat_of_what_is_read_only():
             y.flat[7] = 1.0
 
 
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+@pytest.mark.parametrize("make", [
+    lambda np: np.arange(24).reshape(2, 3, 4), lambda np: np.arange(12.0).reshape(3, 4).T[::-1, 1:],
+    lambda np: np.arange(5), lambda np: np.array(3.5), lambda np: np.zeros((0, 3))])
+def test_elements_of_flat_are_those_of_the_array(make, at_once):
+    def facts(lib):
+        a = make(lib)
+        for key in (*range(-a.size - 1, a.size + 1), np.int64(1), np.uint8(2), "x"):
+            for change in (False, True):
+                try:
+                    if change:
+                        a.flat[key] = 7
+                    yield np.asarray(a.flat[key]).tolist()
+                except Exception as error:
+                    yield type(error).__name__, key if change else str(error)
+        yield np.asarray(a).tolist()
+
+    with tiledarray.config.override(at_once=at_once):
+        assert [*facts(tiledarray)] == [*facts(np)]
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+def test_elements_index_as_ints_do(at_once):
+    def facts(lib):
+        a, places = lib.arange(12.0).reshape(3, 4), lib.arange(-5, 6)
+        for i in (*places, np.int8(1), np.uint64(2), lib.array(1), lib.array([2])[0]):
+            for j in (1, np.int64(-1), i):
+                for key in ((i, j), (j, i), i, (i,), (..., i)):
+                    for change in (False, True):
+                        try:
+                            if change:
+                                a[key] = a.sum()
+                            yield np.asarray(a[key]).tolist()
+                        except Exception as error:
+                            yield type(error).__name__, str(error)
+
+    with tiledarray.config.override(at_once=at_once):
+        assert [*facts(tiledarray)] == [*facts(np)]
+
+
 def test_flat_is_compared_by_its_elements():
     def facts(lib):
         b = lib.arange(6.0).reshape(2, 3)

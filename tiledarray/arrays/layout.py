@@ -101,11 +101,7 @@ class FlatIterator:
     @property
     def coords(self) -> tuple[int, ...]:
         """Where in the array the next element is."""
-        found, rest = [], self.index
-        for n in reversed(self.base.shape[1:]):
-            rest, place = divmod(rest, n)
-            found.append(place)
-        return (rest, *reversed(found)) if self.base.shape else ()
+        return self._place(self.index)
 
     __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)
     __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
@@ -134,9 +130,34 @@ class FlatIterator:
         return self._elements
 
     def __getitem__(self, key: Any) -> Any:
+        if type(key) is not bool and isinstance(key, (int, np.integer)):
+            return self.base[self._place_of(key)]
         self._check(key)
         found: Handle = self._line()[key]
         return wrap(found.node)
+
+    def _place_of(self, key: Any) -> tuple[int, ...]:
+        """Return the index in the array of the element that an index names here.
+
+        Raises
+        ------
+        IndexError
+            If there is none.
+        """
+        place, size = int(key), self.base.size
+        if not -size <= place < size:
+            raise IndexError(f"index {key} is out of bounds for size {size}")
+        return self._place(place + size if place < 0 else place)
+
+    def _place(self, place: int) -> tuple[int, ...]:
+        shape = self.base.shape
+        if len(shape) == 1:
+            return (place,)
+        found = []
+        for n in reversed(shape[1:]):
+            place, k = divmod(place, n)
+            found.append(k)
+        return (place, *reversed(found)) if shape else ()
 
     def __setitem__(self, key: Any, value: Any) -> None:
         try:
@@ -191,21 +212,17 @@ class FlatIterator:
         return True
 
     def _set_one(self, key: Any, value: Any) -> None:
-        self._check(key)
+        place = self._place_of(key)
         try:
-            self._line()[key] = value
+            self.base[place] = value
         except (TypeError, ValueError, OverflowError):
             raise ValueError("Error setting single item of array.") from None
 
     def _check(self, key: Any) -> None:
-        """Raise NumPy's error where an index is none of a flat iterator."""
-        size = self.base.size
+        """Raise NumPy's error where an index of several elements is none of a flat iterator."""
         if type(key) is slice:
             return
-        if not isinstance(key, (int, np.integer)) or type(key) is bool:
-            np.broadcast_to(np.zeros((), bool), size).flat[by_numpy.to_host(key)]
-        elif not -size <= key < size:
-            raise IndexError(f"index {key} is out of bounds for size {size}")
+        np.broadcast_to(np.zeros((), bool), self.base.size).flat[by_numpy.to_host(key)]
 
     def copy(self) -> Any:
         """Return the elements as a new array."""

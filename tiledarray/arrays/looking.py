@@ -238,10 +238,15 @@ def to_repr(self: Any) -> str:
     return repr(array[()] if stands_for_scalar(self) else array)
 
 
+def _one(self: Any) -> Any:
+    """Return the value of an array without axes as NumPy's scalar."""
+    value = self._array
+    return value if isinstance(value, np.generic) else shown(self)[()]
+
+
 def to_str(self: Any) -> str:
     """The text of the value, for ``str``."""
-    array = shown(self)
-    return str(array) if self.shape else str(array[()])
+    return str(shown(self) if self.shape else _one(self))
 
 
 def to_hash(self: Any) -> int:
@@ -254,7 +259,7 @@ def to_hash(self: Any) -> int:
     """
     if self.shape:
         raise TypeError(f"unhashable type: {type(self).__name__!r}")
-    return hash(shown(self)[()])
+    return hash(_one(self))
 
 
 def to_format(self: Any, specification: str) -> str:
@@ -266,7 +271,7 @@ def to_format(self: Any, specification: str) -> str:
         If the array has axes and there is a specification.
     """
     if not self.shape:
-        return format(shown(self)[()], specification)
+        return format(_one(self), specification)
     if specification:
         raise TypeError("unsupported format string passed to TiledArray.__format__")
     return str(self)

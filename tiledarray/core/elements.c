@@ -5,7 +5,20 @@
 
 /* ---- an element, sooner than NumPy finds it ------------------------------------------------- */
 
-/* Where the element lies that an index of Python's ints names; NULL for NumPy to find it. */
+/* An index that names a place on an axis, Python's int, NumPy's or ours; `NPY_MIN_INTP` for NumPy to
+   take. */
+static inline npy_intp place_on_axis(PyObject *item)
+{
+    if (is_handle(item) && !((Handle *)item)->base && ((Handle *)item)->array)
+        item = ((Handle *)item)->array; /* of a scalar it is one */
+    if (Py_IS_TYPE(item, &PyInt64ArrType_Type))
+        return (npy_intp)PyArrayScalar_VAL(item, Int64);
+    int overflow = 1;
+    const long long k = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
+    return !overflow && k >= NPY_MIN_INTP && k <= NPY_MAX_INTP ? (npy_intp)k : NPY_MIN_INTP;
+}
+
+/* Where the element lies that an index of ints names; NULL for NumPy to find it. */
 static char *place_of_element(PyArrayObject *array, PyObject *key)
 {
     const int is_tuple = PyTuple_CheckExact(key), ndim = PyArray_NDIM(array);
@@ -14,13 +27,10 @@ static char *place_of_element(PyArrayObject *array, PyObject *key)
     char *place = PyArray_BYTES(array);
     for (int axis = 0; axis < ndim; axis++) {
         PyObject *item = is_tuple ? PyTuple_GET_ITEM(key, axis) : key;
-        if (!PyLong_CheckExact(item))
-            return NULL;
-        int overflow;
-        long long k = PyLong_AsLongLongAndOverflow(item, &overflow);
+        npy_intp k = place_on_axis(item);
         const npy_intp length = PyArray_DIM(array, axis);
         k += k < 0 ? length : 0;
-        if (overflow || k < 0 || k >= length)
+        if (k < 0 || k >= length)
             return NULL;
         place += k * PyArray_STRIDE(array, axis);
     }
