@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiledarray
+from tests.plans import kinds, moved, nbytes, planned
 from tiledarray import config
 from tiledarray.arrays.tiledarray import TiledArray, from_host
 
@@ -509,3 +510,58 @@ def test_parts_of_complex_numbers_are_set_as_numpys(at_once):
         assert failed == failures
         for one, other in zip(found, expected, strict=True):
             numpy.testing.assert_array_equal(one, other)
+
+
+# Bits ---------------------------------------------------------------------------------------------
+
+BITS = {"f8": ("i8", "u8"), "f4": ("i4", "u4"), "i8": ("f8", "u8"), "u4": ("f4", "i4"),
+        "u2": ("i2",), "i1": ("u1",), "f2": ("u2",), "?": ("u1",), "c8": ("f8", "i8")}
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("settings", [
+    {"compile": "wait", "first_seconds": 0.0, "at_once": 0}, {"compile": "never", "at_once": 0},
+    {"at_once": 1 << 16}])
+@pytest.mark.parametrize("source", BITS)
+def test_bits_are_read_and_written_as_other_numbers(source, settings):
+    size = numpy.dtype(source).itemsize
+    octets = numpy.random.default_rng(0).integers(0, 2 if source == "?" else 256, (7, 9 * size))
+    x = octets.astype("u1").view(source)
+    x[0] = 0 if source in "?i1u1i8u4u2" else [numpy.nan, -numpy.nan, numpy.inf] * 3
+    for target in BITS[source]:
+        def program(np, x, target=target):
+            bits = x.view(target)
+            turned = x[::2, ::-1].view(target)
+            shifted = (bits if target[0] == "f" else bits >> 3).copy()
+            if target[0] != "f":
+                bits ^= 1
+                x[1:].view(target)[:, 2] |= 4
+            return x, bits, turned.T.copy(), shifted, x.T.view(target).copy()
+
+        with config.override(**settings):
+            found = [numpy.asarray(each) for each in program(tiledarray, tiledarray.array(x))]
+        for mine, theirs in zip(found, program(numpy, x.copy()), strict=True):
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            assert mine.tobytes() == theirs.tobytes()
+
+
+def test_bits_are_changed_in_place_by_one_kernel():
+    with config.override(at_once=0):
+        x = tiledarray.array(numpy.random.default_rng(0).random((500, 1000)))
+        bits = x.view("i8")
+        bits &= -2
+        x *= 2
+        plan = planned(x)
+        assert kinds(plan) == ["map"] and moved(plan) == 2 * nbytes(x)
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+def test_bits_are_constants_to_gradients(at_once):
+    def program(x):
+        bits = x.view("i8")
+        return ((bits ^ 1).view("f8") * x).sum()
+
+    with config.override(at_once=at_once):
+        x = numpy.array([1.5, -2.0, 3.0])
+        found = tiledarray.grad(program)(tiledarray.array(x))
+        assert found.tolist() == (x.view("i8") ^ 1).view("f8").tolist()

@@ -201,7 +201,7 @@ CALLS = {
     "sort": [(np.sort, [(2, 4)]), (lambda x: np.sort(x, axis=0), [(4, 2)])],
     "argsort": [(lambda x: np.argsort(x, axis=0), [(4, 2)])],
     "windows": [(lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3))[1:], [(4, 5)])],
-    "reinterpret": [(lambda x: x.astype(np.float32).view(np.int32), [(2, 4)])],
+    "reinterpret": [(lambda x: x.astype(np.float32).view(np.int16), [(2, 4)])],
 }
 
 

@@ -189,7 +189,7 @@ def _apply(node: Node, step: Step) -> Node:
     if type(step) is Part:
         return record.unary(_PARTS[step.which], node)
     if type(step) is Reinterpreted:
-        return record.library(indexing.reinterpret, (node,), None, *step)
+        return record.reinterpret(node, *step)
     return node
 
 
@@ -222,8 +222,8 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
         parts = (other, value) if step.which else (value, other)
         return record.binary(_MAKE_COMPLEX, *parts)
     if type(step) is Reinterpreted:
-        value = record.broadcast_to(value, step.shape)
-        return record.library(indexing.reinterpret, (value,), None, node.shape, node.dtype)
+        return record.reinterpret(
+            record.broadcast_to(value, step.shape), node.shape, node.dtype)
     if type(step) is Lying:
         return record.broadcast_to(value, node.shape)
     raise ValueError(refusal("assignment destination is read-only", (step,)))

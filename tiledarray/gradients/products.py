@@ -12,7 +12,6 @@ import numpy as np
 from tiledarray.arrays.handle import wrap
 from tiledarray.errors import NoDerivative
 from tiledarray.gradients.notation import unview, xp
-from tiledarray.ops.indexing import reinterpret
 from tiledarray.recording import record
 
 
@@ -47,7 +46,7 @@ def reinterpreted(g: Any, x: Any) -> Any:
             f"{x.dtype} read as {g.dtype} has no derivative",
             remedy="say that it is a constant: stop_gradient(x)")
     node = conjugated(g).node
-    return conjugated(wrap(record.library(reinterpret, (node,), None, x.shape, x.dtype)))
+    return conjugated(wrap(record.reinterpret(node, x.shape, x.dtype)))
 
 
 def column(x: Any) -> Any:

@@ -49,6 +49,17 @@ def _cast(xp: Any, array: Any, *, dtype: Any) -> Any:
     return array
 
 
+def _bits(xp: Any, array: Any, *, dtype: Any) -> Any:
+    return array.view(dtype)
+
+
+def has_bits(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether kernels can read numbers of a dtype as others: halves are wider in registers."""
+    return source.itemsize == target.itemsize and all(
+        dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize in (4, 8))
+        for dtype in (source, target))
+
+
 def _real(xp: Any, array: Any, *, dtype: Any) -> Any:
     return array.real
 
@@ -93,6 +104,7 @@ clip = ufunc(
     derivatives=_CLIP_DERIVATIVES,
 )
 cast = plain("cast", _cast, "x", _cast_rule, derivatives=("1",))
+bits = plain("bits", _bits, "m_bits<T>(x)", _cast_rule, cost=0, vjp=("reinterpreted(g, x)",))
 real = plain("real", _real, {"c": "x.re", "*": "x"}, _part_rule, cost=0, derivatives=("1",))
 imag = plain(
     "imag", _imag, {"c": "x.im", "*": "(T)0"}, _part_rule, cost=0,

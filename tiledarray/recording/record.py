@@ -23,7 +23,7 @@ from tiledarray.graph.dtypes import (
     signature,
 )
 from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
-from tiledarray.ops import movement, selection
+from tiledarray.ops import indexing, movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.library import BY_NAME as LIBRARY
 from tiledarray.ops.op import Elementwise, Library, Op, Reduction, Scan
@@ -43,8 +43,8 @@ __all__ = [
     "Operand", "UnsupportedDtypeError", "binary", "broadcast", "broadcast_to", "broadcastable",
     "brought", "cast", "elementwise", "empty", "expand_dims", "fallbacks", "flush", "full",
     "iota", "item", "leaf", "library", "live_pending", "local", "look", "note_fallback",
-    "places", "reduce", "reshape", "scan", "shape_text", "signature", "transpose", "unary",
-    "update", "user_site", "view", "without_axes",
+    "places", "reduce", "reinterpret", "reshape", "scan", "shape_text", "signature", "transpose",
+    "unary", "update", "user_site", "view", "without_axes",
 ]
 
 Operand = Any  # Node, or a Python scalar
@@ -201,6 +201,13 @@ def cast(node: Node, dtype: Any) -> Node:
     if node.dtype == dtype:
         return node
     return _new(selection.cast, (node,), (node.dtype,), node.shape, dtype, node.device)
+
+
+def reinterpret(node: Node, shape: Shape, dtype: Any) -> Node:
+    """Return what the memory of a dense array of the node's value is as one of another dtype."""
+    if shape == node.shape and selection.has_bits(node.dtype, np.dtype(dtype)):
+        return _new(selection.bits, (node,), (node.dtype,), shape, dtype, node.device)
+    return library(indexing.reinterpret, (node,), None, shape, dtype)
 
 
 def _new(

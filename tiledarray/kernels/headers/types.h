@@ -93,6 +93,7 @@ TA_FN u32 bits_of(f32 x) { return __builtin_bit_cast(u32, x); }
 TA_FN u64 bits_of(f64 x) { return __builtin_bit_cast(u64, x); }
 TA_FN f32 from_bits(u32 x) { return __builtin_bit_cast(f32, x); }
 TA_FN f64 from_bits(u64 x) { return __builtin_bit_cast(f64, x); }
+template <class T, class X> TA_FN T m_bits(X x) { return __builtin_bit_cast(T, x); }
 
 // g++ makes of -(x y + z), rounded once, -x y - z, whose zero has the other sign where the sum
 // cancels.  Bits it leaves alone.
