@@ -306,6 +306,7 @@ def on_array(array: Any, steps: tuple[Step, ...]) -> Any:
 # Strides as NumPy would have them ---------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
 def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
     """Return the strides of a row-major array, in bytes."""
     strides = []

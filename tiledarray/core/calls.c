@@ -84,6 +84,14 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
             value = plain_sequence(arguments, x, arguments->total + room, 3);
         } else
             value = plain_sequence(arguments, x, Py_MAX(most, at_most(WRITE_FACTOR)), 3);
+    } else if (PyRange_Check(x)) {
+        const Py_ssize_t length = PyObject_Size(x);
+        if (length < 0)
+            PyErr_Clear(); /* beyond what has a length */
+        if (length < 0 || length > limit)
+            return 0;
+        arguments->arrays = 1;
+        value = Py_NewRef(x);
     }
     if (!value)
         return 0;

@@ -99,6 +99,8 @@ def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
     elif type(x) is ndarray:
         if not take_array(arguments, x, bound, not kind & LIBRARY):
             return False
+    elif type(x) is range and x[:state.limit] == x:
+        arguments.arrays = True
     elif not is_bare(x, 0):
         if type(x) not in (tuple, list) or len(x) > state.limit:
             return False
