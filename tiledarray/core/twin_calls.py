@@ -99,21 +99,27 @@ def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
     elif type(x) is ndarray:
         if not take_array(arguments, x, bound, not kind & LIBRARY):
             return False
-    elif type(x) is range and x[:state.limit] == x:
-        arguments.arrays = True
     elif not is_bare(x, 0):
-        if type(x) not in (tuple, list) or len(x) > state.limit:
+        value = taken_sequence(arguments, x, kind, bound)
+        if value is None:
             return False
-        if is_bare(x, 3):
-            arguments.arrays = arguments.arrays or type(x) is list
-        else:
-            room = (arguments.total + bound * len(x) if kind & ALIKE
-                    else max(bound, at_most(WRITE_FACTOR)))
-            value = plain_sequence(arguments, x, room, 3)
-            if value is None:
-                return False
     arguments.values.append(value)
     return True
+
+
+def taken_sequence(arguments: Arguments, x: Any, kind: int, bound: int) -> Any:
+    """Return a sequence with NumPy's arrays in it; ``None`` for the recorded way."""
+    if type(x) is range:
+        arguments.arrays = True
+        return x if x[:state.limit] == x else None
+    if type(x) not in (tuple, list) or len(x) > state.limit:
+        return None
+    if is_bare(x, 3):
+        arguments.arrays = arguments.arrays or type(x) is list
+        return x
+    room = (arguments.total + bound * len(x) if kind & ALIKE
+            else max(bound, at_most(WRITE_FACTOR)))
+    return plain_sequence(arguments, x, room, 3)
 
 
 def number_or(x: Any, otherwise: float) -> float:
