@@ -660,6 +660,42 @@ def test_elements_index_as_ints_do(at_once):
         assert [*facts(tiledarray)] == [*facts(np)]
 
 
+OF_SCALARS = {
+    "T": lambda np, s: s.T, "transpose": lambda np, s: np.transpose(s), "view": lambda np, s: s.view(),
+    "reshape": lambda np, s: s.reshape(()), "bits": lambda np, s: s.view("i8"),
+    "squeeze": lambda np, s: s.squeeze(), "real": lambda np, s: s.real, "itself": lambda np, s: s,
+    "conj": lambda np, s: s.conj(), "permute_dims": lambda np, s: np.permute_dims(s),
+    "moveaxis": lambda np, s: np.moveaxis(s, (), ()), "[()]": lambda np, s: s[()],
+}
+
+
+@pytest.mark.parametrize("n", [6, 800_000])
+@pytest.mark.parametrize("at_once", [0, 1 << 16])
+@pytest.mark.parametrize("of", OF_SCALARS)
+def test_what_is_made_of_a_scalar_is_none_of_its_memory(of, at_once, n):
+    def facts(np):
+        s = np.ones(n).sum()
+        t = OF_SCALARS[of](np, s)
+        row, column = t.reshape(1), t[None]
+        row[0] = 2
+        column += 5
+        same = t
+        same += 1
+        return [str(each) for each in (s, t, row, column, same)]
+
+    with tiledarray.config.override(at_once=at_once):
+        found, wanted = facts(tiledarray), facts(np)
+        assert found == wanted
+
+
+def test_a_running_sum_has_no_output_without_axes():
+    with tiledarray.config.override(at_once=0):
+        for total in (tiledarray.ones(3).sum(), tiledarray.array(1.0)):
+            for call in (tiledarray.cumsum, tiledarray.cumprod, tiledarray.nancumsum):
+                with pytest.raises((TypeError, ValueError)):
+                    call(total, out=total)
+
+
 def test_flat_is_compared_by_its_elements():
     def facts(lib):
         b = lib.arange(6.0).reshape(2, 3)

@@ -1,4 +1,4 @@
-"""`nditer`: the order of NumPy's, and what it writes."""
+"""`ndenumerate` gives what is there; `nditer`: the order of NumPy's, and what it writes."""
 
 import numpy
 import pytest
@@ -150,3 +150,39 @@ def test_what_may_not_be_written_is_not():
             with pytest.raises(ValueError, match="read-only"):
                 v[...] = 1
         assert isinstance(np.nditer(x, op_flags=["readwrite"]), np.nditer)
+
+
+# ndenumerate --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_ndenumerate_is_numpys(make):
+    def told(np):
+        x = make(np)
+        it = np.ndenumerate(x)
+        first = next(it)
+        assert iter(it) is not None and isinstance(it, np.ndenumerate)
+        pairs = [first, *it, *np.ndenumerate(x.tolist())]
+        return [(place, type(place[-1] if place else 0).__name__, str(value))
+                for place, value in pairs]
+
+    assert told(tiledarray) == told(numpy)
+
+
+def test_ndenumerate_sees_what_is_written_meanwhile():
+    def program(np):
+        a = np.ones(5)
+        for (i,), x in np.ndenumerate(a):
+            if i < 4:
+                a[i + 1] += x
+        filled = np.array([[1, 0, 0], [0, 0, 0]])
+        for (i, j), x in np.ndenumerate(filled):
+            if x and j < 2:
+                filled[i, j + 1] = 1
+        later = np.ones(3)
+        it = np.ndenumerate(later)
+        next(it)
+        later[:] = 5
+        return a, filled, next(it)[1]
+
+    both(program)

@@ -1,5 +1,7 @@
-"""`nditer` over arrays of ours: NumPy's own, over copies, of which what is written is brought back.
+"""`ndenumerate` and `nditer` over arrays of ours.
 
+`ndenumerate` gives what the elements are by then.  `nditer` is NumPy's own, over copies, of which
+what is written is brought back.
 NumPy's iterator walks memory that it may write to, which nobody is given here.  It walks copies
 laid out as its own arrays would be, so it goes the same way; whenever it goes on, what it wrote
 meanwhile is written into the arrays.
@@ -7,6 +9,8 @@ meanwhile is written into the arrays.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -57,6 +61,26 @@ class _Copy:
         if new.tobytes() != old.tobytes():
             changed = (new != old).reshape(self._block.shape)
             self._in_order[changed] = self._before[changed] = self._block[changed]
+
+
+class ndenumerate(np.ndenumerate):  # noqa: N801, D101  NumPy's name and text
+    __doc__ = np.ndenumerate.__doc__
+
+    _pairs: Iterator[Any]
+
+    def __init__(self, arr: Any) -> None:
+        if not is_ours(arr):
+            super().__init__(arr)
+            self._pairs = np.ndenumerate(arr)
+            return
+        self.iter = arr.flat
+        self._pairs = zip(itertools.product(*map(range, arr.shape)), self.iter, strict=True)
+
+    def __iter__(self) -> Any:
+        return self._pairs  # sooner
+
+    def __next__(self) -> Any:
+        return next(self._pairs)
 
 
 class _Either(type):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api.iterating import nditer
+from tiledarray.api.iterating import ndenumerate, nditer
 from tiledarray.api.polynomials import SERIES, kind_of_series, series_function
 from tiledarray.api.registry import KINDS, public_name, stand_for
 from tiledarray.api.types import NDArrayOperatorsMixin
@@ -44,7 +44,8 @@ _WRAPPED_MODULES = frozenset((
 ))
 # Classes of which there is one of ours, but for those at the top.
 _CLASSES: dict[Any, type] = {
-    np.lib.mixins.NDArrayOperatorsMixin: NDArrayOperatorsMixin, np.nditer: nditer}
+    np.lib.mixins.NDArrayOperatorsMixin: NDArrayOperatorsMixin, np.nditer: nditer,
+    np.ndenumerate: ndenumerate}
 
 
 def wrap_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

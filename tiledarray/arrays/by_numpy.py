@@ -197,8 +197,8 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
             if not _binds(original, args, kwargs):
                 original(*args, **kwargs)  # raises, in words of its own
             out = args[before] if len(args) > before else kwargs.get("out")
-            if out is None or type(out) is tuple:  # of tuples some of NumPy's crash
-                raise
+            if out is None or type(out) is tuple or not getattr(out, "ndim", 1):
+                raise  # of tuples, and of outputs without axes, some of NumPy's crash
             raise_first_error(original, args, None, kwargs)
             raise
         return call(name, original, args, kwargs, reason=reason)

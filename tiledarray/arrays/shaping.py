@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import reducing, views
-from tiledarray.arrays.handle import Handle, as_dtype, view_of, wrap
+from tiledarray.arrays.handle import Handle, as_dtype, stands_for_scalar, view_of, wrap
 from tiledarray.graph.node import Node
 from tiledarray.recording import record
 from tiledarray.recording.stretch import local
@@ -88,7 +88,13 @@ def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) 
         raise ValueError("Unable to avoid creating a copy while reshaping.")
     if not fits or copy:
         return wrap(record.reshape(self.node, wanted))
-    return view_of(self, views.Reshaped(wanted))
+    return _view(self, views.Reshaped(wanted))
+
+
+def _view(array: Any, step: views.Step) -> Any:
+    """Return the view that a step leads to; of NumPy's scalars without axes it is no array."""
+    view = view_of(array, step)
+    return wrap(view.node) if not view.shape and stands_for_scalar(array) else view
 
 
 def ravel(self: Any, order: str = "C") -> Any:
@@ -127,7 +133,7 @@ def transpose(self: Any, *axes: Any) -> Any:
         places = tuple(place_of(axis, ndim) for axis in given)
         if len(set(places)) != ndim:
             raise ValueError("repeated axis in transpose")
-    return view_of(self, views.permutation(self.shape, places))
+    return _view(self, views.permutation(self.shape, places))
 
 
 def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
@@ -206,10 +212,10 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
         array = self.numpy()
         return array.view(type=type) if dtype is None else array.view(dtype, type)
     if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
-        return view_of(self, views.identity(self.shape))
+        return _view(self, views.identity(self.shape))
     wanted = as_dtype(dtype)
     # NumPy says what the shape is, or why there is none; nothing reads the elements of this array.
     stand_in = np.lib.stride_tricks.as_strided(
         np.empty(1, self.dtype), self.shape, self.view_strides)
     shape = stand_in.view(wanted).shape
-    return view_of(self, views.Reinterpreted(shape, wanted))
+    return _view(self, views.Reinterpreted(shape, wanted))
