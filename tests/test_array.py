@@ -661,7 +661,8 @@ def test_elements_index_as_ints_do(at_once):
 
 
 OF_SCALARS = {
-    "T": lambda np, s: s.T, "transpose": lambda np, s: np.transpose(s), "view": lambda np, s: s.view(),
+    "T": lambda np, s: s.T, "transpose": lambda np, s: np.transpose(s),
+    "view": lambda np, s: s.view(),
     "reshape": lambda np, s: s.reshape(()), "bits": lambda np, s: s.view("i8"),
     "squeeze": lambda np, s: s.squeeze(), "real": lambda np, s: s.real, "itself": lambda np, s: s,
     "conj": lambda np, s: s.conj(), "permute_dims": lambda np, s: np.permute_dims(s),

@@ -625,3 +625,109 @@ def test_an_interrupted_import_does_not_stop_other_threads_for_ever(tmp_path):
     assert result.stdout.split("\n")[:1] == ["False"], result.stdout + result.stderr[-2000:]
     assert result.stdout.split("\n")[-2] == "not found"
     assert not held or result.stdout.split("\n")[1] == "True"
+
+
+# ---- nothing left to restore with ----------------------------------------------------------------
+
+DEEP = """
+import sys, numpy
+import tiledarray as np
+
+def work():
+    a = np.array(numpy.arange(4000.0))
+    np.evaluate(a)
+    a[1:-1] += 1
+    a *= 0.5
+    return a
+
+def look(a, depth):
+    return numpy.asarray(a) if depth == 0 else look(a, depth - 1)
+
+wanted = numpy.arange(4000.0)
+wanted[1:-1] += 1
+wanted *= 0.5
+for _ in range(4):
+    np.evaluate(work())
+failed = 0
+for depth in range(sys.getrecursionlimit() - 60, sys.getrecursionlimit()):
+    a = work()
+    try:
+        look(a, depth)
+    except Exception:
+        failed += 1
+    assert numpy.array_equal(numpy.asarray(a), wanted), depth
+assert failed
+"""
+
+WITHOUT_MEMORY = """
+import os, numpy, _testcapi
+import tiledarray as np
+
+start = np.array(numpy.ones(4000))
+
+@np.jit
+def change(x, y):
+    x[1:] += 0.25 * y[:-1]
+    y *= 0.5
+
+def work():
+    c = np.array(numpy.arange(4000.0))
+    a = c * 1.0
+    change(start[180:2180], c[112:2112])
+    a[1:-1] += 1
+    a *= 0.5
+    return a
+
+wanted = numpy.arange(4000.0)
+wanted[1:-1] += 1
+wanted *= 0.5
+for _ in range(5):
+    numpy.asarray(work())
+failed, lost = 0, []
+for first in range(60, 260, 4):
+    child = os.fork()
+    if not child:
+        a = work()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        raised = 0
+        try:
+            _testcapi.set_nomemory(first, first + 8)
+            try:
+                numpy.asarray(a)
+            finally:
+                _testcapi.remove_mem_hooks()
+        except MemoryError:
+            raised = 1
+        except BaseException:
+            os._exit(4)
+        try:
+            os._exit(raised if numpy.array_equal(numpy.asarray(a), wanted) else 2)
+        except BaseException:
+            os._exit(3)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    failed += status == 1
+    if status not in (0, 1):
+        lost.append((first, status))
+assert failed and not lost, (failed, lost)
+"""
+
+
+@pytest.mark.parametrize("core", ["c", "python"])
+@pytest.mark.parametrize("code", [
+    pytest.param(DEEP, id="frames", marks=pytest.mark.compiler),
+    pytest.param(WITHOUT_MEMORY, id="memory", marks=pytest.mark.skipif(
+        not hasattr(os, "fork") or importlib.util.find_spec("_testcapi") is None,
+        reason="the system has no fork, or this Python cannot be made to fail")),
+])
+def test_an_evaluation_that_has_nothing_left_to_restore_with_loses_nothing(code, core, tmp_path):
+    if core == "c" and kind != "c":
+        pytest.skip("the extension may not be built")
+    settings = {"TILEDARRAY_COMPILE": "wait", "TILEDARRAY_FIRST_SECONDS": "0.0"}
+    if code == WITHOUT_MEMORY:
+        settings = {"TILEDARRAY_COMPILE": "never", "TILEDARRAY_FIRST_SECONDS": "0.2"}
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code], text=True,
+        capture_output=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TILEDARRAY_CACHE_DIR": str(tmp_path),
+             "TILEDARRAY_AT_ONCE": "0", "TILEDARRAY_CORE": core, **settings})
+    assert child.returncode == 0, child.stderr[-3000:]

@@ -36,14 +36,17 @@ def persist(work: Callable[[], None]) -> None:
     """Do work that may be repeated, again if a signal handler raises in the middle of it.
 
     What that raises comes out when the work is done, as from an ``except`` clause of the program's.
+    Between attempts nothing takes memory; where all of them lack it, the work is left undone.
     """
     raised: BaseException | None = None
-    for _ in range(ATTEMPTS):
+    attempts = 0
+    while attempts < ATTEMPTS:
         try:
             work()
             break
         except BaseException as error:
             if not isinstance(error, Exception) or raised_outside(error):
                 raised = error
+        attempts += 1
     if raised is not None:
         raise raised

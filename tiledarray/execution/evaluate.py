@@ -28,7 +28,7 @@ from tiledarray.execution.known import lock
 from tiledarray.execution.op_by_op import run as reference
 from tiledarray.execution.op_by_op.parts import Part, cost, nbytes, parts_of
 from tiledarray.execution.spans import Spending, counters
-from tiledarray.execution.taken import Taken
+from tiledarray.execution.taken import Taken, any_failed, restore_failed
 from tiledarray.fork import import_part, importing
 from tiledarray.graph.dtypes import UnsupportedDtypeError
 from tiledarray.graph.node import Node, told_where
@@ -65,6 +65,7 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
         return
     while True:
         with lock:
+            restore_failed()
             if config.verify is not storage.watching:
                 storage.watch(config.verify)
             awaited = _evaluate_all(targets, small)
@@ -73,6 +74,13 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
         if awaited is None:
             return
         _planning()[1].compile_now(awaited)  # others may evaluate, and the process fork, meanwhile
+
+
+def heal() -> None:
+    """Restore what evaluations took that failed without memory to do so, or without frames."""
+    if any_failed():
+        with lock:
+            restore_failed()
 
 
 def load(devices: Collection[Device]) -> None:
@@ -116,13 +124,20 @@ def _evaluate(targets: list[Node], device: Device, small: bool) -> Executable | 
     traced = trace(targets)
     place = place_of(traced, targets, device, crowd=small)
     taken = Taken(traced, settled=place is device or placement.is_settled(traced, place))
+    restore = taken.restore  # there may be no memory for it later
     with place.active() if place.kind == "cuda" else _NOTHING:
         try:
+            taken.begin()
             taken.take(targets)
-            return _evaluate_taken(taken, targets, place, small)
+            awaited = _evaluate_taken(taken, targets, place, small)
+            taken.end()
         except BaseException:
-            persist(taken.restore)
+            taken.failed = True
+            persist(restore)
+            if not taken.apart:
+                persist(taken.end)
             raise
+    return awaited
 
 
 def place_of(

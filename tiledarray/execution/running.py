@@ -145,7 +145,7 @@ def _run(
         executable.run(leaves, params, marks, settle)
     except BaseException as error:
         persist(taken.restore)
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not taken.apart:
             _explain_failure(error, taken.traced, executable)
         raise
     for node in targets:

@@ -22,6 +22,9 @@ from tiledarray.graph.node import Form, Node, Site
 from tiledarray.graph.program import Trace
 
 Mark = Callable[[], None]
+# By evaluations that are under way, and by those that failed and had no memory, or no frames, left
+# to restore anything.
+_underway: list[Taken] = []
 _NONE: frozenset[int] = frozenset()
 
 
@@ -38,13 +41,24 @@ class Taken:
         Numbers of the leaves in whose memory updates may write.
     settled : bool
         Whether it is clear where the same is computed another time (`placement.is_settled`).
+    failed : bool
+        Whether the evaluation has failed, so that anybody may restore what it took.
     """
 
     def __init__(self, traced: Trace, *, settled: bool = False) -> None:
         self.traced = traced
         self.settled = settled
-        self.apart = False
+        self.apart = self.failed = False
         self.given = _NONE
+
+    def begin(self) -> None:
+        """Note that an evaluation is under way, before anything is taken over."""
+        _underway.append(self)
+
+    def end(self) -> None:
+        """Note that it is no more."""
+        if self in _underway:  # a signal handler may have raised when it was no more
+            _underway.remove(self)
 
     def take(self, targets: Sequence[Node]) -> None:
         """Take the nodes over, if an update might write; whoever is interrupted must `restore`."""
@@ -120,6 +134,18 @@ class Taken:
     def given_nodes(self) -> set[Node]:
         """Return the leaves in whose memory updates may write; the nodes have been restored."""
         return {self.traced.nodes[number] for number in self.given}
+
+
+def any_failed() -> bool:
+    """Whether something is still to be restored of an evaluation that failed."""
+    return bool(_underway) and any([taken.failed for taken in _underway])
+
+
+def restore_failed() -> None:
+    """Restore it; for one thread at a time."""
+    for taken in [each for each in _underway if each.failed]:
+        taken.restore()
+        taken.end()
 
 
 def _candidates(traced: Trace) -> list[int]:

@@ -121,6 +121,7 @@ def look(nodes: list[Node], *, here: bool = False) -> None:
     Exception
         What went wrong.  A write with an index outside is dropped then (`failed_writes`).
     """
+    execution.evaluate.heal()
     try:
         known = config.grad_memory is None and core.look(nodes, here)
     except IndexError as error:
