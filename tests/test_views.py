@@ -565,3 +565,39 @@ def test_bits_are_constants_to_gradients(at_once):
         x = numpy.array([1.5, -2.0, 3.0])
         found = tiledarray.grad(program)(tiledarray.array(x))
         assert found.tolist() == (x.view("i8") ^ 1).view("f8").tolist()
+
+
+@pytest.mark.parametrize("settings", [{}, {"at_once": 0}, {"at_once": 0, "compile": "never"}])
+def test_a_dtype_is_assigned_to_memory(settings):
+    def program(np):
+        def refused(change):
+            with pytest.raises((TypeError, ValueError, AttributeError)) as raised:
+                change()
+            return type(raised.value).__name__, str(raised.value)
+
+        c = np.arange(4.0)
+        v = c[1:]
+        c.dtype = "i8"
+        yield c.tolist(), c.dtype, v.tolist(), c.base is None, c.flags.owndata
+        c[0] = 1
+        c ^= 1
+        yield c.tolist(), v.tolist()
+        c.dtype = "u1"
+        yield c.shape, int(c.sum())
+        c[3] = 9
+        yield c.view("f8").tolist(), v.tolist()
+        yield refused(lambda: setattr(c, "dtype", "no such")), refused(lambda: delattr(c, "dtype"))
+        d = np.arange(6).reshape(2, 3).T
+        yield refused(lambda: setattr(d, "dtype", "i4"))
+        d.dtype = np.uint64
+        yield d.tolist()
+        z = np.ones((2, 4), "f4")
+        z.dtype = "c8"
+        yield z.tolist()
+        z.dtype = "f4"
+        z.shape = (8,)
+        z.resize((3, 3), refcheck=False)
+        yield z.tolist(), z.base is None
+
+    with config.override(**settings):
+        assert [*map(str, program(tiledarray))] == [*map(str, program(numpy))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ _NO_VALUE = np._NoValue
 
 def _round(a: Any, decimals: Any = 0, out: Any = None) -> TiledArray:
     array = handle_of(a)
-    decimals = int(decimals)
+    decimals = operator.index(decimals)
     kind = array.dtype.kind
     if kind == "b":
         refuse(decimals != 0, "decimals of integers")

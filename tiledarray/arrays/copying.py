@@ -216,9 +216,9 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
     if math.prod(wanted) == self.size:
         self.shape = wanted  # its views stay where they are
         return
-    if self._base is not None:
+    if self.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
-    if refcheck and self._viewed:
+    if refcheck and self._base is None and self._viewed:
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
             "by another object in this way.\n"
@@ -227,7 +227,10 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
         )
     array = np.resize(host_array(self).ravel(), wanted)
     array.ravel()[self.size:] = 0
-    self._node = record.leaf(self.device.wrap(array, copy=True))
+    node = record.leaf(self.device.wrap(array, copy=True))
+    if self._base is not None:  # another shape was assigned (`become_view`)
+        self._base, self._steps, self._seen = None, (), None
+    self._node = node
 
 
 def put(self: Any, indices: Any, values: Any, mode: Any = "raise") -> None:

@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 
 from tiledarray import config, core
-from tiledarray.arrays import by_numpy, index, looking, operators, protocols, selections, views
+from tiledarray.arrays import (
+    by_numpy,
+    index,
+    looking,
+    operators,
+    protocols,
+    selections,
+    shaping,
+    views,
+)
 from tiledarray.arrays.handle import (
     SCALARS,
     Handle,
+    as_dtype,
     as_node,
     fitting,
     host_array,
@@ -60,6 +70,30 @@ def assign_shape(self: Any, shape: Any) -> None:
             "with the desired shape."
         )
     self._steps = views.extend(self._steps, views.Reshaped(wanted))
+    self._seen = None
+
+
+def assign_dtype(self: Any, dtype: Any) -> None:
+    """Read the same memory as another dtype, in place.
+
+    Raises
+    ------
+    ValueError
+        If its elements do not fill the last axis.
+    TypeError
+        If there is no such dtype.
+    """
+    try:
+        wanted = as_dtype(dtype)
+    except TypeError:
+        raise TypeError("invalid data-type for array") from None
+    if wanted == self.dtype:
+        return
+    shape = shaping.shape_as(self, wanted)
+    check_own(self)
+    if self._base is None:
+        self.become_view()
+    self._steps = views.extend(self._steps, views.Reinterpreted(shape, wanted))
     self._seen = None
 
 
@@ -396,6 +430,7 @@ FUNCTIONS: dict[str, Any] = {
     "__float__": looking.to_float, "__int__": looking.to_int, "__index__": looking.to_index,
     "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
     "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,
-    "assign_shape": assign_shape, "shape": shape, "ndim": ndim, "size": size, "dtype": dtype,
+    "assign_shape": assign_shape, "assign_dtype": assign_dtype, "shape": shape, "ndim": ndim,
+    "size": size, "dtype": dtype,
     "T": transposed, "__array_ufunc__": protocols.array_ufunc, "resolve": resolve,
 }

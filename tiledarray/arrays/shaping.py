@@ -214,8 +214,18 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
         return _view(self, views.identity(self.shape))
     wanted = as_dtype(dtype)
-    # NumPy says what the shape is, or why there is none; nothing reads the elements of this array.
+    return _view(self, views.Reinterpreted(shape_as(self, wanted), wanted))
+
+
+def shape_as(array: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the shape of an array's memory as elements of another dtype.
+
+    Raises
+    ------
+    ValueError
+        If they do not fill the last axis, in NumPy's words.
+    """
+    # Nothing reads the elements of this one.
     stand_in = np.lib.stride_tricks.as_strided(
-        np.empty(1, self.dtype), self.shape, self.view_strides)
-    shape = stand_in.view(wanted).shape
-    return _view(self, views.Reinterpreted(shape, wanted))
+        np.empty(1, array.dtype), array.shape, array.view_strides)
+    return stand_in.view(dtype).shape

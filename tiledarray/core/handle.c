@@ -182,6 +182,17 @@ static int set_shape(Handle *handle, PyObject *shape, void *unused)
     return done ? 0 : -1;
 }
 
+static int set_dtype(Handle *handle, PyObject *dtype, void *unused)
+{
+    if (!dtype) {
+        PyErr_SetString(PyExc_AttributeError, "Cannot delete array dtype");
+        return -1;
+    }
+    PyObject *done = PyObject_CallFunctionObjArgs(recorded[ASSIGN_DTYPE], handle, dtype, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 static PyObject *get_ndim(Handle *handle, void *unused)
 {
     SETTLED_OR(handle, recorded[NDIM]);
@@ -226,7 +237,8 @@ PyGetSetDef handle_attributes[] = {
      "Lengths of the axes.  Assigning reshapes in place where that needs no copy."},
     {"ndim", (getter)get_ndim, NULL, "Number of axes."},
     {"size", (getter)get_size, NULL, "Number of elements."},
-    {"dtype", (getter)get_dtype, NULL, "Data type of the elements."},
+    {"dtype", (getter)get_dtype, (setter)set_dtype,
+     "Data type of the elements.  Assigning reads the same memory as another one."},
     {"T", (getter)get_transposed, NULL, "View with the axes in reverse order."},
     {NULL}};
 
@@ -296,7 +308,8 @@ PyTypeObject HandleType = {
 
 static const char *const other_names[OTHERS] = {
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
-    "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
+    "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape",
+    "assign_dtype", "shape",
     "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",

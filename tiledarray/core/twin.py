@@ -94,6 +94,7 @@ from tiledarray.core.twin_state import (
     LIBRARY_FACTOR,
     SMALL_ELEMENTS,
     callbacks,
+    delete_dtype,
     delete_shape,
     get_dtype,
     get_ndim,
@@ -107,6 +108,7 @@ from tiledarray.core.twin_state import (
     recorded,
     say_most,
     set_base,
+    set_dtype,
     set_node,
     set_shape,
     set_steps,
@@ -128,8 +130,8 @@ operator_names = (
 comparison_names = ("lt", "le", "eq", "ne", "gt", "ge")
 other_names = (
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
-    "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape", "shape",
-    "ndim", "size", "dtype", "T", "__array_ufunc__")
+    "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape",
+    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__")
 callback_names = (
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
     "resolve")
@@ -152,7 +154,9 @@ class Base:
         "Lengths of the axes.  Assigning reshapes in place where that needs no copy.")
     ndim: Any = property(get_ndim, None, None, "Number of axes.")
     size: Any = property(get_size, None, None, "Number of elements.")
-    dtype: Any = property(get_dtype, None, None, "Data type of the elements.")
+    dtype: Any = property(
+        get_dtype, set_dtype, delete_dtype,
+        "Data type of the elements.  Assigning reads the same memory as another one.")
     T: Any = property(get_transposed, None, None, "View with the axes in reverse order.")
 
     __add__, __radd__ = binary("add")

@@ -541,6 +541,16 @@ def get_size(handle: Any) -> Any:
     return recorded["size"](handle) if array is None or most < 0 else array.size
 
 
+def set_dtype(handle: Any, dtype: Any) -> None:
+    """Read the same memory as another data type."""
+    recorded["assign_dtype"](handle, dtype)
+
+
+def delete_dtype(handle: Any) -> None:
+    """Refuse, as NumPy does."""
+    raise AttributeError("Cannot delete array dtype")
+
+
 def get_dtype(handle: Any) -> Any:
     """Return the data type of the elements."""
     array = handle._array_
