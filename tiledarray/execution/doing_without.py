@@ -15,7 +15,8 @@ def do_without(failure: BaseException) -> bool:
     Compilers that are stopped because the process ends are nobody's failure.
     """
     if not getattr(failure, "ending", False):
-        tell_once(f"tiledarray runs op by op what does not compile: {failure}", "compile")
+        why = str(failure) or type(failure).__name__
+        tell_once(f"tiledarray runs op by op what does not compile: {why}", "compile")
     return False
 
 
