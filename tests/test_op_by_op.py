@@ -180,10 +180,8 @@ def test_a_failure_after_a_write_in_place_loses_nothing():
     small = x[3, :4] * 2
     x[3] += 5
     after = x[3] * 2
-    powers = np.arange(4) - 2
-    wrong = powers**powers
-    late = small + wrong
-    with pytest.raises(ValueError, match="negative integer powers"):
+    late = small + np.arange(4)[np.arange(4) + 2]
+    with pytest.raises(IndexError, match="out of bounds"):
         np.evaluate(x, before, after, late)
     numpy.testing.assert_array_equal(small.numpy(), (data(SHAPE) + 1)[3, :4] * 2)
     expected = data(SHAPE) + 1
@@ -247,9 +245,9 @@ def test_dear_functions_cost_more():
 
 def test_an_error_in_a_block_names_its_line():
     x = np.array(data(MANY, "i8"))
-    y = (x + 1) ** (x - 5)
+    power = np.jit(lambda x: (x + 1) ** (x - 5))  # without it, it is computed where it stands
     with pytest.raises(ValueError, match="negative integer powers") as caught:
-        y.numpy()
+        power(x)
     assert any("test_op_by_op.py" in note for note in caught.value.__notes__)
     assert not isinstance(caught.value, NodeFailed)
     numpy.testing.assert_array_equal((x + 1).numpy(), x.numpy() + 1)

@@ -197,13 +197,20 @@ def or_numpy(name: str, original: Function, function: Function) -> Function:
             if not _binds(original, args, kwargs):
                 original(*args, **kwargs)  # raises, in words of its own
             out = args[before] if len(args) > before else kwargs.get("out")
-            if out is None or type(out) is tuple or not getattr(out, "ndim", 1):
-                raise  # of tuples, and of outputs without axes, some of NumPy's crash
+            if out is None or _crashes(name, args, out):
+                raise
             raise_first_error(original, args, None, kwargs)
             raise
         return call(name, original, args, kwargs, reason=reason)
 
     return either
+
+
+def _crashes(name: str, args: Any, out: Any) -> bool:
+    """Whether NumPy's own may crash of a wrong output: a tuple, or one without axes."""
+    return type(out) is tuple or (
+        name.startswith(("cum", "nancum")) and not getattr(out, "ndim", 1)
+        and getattr(args[0] if args else None, "ndim", 0) <= 1)
 
 
 def _binds(original: Function, args: Any, kwargs: Any) -> bool:

@@ -454,7 +454,7 @@ def _running(op: Scan, total: Reduction) -> Callable[..., Any]:
         (place,) = _one_axis(axis, len(node.shape)) or (0,)
         if not node.shape:
             node = record.reshape(node, (1,))
-        if out is not None and not _output(out, _NO_ARRAY).shape:
+        if out is not None and not _output(out, _NO_ARRAY).shape and a.ndim <= 1:
             raise ValueError("Iterator input op_axes[0][0] (==0) is not a valid axis of op[0], "
                              "which has 0 dimensions ")  # NumPy's words, where it does not crash
         if dtype is None:

@@ -120,7 +120,8 @@ def _converter(loop: np.dtype[Any], *, exponent: bool, wraps: bool) -> Callable[
             return int(value)
         if wraps:
             return int(np.asarray(value).astype(loop))
-        if not _LONG.min <= value <= (_LONG if loop.kind == "i" else _UNSIGNED).max:
+        wide = loop.kind == "u" and loop.itemsize >= 4
+        if not _LONG.min <= value <= (_UNSIGNED if wide else _LONG).max:
             raise OverflowError("Python int too large to convert to C long")
         raise OverflowError(f"Python integer {value} out of bounds for {loop}")
 
