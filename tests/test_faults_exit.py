@@ -311,6 +311,7 @@ FINALISERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", [1, 6])
 @pytest.mark.parametrize("kind", FINALISERS)
 def test_finalisers_that_compute_while_the_interpreter_exits(kind, before, folder):

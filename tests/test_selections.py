@@ -108,6 +108,7 @@ def check(found, wanted):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_under_jit_is_numpys(name):
     jitted = ta.jit(function_of(PROGRAMS[name], ta))
@@ -224,7 +225,7 @@ MOVES = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     chosen = random.Random(seed)

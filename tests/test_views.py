@@ -518,6 +518,7 @@ BITS = {"f8": ("i8", "u8"), "f4": ("i4", "u4"), "i8": ("f8", "u8"), "u4": ("f4",
         "u2": ("i2",), "i1": ("u1",), "f2": ("u2",), "?": ("u1",), "c8": ("f8", "i8")}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.compiler
 @pytest.mark.parametrize("settings", [
     {"compile": "wait", "first_seconds": 0.0, "at_once": 0}, {"compile": "never", "at_once": 0},
