@@ -36,6 +36,7 @@ def op_by_op(folder, wrap, **settings):
     return int(out)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wrap", ["", "np.jit"])
 def test_a_short_program_finds_its_kernels_when_it_runs_again(wrap, folder):
     settings = {"TILEDARRAY_FIRST_SECONDS": "0.02"} if wrap else {}

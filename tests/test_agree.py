@@ -165,6 +165,7 @@ def test_gradients_are_evaluated_again_before_anything_else_was_planned():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.compiler
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.skipif(platform.machine() != "x86_64" or host.available() is not None

@@ -32,6 +32,7 @@ def as_users_run_them():
 FIRST_RUN_ALONE = ("letters",)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_example(name, tmp_path, capsys):
     example = importlib.import_module(f"examples.{name}").EXAMPLE

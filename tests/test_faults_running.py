@@ -443,7 +443,7 @@ def checked_outside_of_the_twins_limits(frame):
     return inside and not of_twin, after
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @told_for_311
 @pytest.mark.parametrize("way", ["jit", "grad", "vmap", "loop", "settings", "device"])
 def test_nothing_is_traced_or_differentiated_any_more_after_an_interrupt(way):
@@ -719,6 +719,7 @@ assert failed and not lost, (failed, lost)
         not hasattr(os, "fork") or importlib.util.find_spec("_testcapi") is None,
         reason="the system has no fork, or this Python cannot be made to fail")),
 ])
+@pytest.mark.sampled(2)
 def test_an_evaluation_that_has_nothing_left_to_restore_with_loses_nothing(code, core, tmp_path):
     if core == "c" and kind != "c":
         pytest.skip("the extension may not be built")

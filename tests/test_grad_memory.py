@@ -115,6 +115,7 @@ def test_a_history_that_is_held_lets_go_of_nothing_where_there_is_room():
     assert end.sum().grad(held).shape == X.shape
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [diffused, normalized])
 def test_by_kernels_too(function, monkeypatch):
     monkeypatch.setattr(np.config, "compile", "wait")

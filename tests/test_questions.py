@@ -31,7 +31,7 @@ def near_a_limit(values, c):
     return abs(values - c) < 1e-9
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.compiler
 @pytest.mark.parametrize("seed", range(80))
 def test_answers_are_numpys(seed):

@@ -417,7 +417,7 @@ def asked(np, x):
             totals.max(axis=1), totals.argmax(axis=1))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.compiler
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("columns", [33, 100, 257])

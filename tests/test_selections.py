@@ -225,7 +225,7 @@ MOVES = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed):
     chosen = random.Random(seed)
