@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import tiledarray as ta
 from tiledarray import config
+from tiledarray.arrays import shaping
 from tiledarray.devices.pool import host_pool
 from tiledarray.execution import evaluate as evaluation
 from tiledarray.execution.spans import counters
@@ -298,3 +299,38 @@ def test_a_view_that_is_written_again_and_again_is_read_anew(at_once, compile):
     with ta.config.override(at_once=at_once, compile=compile):
         for found, expected in zip(program(ta), program(np), strict=True):
             np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+LARGE = {
+    "reshape": lambda np, x: x.reshape(-1, 4), "ravel": lambda np, x: x.ravel(),
+    "np.reshape": lambda np, x: np.reshape(x, (-1,)), "transpose": lambda np, x: x.transpose(),
+    "swapaxes": lambda np, x: x.swapaxes(0, 1), "moveaxis": lambda np, x: np.moveaxis(x, 0, 1),
+    "squeeze": lambda np, x: x[None].squeeze(), "expand_dims": lambda np, x: np.expand_dims(x, 0),
+    "view": lambda np, x: x.view("i8"), "flip": lambda np, x: np.flip(x), "rot90":
+    lambda np, x: np.rot90(x), "atleast_3d": lambda np, x: np.atleast_3d(x),
+    "of a part": lambda np, x: x[10:].reshape(-1), "and a part": lambda np, x: x.ravel()[::-3],
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_views_of_what_lies_row_after_row_are_had_at_once_whatever_the_size(name, monkeypatch):
+    def facts(np):
+        x = np.zeros((1100, 1000))
+        x[1] = 1  # it is written, so it is there
+        x += 0.5
+        assert float(x[0, 0]) == 0.5
+        v = LARGE[name](np, x)
+        on_diagonal = np.trace(x), x.diagonal().sum()
+        assert not recorded
+        v[1:3] = 3
+        x[5] *= 2
+        w = v[-1]
+        w += 1
+        return x, v, w, *on_diagonal
+
+    recorded = []
+    for made_by in ("_view", "view_of"):
+        monkeypatch.setattr(shaping, made_by, lambda *_: recorded.append(name))
+    with ta.config.override(at_once=1 << 14):
+        for mine, theirs in zip(facts(ta), facts(np), strict=True):
+            np.testing.assert_array_equal(np.asarray(mine), theirs)

@@ -40,6 +40,12 @@ _SHARED = {
 _SHARED.update({f"{name}2": _SHARED[f"{name}n"]
                 for name in ("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft")})
 COSTLY = 20  # nanoseconds an element
+# Of memory that lies row after row they give views.  `trace` reads the diagonal alone.
+_VIEWS = frozenset((
+    "reshape", "ravel", "transpose", "permute_dims", "matrix_transpose", "swapaxes", "moveaxis",
+    "rollaxis", "squeeze", "expand_dims", "atleast_1d", "atleast_2d", "atleast_3d", "diagonal",
+    "trace", "view", "flip", "flipud", "fliplr", "rot90",
+))
 # Done by NumPy, and yet no reason to compute what is recorded: shapes and dtypes are known.
 _OF_KINDS = frozenset(("result_type", "common_type", "isscalar"))
 
@@ -123,6 +129,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.WRITES
     if name in _MULTIPLY:
         kind = core.OUTER
+    if name in _VIEWS:
+        kind |= core.VIEWS
     if name in _ALIKE:
         kind |= core.ALIKE
     if name in _SUM_PRODUCTS:
@@ -172,6 +180,7 @@ def method(name: str, ours: Function, kind: int = 0) -> Any:
     original = getattr(np, name, None)
     most = None if original is None else places_before_out(original)
     kind |= core.METHOD | (core.RECORDS if name in _RECORD else 0)
+    kind |= core.VIEWS if name in _VIEWS else 0
     return core.AtOnce(name, ours, kind, core.ANY_SIZE, 12 if most is None else most,
                        reduce=_REDUCE.get(name), behind=getattr(np.ndarray, name))
 

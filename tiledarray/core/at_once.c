@@ -255,7 +255,7 @@ int add_at_once(PyObject *module)
         {"METHOD", METHOD}, {"WRITES", WRITES}, {"READS", READS}, {"LIBRARY", LIBRARY},
         {"UFUNC", UFUNC}, {"OUTER", OUTER}, {"DRAWS", DRAWS}, {"BOUND", BOUND}, {"LOOKS", LOOKS},
         {"RECORDS", RECORDS}, {"PRODUCT", PRODUCT},
-        {"SHARED", SHARED}, {"COSTLY", COSTLY}, {"ALIKE", ALIKE},
+        {"SHARED", SHARED}, {"COSTLY", COSTLY}, {"ALIKE", ALIKE}, {"VIEWS", VIEWS},
         {"ANY_SIZE", ANY_SIZE}, {"OF_SHAPE", OF_SHAPE}, {"OF_RANGE", OF_RANGE},
         {"OF_COUNT", OF_COUNT}, {"OF_SQUARE", OF_SQUARE}, {"OF_DATA", OF_DATA}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)

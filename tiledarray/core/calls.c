@@ -30,11 +30,13 @@ static int is_bare(PyObject *x, int depth)
     return 0;
 }
 
-static int take_array(Arguments *arguments, PyObject *array, npy_intp most, int broadcasts)
+static int take_array(Arguments *arguments, PyObject *array, npy_intp most, const AtOnce *function)
 {
+    const int broadcasts = !(function->kind & LIBRARY);
     npy_intp size = size_of(array);
     arguments->arrays = 1;
-    if (size > most)
+    if (size > most && !(function->kind & VIEWS && PyArray_Check(array) &&
+                         PyArray_IS_C_CONTIGUOUS((PyArrayObject *)array)))
         return 0;
     arguments->product *= (double)size;
     if (PyArray_Check(array)) {
@@ -64,11 +66,11 @@ static int take_argument(Arguments *arguments, PyObject *x, const AtOnce *functi
         if (!array)
             return 0;
         arguments->handles = 1;
-        if (!take_array(arguments, array, most, !(function->kind & LIBRARY)))
+        if (!take_array(arguments, array, most, function))
             return 0;
         value = Py_NewRef(array);
     } else if (is_array(x)) {
-        if (!take_array(arguments, x, most, !(function->kind & LIBRARY)))
+        if (!take_array(arguments, x, most, function))
             return 0;
         value = Py_NewRef(x);
     } else if (is_bare(x, 0)) {

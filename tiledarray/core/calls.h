@@ -17,6 +17,8 @@ enum {
     DRAWS = 64,               /* draws random numbers: what it makes is born like any array */
     LOOKS = 256,              /* computes what is recorded, for only NumPy does it */
     BOUND = 128,              /* the first argument is an object of NumPy's own */
+    VIEWS = 1024,             /* gives a view of what lies row after row, or reads little of it: at
+                                 once whatever the size */
     RECORDS = 512,            /* ours does nothing but record, the same for the same kinds */
     SHARED = 4096,            /* of the library's, but several threads do it where it is recorded */
     COSTLY = 8192,            /* of these, what takes long for an element */

@@ -52,6 +52,7 @@ BOUND = 128  # the first argument is an object of NumPy's own
 PRODUCT = 2048  # sums over an axis, so the result may be larger than the arguments
 SHARED = 4096  # of the library's, but several threads do it where it is recorded
 COSTLY = 8192  # of these, what takes long for an element
+VIEWS = 1024  # gives a view of what lies row after row, or reads little of it, whatever the size
 ALIKE = 16384  # lists are of alternatives: each array is as large as the result
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
@@ -67,17 +68,18 @@ def is_bare(x: Any, depth: int) -> bool:
     return depth > 0 and kind in (tuple, list) and all(is_bare(part, depth - 1) for part in x)
 
 
-def take_array(arguments: Arguments, array: Any, bound: int, broadcasts: bool) -> bool:
+def take_array(arguments: Arguments, array: Any, bound: int, kind: int) -> bool:
     """Count an array among the arguments; ``False`` if that is too much."""
     size = size_of(array)
     arguments.arrays = True
-    if size > bound:
+    if size > bound and not (
+            kind & VIEWS and type(array) is ndarray and array.flags.c_contiguous):
         return False
     arguments.product *= size
     if isinstance(array, ndarray):
         if arguments.first is None:
             arguments.first = array
-        elif broadcasts and not fit(arguments.first, array):
+        elif not kind & LIBRARY and not fit(arguments.first, array):
             return False
     return True
 
@@ -94,10 +96,10 @@ def take_argument(arguments: Arguments, x: Any, kind: int, bound: int) -> bool:
         if value is None:
             return False
         arguments.handles = True
-        if not take_array(arguments, value, bound, not kind & LIBRARY):
+        if not take_array(arguments, value, bound, kind):
             return False
     elif type(x) is ndarray:
-        if not take_array(arguments, x, bound, not kind & LIBRARY):
+        if not take_array(arguments, x, bound, kind):
             return False
     elif not is_bare(x, 0):
         value = taken_sequence(arguments, x, kind, bound)
