@@ -139,7 +139,13 @@ def test_ufuncs_are_found_by_numpys() -> None:
     assert pickle.loads(pickle.dumps(np.cos)) == np.cos
 
 
-def test_views_as_a_class() -> None:
+@pytest.mark.parametrize("at_once", [0, 1000])
+def test_views_as_a_class(at_once: int) -> None:
+    with np.config.override(at_once=at_once):
+        look_as_a_class()
+
+
+def look_as_a_class() -> None:
     array = np.arange(4.0).reshape(2, 2)
     found = array.view(numpy.matrix)
     assert type(found) is numpy.matrix and found.tolist() == array.tolist()

@@ -17,8 +17,9 @@ static void release(Arguments *arguments)
 static int is_bare(PyObject *x, int depth)
 {
     if (is_common_scalar(x) || is_plain(x) || x == Py_None || PyUnicode_CheckExact(x) ||
-        PyType_Check(x) || x == Py_Ellipsis || PyArray_IsScalar(x, Number) ||
-        PyArray_IsScalar(x, Bool) || PyArray_DescrCheck(x) || (PySlice_Check(x) && basic_part(x)))
+        (PyType_Check(x) && !PyType_IsSubtype((PyTypeObject *)x, &HandleType)) ||
+        x == Py_Ellipsis || PyArray_IsScalar(x, Number) || PyArray_IsScalar(x, Bool) ||
+        PyArray_DescrCheck(x) || (PySlice_Check(x) && basic_part(x)))
         return 1;
     if (depth && (PyTuple_CheckExact(x) || PyList_CheckExact(x))) {
         Py_ssize_t n = PySequence_Fast_GET_SIZE(x);

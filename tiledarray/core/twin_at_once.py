@@ -369,7 +369,8 @@ def of_method(function: Any) -> Function:
         ) or (names and not are_bare(names)):
             return by_other_ways(function, (x, *args), names)
         for other in args:
-            if type(other) not in BARE and not is_bare_sequence(other):
+            if other is state.handle_class or (
+                    type(other) not in BARE and not is_bare_sequence(other)):
                 return by_other_ways(function, (x, *args), names)
         result = target(value, *args, **names)
         if reads:

@@ -61,8 +61,10 @@ ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what cr
 def is_bare(x: Any, depth: int) -> bool:
     """Whether a value has no arrays in it, nor anything that NumPy would ask for one."""
     kind = type(x)
-    if kind in PLAIN or x is None or kind is str or isinstance(x, (type, *NUMBERS, np.dtype)):
+    if kind in PLAIN or x is None or kind is str or isinstance(x, (*NUMBERS, np.dtype)):
         return True
+    if isinstance(x, type):
+        return not issubclass(x, state.base_class)
     if x is Ellipsis or (kind is slice and basic_part(x)):
         return True
     return depth > 0 and kind in (tuple, list) and all(is_bare(part, depth - 1) for part in x)
