@@ -684,14 +684,14 @@ wanted *= 0.5
 for _ in range(5):
     numpy.asarray(work())
 failed, lost = 0, []
-for first in range(60, 260, 4):
+for first, many in [(k, 8) for k in range(60, 260, 4)] + [(k, 400) for k in range(60, 260, 10)]:
     child = os.fork()
     if not child:
         a = work()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         raised = 0
         try:
-            _testcapi.set_nomemory(first, first + 8)
+            _testcapi.set_nomemory(first, first + many)
             try:
                 numpy.asarray(a)
             finally:
@@ -707,7 +707,7 @@ for first in range(60, 260, 4):
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     failed += status == 1
     if status not in (0, 1):
-        lost.append((first, status))
+        lost.append((first, many, status))
 assert failed and not lost, (failed, lost)
 """
 

@@ -62,15 +62,22 @@ def assign_shape(self: Any, shape: Any) -> None:
     """
     wanted = views.new_shape(self.shape, _lengths(shape))
     check_own(self)
-    if self._base is None:
-        self.become_view()
-    elif views.reshaped_strides(self.shape, self.view_strides, self.itemsize, wanted) is None:
+    if self._base is not None and views.reshaped_strides(
+        self.shape, self.view_strides, self.itemsize, wanted
+    ) is None:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "
             "with the desired shape."
         )
-    self._steps = views.extend(self._steps, views.Reshaped(wanted))
-    self._seen = None
+    _look_otherwise(self, views.Reshaped(wanted))
+
+
+def _look_otherwise(array: Any, step: views.Step) -> None:
+    """Have an array be what a step makes of it, of the same memory."""
+    if array._base is None:
+        array.become_view()
+    array._steps = views.extend(array._steps, step)
+    array._seen = None
 
 
 def assign_dtype(self: Any, dtype: Any) -> None:
@@ -91,10 +98,7 @@ def assign_dtype(self: Any, dtype: Any) -> None:
         return
     shape = shaping.shape_as(self, wanted)
     check_own(self)
-    if self._base is None:
-        self.become_view()
-    self._steps = views.extend(self._steps, views.Reinterpreted(shape, wanted))
-    self._seen = None
+    _look_otherwise(self, views.Reinterpreted(shape, wanted))
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
@@ -431,6 +435,6 @@ FUNCTIONS: dict[str, Any] = {
     "__bool__": looking.to_bool, "__hash__": looking.to_hash,  # of one element; others have none
     "__len__": length, "__iter__": elements, "__getitem__": getitem, "__setitem__": setitem,
     "assign_shape": assign_shape, "assign_dtype": assign_dtype, "shape": shape, "ndim": ndim,
-    "size": size, "dtype": dtype,
-    "T": transposed, "__array_ufunc__": protocols.array_ufunc, "resolve": resolve,
+    "size": size, "dtype": dtype, "T": transposed,
+    "__array_ufunc__": protocols.array_ufunc, "resolve": resolve,
 }

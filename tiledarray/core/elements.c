@@ -9,13 +9,15 @@
    take. */
 static inline npy_intp place_on_axis(PyObject *item)
 {
+    if (PyLong_CheckExact(item)) {
+        int overflow;
+        const long long k = PyLong_AsLongLongAndOverflow(item, &overflow);
+        return !overflow && k >= NPY_MIN_INTP && k <= NPY_MAX_INTP ? (npy_intp)k : NPY_MIN_INTP;
+    }
     if (is_handle(item) && !((Handle *)item)->base && ((Handle *)item)->array)
         item = ((Handle *)item)->array; /* of a scalar it is one */
-    if (Py_IS_TYPE(item, &PyInt64ArrType_Type))
-        return (npy_intp)PyArrayScalar_VAL(item, Int64);
-    int overflow = 1;
-    const long long k = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
-    return !overflow && k >= NPY_MIN_INTP && k <= NPY_MAX_INTP ? (npy_intp)k : NPY_MIN_INTP;
+    return Py_IS_TYPE(item, &PyInt64ArrType_Type) ? (npy_intp)PyArrayScalar_VAL(item, Int64)
+                                                  : NPY_MIN_INTP;
 }
 
 /* Where the element lies that an index of ints names; NULL for NumPy to find it. */

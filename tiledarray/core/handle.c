@@ -171,26 +171,26 @@ static PyObject *get_shape(Handle *handle, void *unused)
     return shape;
 }
 
-static int set_shape(Handle *handle, PyObject *shape, void *unused)
+/* Assign an attribute by what Python does for it; NULL, to delete it, is refused as NumPy does. */
+static int assigned(Handle *handle, PyObject *value, PyObject *assign, const char *name)
 {
-    if (!shape) {
-        PyErr_SetString(PyExc_AttributeError, "Cannot delete array shape");
+    if (!value) {
+        PyErr_Format(PyExc_AttributeError, "Cannot delete array %s", name);
         return -1;
     }
-    PyObject *done = PyObject_CallFunctionObjArgs(recorded[ASSIGN_SHAPE], handle, shape, NULL);
+    PyObject *done = PyObject_CallFunctionObjArgs(assign, handle, value, NULL);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }
 
+static int set_shape(Handle *handle, PyObject *shape, void *unused)
+{
+    return assigned(handle, shape, recorded[ASSIGN_SHAPE], "shape");
+}
+
 static int set_dtype(Handle *handle, PyObject *dtype, void *unused)
 {
-    if (!dtype) {
-        PyErr_SetString(PyExc_AttributeError, "Cannot delete array dtype");
-        return -1;
-    }
-    PyObject *done = PyObject_CallFunctionObjArgs(recorded[ASSIGN_DTYPE], handle, dtype, NULL);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    return assigned(handle, dtype, recorded[ASSIGN_DTYPE], "dtype");
 }
 
 static PyObject *get_ndim(Handle *handle, void *unused)
@@ -309,8 +309,7 @@ PyTypeObject HandleType = {
 static const char *const other_names[OTHERS] = {
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape",
-    "assign_dtype", "shape",
-    "ndim", "size", "dtype", "T", "__array_ufunc__"};
+    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__"};
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
     "resolve"};

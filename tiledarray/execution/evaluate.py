@@ -57,6 +57,7 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
     Exception
         What went wrong; every target not yet computed is intact and still pending.
     """
+    heal()
     if not unknown and run_known([*targets]):
         verify()
         return
@@ -65,7 +66,6 @@ def evaluate(targets: Sequence[Node], small: bool = False, unknown: bool = False
         return
     while True:
         with lock:
-            restore_failed()
             if config.verify is not storage.watching:
                 storage.watch(config.verify)
             awaited = _evaluate_all(targets, small)
