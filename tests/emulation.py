@@ -161,6 +161,24 @@ static void four_of(unsigned* r, void* from, bool transposed) {
 }
 static OF_A_BLOCK float (*as_float)(unsigned short);
 static OF_A_BLOCK unsigned lefts[1024][4], rights[1024][2];
+static float as_single(unsigned x) { return __builtin_bit_cast(float, x); }
+static void multiplied_tf32(float* c, const unsigned* a, unsigned b0, unsigned b1) {
+  const unsigned kept = 0xffffe000u;
+  for (int k = 0; k < 4; ++k) lefts[threadIdx.x][k] = a[k] & kept;
+  rights[threadIdx.x][0] = b0 & kept;
+  rights[threadIdx.x][1] = b1 & kept;
+  __syncwarp();
+  const int first = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+  for (int v = 0; v < 4; ++v) {
+    const int row = lane / 4, upper = v / 2, column = lane % 4 * 2 + v % 2;
+    double total = c[v];
+    for (int k = 0; k < 8; ++k)
+      total += (double)as_single(lefts[first + row * 4 + k % 4][upper + k / 4 * 2]) *
+               as_single(rights[first + column * 4 + k % 4][k / 4]);
+    c[v] = total;
+  }
+  __syncwarp();
+}
 static void multiplied(float* c, const unsigned* a, unsigned b0, unsigned b1) {
   for (int k = 0; k < 4; ++k) lefts[threadIdx.x][k] = a[k];
   rights[threadIdx.x][0] = b0;
@@ -270,6 +288,7 @@ INSTRUCTIONS = {
         "as_float = [](unsigned short x) { return widen((bf16)x); }; multiplied(c, a, b0, b1);",
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32":
         "as_float = [](unsigned short x) { return widen((f16)x); }; multiplied(c, a, b0, b1);",
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": "multiplied_tf32(c, a, b0, b1);",
     "ex2.approx.ftz.f32": "r = __builtin_exp2f(x); if (r < 0x1p-126f) r = 0;",
     "cp.async.wait_all": "", "cp.async.wait_group": "", "cp.async.commit_group": "",
 }

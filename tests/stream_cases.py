@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy
 
 HALVES = {"f2": numpy.dtype(numpy.float16), "bf16": numpy.dtype(ml_dtypes.bfloat16)}
+DTYPES = {**HALVES, "f4": numpy.dtype(numpy.float32)}
 
 
 def softmax(np: Any, scores: Any) -> Any:
@@ -142,6 +143,7 @@ def divided(np: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
 CASES = [attention, causal, padded, capped, divided_first, with_statistics, unscaled, layers,
          extremes, from_below, by_einsum, with_a_vector, two_products, by_weights,
          by_logarithm, assigned, from_keys, far, negated, divided]
+OF_NUMBERS = [extremes, from_below, with_a_vector]  # no row of theirs is multiplied with a matrix
 
 
 def inputs(batch: tuple[int, ...], rows: int, columns: int, depth: int, extent: int, dtype: str,
@@ -150,13 +152,13 @@ def inputs(batch: tuple[int, ...], rows: int, columns: int, depth: int, extent: 
     values = numpy.random.default_rng(seed)
     shapes = ((*batch, rows, depth), (*batch, columns, depth), (*batch, columns, extent),
               (rows, columns))
-    return [values.normal(size=shape).astype(HALVES[dtype]) for shape in shapes]
+    return [values.normal(size=shape).astype(DTYPES[dtype]) for shape in shapes]
 
 
 class Made:
     """A random program of this kind: it does the same with NumPy and with ours."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtype: str = "") -> None:
         chance = random.Random(seed)
         self.seed = seed
         batch = chance.choice([(), (2,), (1, 3), (2, 2)])
@@ -164,7 +166,8 @@ class Made:
             (2, 2), (17, 33), (130, 20), (40, 130), (64, 64), (3, 100), (20, 600)])
         depth = chance.choice([1, 3, 8, 16, 40, 72, 128])
         extent = chance.choice([2, 7, 16, 24, 80])
-        self.inputs = inputs(batch, rows, columns, depth, extent, chance.choice([*HALVES]), seed)
+        dtype = dtype or chance.choice([*HALVES])
+        self.inputs = inputs(batch, rows, columns, depth, extent, dtype, seed)
         self.groups = chance.random() < 0.3 and len(batch) > 1
 
     def __call__(self, np: Any, q: Any, k: Any, v: Any, bias: Any) -> Any:
@@ -256,7 +259,8 @@ def assert_close(found: Any, want: Any, half: Any) -> None:
     """To some units of the type that is multiplied: weights are rounded to it."""
     found = numpy.asarray(found)
     assert found.shape == want.shape
-    unit = float(ml_dtypes.finfo(half).eps)
+    single = numpy.dtype(half) == numpy.float32
+    unit = 2e-6 if single else float(ml_dtypes.finfo(half).eps)
     usual = numpy.isfinite(want)
     numpy.testing.assert_array_equal(numpy.isnan(found), numpy.isnan(want))
     size = abs(want[usual]).max(initial=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests import stream_cases as cases
 from tests import tiles
 from tests.plans import HOST
+from tiledarray import config
 from tiledarray.devices import device
 from tiledarray.execution.executable import Executable
 from tiledarray.fusion.streams import kernel as shapes
@@ -41,22 +42,77 @@ def agree(tier, program, arguments, target=H200, folder=None):
     return plan
 
 
-@pytest.mark.parametrize("dtype", [*cases.HALVES])
+@pytest.mark.parametrize("dtype", [*cases.DTYPES])
 @pytest.mark.parametrize("sizes", [
     ((), 3, 100, 16, 24), ((2, 3), 20, 33, 5, 8), ((2,), 130, 16, 64, 64)])
 @pytest.mark.parametrize("program", cases.CASES)
 def test_the_interpreter_agrees_with_numpy(program, sizes, dtype):
     plan = agree("interpreter", program, cases.inputs(*sizes, dtype))
-    assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
+    assert is_stream(plan, program, dtype), plan.refusals
 
 
-@pytest.mark.sampled(12)
+def is_stream(plan, program, dtype):
+    """Whether a program has become one, if it can be: sums may be beyond float32, not a half."""
+    assert len(tiles.stream_kernels(plan)) < 2
+    return bool(tiles.stream_kernels(plan)) != (dtype == "f4" and program is cases.unscaled)
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
 @pytest.mark.parametrize("sizes", [((), 130, 100, 64, 64), ((2,), 20, 65, 24, 40)])
 @pytest.mark.parametrize("program", cases.CASES)
-def test_texts_agree_with_numpy(program, sizes, tmp_path_factory):
+def test_texts_agree_with_numpy(program, sizes, dtype, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
-    plan = agree("emulated", program, cases.inputs(*sizes, "bf16"), folder=folder)
-    assert len(tiles.stream_kernels(plan)) == 1, plan.refusals
+    plan = agree("emulated", program, cases.inputs(*sizes, dtype), folder=folder)
+    assert is_stream(plan, program, dtype), plan.refusals
+
+
+@pytest.mark.parametrize("program", [cases.attention, cases.by_weights])
+def test_products_of_tf32_where_asked_for(program, tmp_path_factory):
+    """One product instead of three, which has ten bits; and they have those of float32."""
+    arguments = cases.inputs((), 70, 130, 40, 72, "f4")[:3]
+    (want,) = cases.exact(program, arguments)
+
+    def off():
+        plan, (found,) = tiles.through("emulated", program, *arguments, target=H200,
+                                       folder=tmp_path_factory.getbasetemp())
+        assert len(tiles.stream_kernels(plan)) == 1
+        return abs(found - want).max() / abs(want).max()
+
+    assert off() < 5e-7
+    with config.override(tf32=True):
+        assert 2e-5 < off() < 2e-3
+
+
+def test_the_largest_floats_are_no_infinities(tmp_path_factory):
+    """They are near enough to them to be rounded to one."""
+    most = numpy.finfo("f4").max
+    q, k, v = cases.inputs((), 20, 70, 16, 16, "f4")[:3]
+    v[3:9, 1], v[5, 2] = most / 16, -most
+    q[4, 0], k[:, 0] = most, 1e-36
+    _, (found,) = tiles.through("emulated", cases.attention, q, k, v, target=H200,
+                                folder=tmp_path_factory.getbasetemp())
+    (want,) = cases.exact(cases.attention, [q, k, v])
+    assert numpy.isfinite(found).all()
+    numpy.testing.assert_allclose(found / abs(want).max(axis=0), want / abs(want).max(axis=0),
+                                  atol=2e-4)
+
+
+def wider(np, q, k, v, *_):
+    return cases.softmax(np, cases.scaled(np, q, k).astype("f8")).astype("f4") @ v
+
+
+def narrower(np, q, k, v, *_):
+    return cases.softmax(np, cases.scaled(np, q, k).astype("f2")).astype("f4") @ v
+
+
+@pytest.mark.parametrize("program", [wider, narrower, cases.unscaled])
+def test_what_is_not_float32_alone(program):
+    """What is more is not computed in float32, what is less is not left out."""
+    arguments = cases.inputs((2,), 40, 50, 16, 16, "f4")[:3]
+    plan, _ = tiles.through("interpreter", program, *arguments, target=H200)
+    assert not tiles.stream_kernels(plan)
+    assert any("float32" in text for text in plan.refusals)
 
 
 @pytest.mark.parametrize("program", [cases.causal, cases.capped, cases.extremes])
@@ -66,13 +122,14 @@ def test_texts_of_wide_rows(program, tmp_path_factory):
           folder=tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
 @pytest.mark.parametrize("depth, extent", [(20, 12), (24, 40), (7, 9)])
 @pytest.mark.parametrize("columns", [96, 100, 7])
-def test_what_lies_behind_rows(columns, depth, extent, tmp_path_factory):
+def test_what_lies_behind_rows(columns, depth, extent, dtype, tmp_path_factory):
     """Places in shared memory that no column of an operand fills are zero."""
     folder = tmp_path_factory.getbasetemp()
-    wide = cases.inputs((), 40, columns, 32, 48, "bf16")[:3]
+    wide = cases.inputs((), 40, columns, 32, 48, dtype)[:3]
 
     def program(np, q, k, v):
         return cases.attention(np, q[:, :depth], k[:, :depth], v[:, :extent])
@@ -107,25 +164,36 @@ def test_texts_of_random_programs(seed, tmp_path_factory):
     agree("emulated", made, made.inputs, folder=tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tier", ["interpreter", "emulated"])
+def test_random_programs_of_float32(seed, tier, tmp_path_factory):
+    made = cases.Made(2000 + seed, "f4")
+    agree(tier, made, made.inputs, folder=tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.parametrize("dtype, extent", [("f2", 130), ("f4", 70)])
 @pytest.mark.parametrize("target", [A100, SMALL])
-def test_less_shared_memory(target, tmp_path_factory):
-    arguments = cases.inputs((2,), 40, 130, 100, 130, "f2")
+def test_less_shared_memory(target, dtype, extent, tmp_path_factory):
+    arguments = cases.inputs((2,), 40, 130, 100, extent, dtype)
     plan = agree("emulated", cases.attention, arguments, target, tmp_path_factory.getbasetemp())
     assert len(tiles.stream_kernels(plan)) == 1
 
 
 @pytest.mark.sampled(6)
+@pytest.mark.parametrize("dtype, blocks", [("bf16", 7), ("f4", 13)])
 @pytest.mark.parametrize("columns", [60, 64, 130])
 @pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
                                      cases.by_weights, cases.extremes])
-def test_operands_that_stay_on_chip(program, columns, tmp_path_factory):
+def test_operands_that_stay_on_chip(program, columns, dtype, blocks, tmp_path_factory):
     """A block takes rows several times, the last of them ragged; operands come once."""
     one = Target("cuda", 1, contract=True, shared_bytes=227 << 10, wgmma=True)
-    plan = agree("emulated", program, cases.inputs((), 798, columns, 64, 64, "bf16"), one,
+    plan = agree("emulated", program, cases.inputs((), 798, columns, 64, 64, dtype), one,
                  tmp_path_factory.getbasetemp())
     (kernel,) = tiles.stream_kernels(plan)
-    assert kernel.stays and kernel.schedule.blocks == 2 == kernel.shape.resident
-    assert shapes.blocks_of(kernel.program, kernel.shape) == 7
+    assert kernel.stays == (dtype == "bf16" or columns < 65)
+    assert shapes.blocks_of(kernel.program, kernel.shape) == blocks
+    assert kernel.schedule.blocks == (2 if kernel.stays else blocks)
 
 
 @pytest.mark.parametrize("program, sizes", [
@@ -158,23 +226,25 @@ def added(np, q, k, v, bias):
     return cases.softmax(np, cases.scaled(np, q, k) + bias) @ v
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
 @pytest.mark.parametrize("tier", ["interpreter", "emulated"])
-def test_what_is_not_finite(tier, tmp_path_factory):
-    arguments = special(cases.inputs((), 20, 70, 16, 16, "bf16"))
+def test_what_is_not_finite(tier, dtype, tmp_path_factory):
+    arguments = special(cases.inputs((), 20, 70, 16, 16, dtype))
     agree(tier, added, arguments, folder=tmp_path_factory.getbasetemp())
     q, k, v, _ = arguments
     v[0, 3], v[69, 4], q[5], k[6] = numpy.inf, numpy.nan, numpy.inf, numpy.nan
     agree(tier, added, arguments, folder=tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
 @pytest.mark.parametrize("view", [
     lambda x: numpy.asfortranarray(x), lambda x: x[::-1], lambda x: x[:, ::-1],
     lambda x: numpy.concatenate([x, x], 1)[:, ::2], lambda x: numpy.concatenate([x, x])[1::2],
     lambda x: numpy.pad(x, 1)[1:-1, 1:-1]])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_views_of_operands(view, place, tmp_path_factory):
-    arguments = cases.inputs((), 30, 70, 16, 24, "bf16")
+def test_views_of_operands(view, place, dtype, tmp_path_factory):
+    arguments = cases.inputs((), 30, 70, 16, 24, dtype)
 
     def program(np, *given):
         given = [*given]
@@ -193,21 +263,27 @@ def test_views_of_operands(view, place, tmp_path_factory):
     agree("emulated", inside, arguments, folder=tmp_path_factory.getbasetemp())
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("sizes", LARGE)
+OF_SINGLES = [case for case in LARGE if case[-1] <= 128]
+KINDS = [*(("bf16", sizes, False) for sizes in LARGE),
+         *(("f4", sizes, tf32) for sizes in OF_SINGLES for tf32 in (False, True))]
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("dtype, sizes, tf32", KINDS)
 @pytest.mark.parametrize("program", [cases.attention, cases.causal, cases.layers,
                                      cases.with_statistics])
-def test_texts_compile_without_spills(program, sizes):
+def test_texts_compile_without_spills(program, dtype, sizes, tf32):
     """For both kinds of tensor cores; the largest with a bias are the only ones to spill."""
     batch, rows, columns, depth, extent = sizes
     if program is cases.causal and rows != columns:
         pytest.skip("a causal mask is of a square")
-    half = cases.HALVES["bf16"]
+    half = cases.DTYPES[dtype]
     shapes_of = ((*batch, rows, depth), (*batch, columns, depth), (*batch, columns, extent),
                  (rows, columns))
     arguments = [numpy.broadcast_to(numpy.zeros((), half), shape) for shape in shapes_of]
     for arch, target in (("sm_90a", H200), ("sm_80", A100)):
-        traced = tiles.traced_of(program, *arguments[:4 if program is cases.causal else 3])
+        with config.override(tf32=tf32):
+            traced = tiles.traced_of(program, *arguments[:4 if program is cases.causal else 3])
         (kernel,) = tiles.stream_kernels(tiles.planned_for(traced, target))
         text = print_kernel(kernel, device=True).text.replace("NAME", "stream")
         report = cuda.compile_source(text, "stream", arch).reports["stream"]
@@ -296,11 +372,11 @@ def test_few_rows_are_left_to_the_library(monkeypatch):
     assert any("too few" in text for text in plan.refusals)
 
 
-def test_single_precision_and_the_host_are_left_alone():
-    single = [x.astype("f4") for x in cases.inputs((8,), 512, 512, 64, 64, "bf16")[:3]]
-    assert not tiles.stream_kernels(tiles.planned_for(
-        tiles.traced_of(cases.attention, *single), H200))
+def test_double_precision_and_the_host_are_left_alone():
     half = cases.inputs((8,), 512, 512, 64, 64, "bf16")[:3]
+    double = [x.astype("f8") for x in half]
+    assert not tiles.stream_kernels(tiles.planned_for(
+        tiles.traced_of(cases.attention, *double), H200))
     assert not tiles.stream_kernels(tiles.planned_for(
         tiles.traced_of(cases.attention, *half), HOST))
 

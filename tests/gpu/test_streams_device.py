@@ -38,33 +38,55 @@ def agree(program, arguments):
     return results
 
 
-@pytest.mark.parametrize("dtype", [*cases.HALVES])
+@pytest.mark.parametrize("dtype", [*cases.DTYPES])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("program", cases.CASES)
 def test_values(program, sizes, dtype):
     results = agree(program, cases.inputs(*sizes, dtype))
     # Two sums of so many columns are more than registers hold.
-    twice = program in (cases.two_products, cases.from_keys) and sizes[-1] > 128
-    assert bool(stream_kernels(plan_of(results[0]))) != twice
+    twice = program in (cases.two_products, cases.from_keys)
+    most = 256 if dtype in cases.HALVES else 128
+    wide = 0 if program in cases.OF_NUMBERS else sizes[-1] * (1 + twice)
+    beyond = max(sizes[-2], wide) > most
+    without = program is cases.unscaled and dtype == "f4"
+    assert bool(stream_kernels(plan_of(results[0]))) != (beyond or without)
 
 
-@pytest.mark.parametrize("columns", [64, 100, 130])
+@pytest.mark.parametrize("dtype, columns", [("bf16", 64), ("bf16", 100), ("bf16", 130), ("f4", 64)])
 @pytest.mark.parametrize("program", [cases.attention, cases.layers, cases.with_statistics,
                                      cases.by_weights])
-def test_operands_that_stay_on_chip(program, columns):
-    results = agree(program, cases.inputs((), 110_037, columns, 64, 64, "bf16"))
+def test_operands_that_stay_on_chip(program, dtype, columns):
+    results = agree(program, cases.inputs((), 110_037, columns, 64, 64, dtype))
     (kernel,) = stream_kernels(plan_of(results[0]))
     assert kernel.stays
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_random_programs(seed):
-    made = cases.Made(seed)
-    agree(made, made.inputs)
+@pytest.mark.parametrize("dtype, seeds", [("", 60), ("f4", 40)])
+def test_random_programs(dtype, seeds):
+    for seed in range(seeds):
+        made = cases.Made(seed, dtype)
+        agree(made, made.inputs)
 
 
-def test_what_is_not_finite():
-    q, k, v, bias = cases.inputs((), 200, 300, 16, 16, "bf16")
+@pytest.mark.parametrize("program", [cases.attention, cases.by_weights])
+def test_products_of_tf32_where_asked_for(program):
+    arguments = cases.inputs((), 700, 1300, 64, 64, "f4")[:3]
+    (want,) = cases.exact(program, arguments)
+
+    def off():
+        found = program(np, *map(np.array, arguments))
+        np.evaluate(found)
+        assert stream_kernels(plan_of(found))
+        return abs(found.numpy() - want).max() / abs(want).max()
+
+    assert off() < 2e-6
+    with config.override(tf32=True):
+        assert 2e-5 < off() < 2e-3
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
+def test_what_is_not_finite(dtype):
+    q, k, v, bias = cases.inputs((), 200, 300, 16, 16, dtype)
     bias[:] = 0
     bias[0], bias[1, ::2], bias[2, 5], bias[3, 7] = -numpy.inf, -numpy.inf, numpy.inf, numpy.nan
     bias[4, :200] = -numpy.inf
@@ -80,9 +102,10 @@ def test_what_is_not_finite():
     lambda x: x[::-1], lambda x: x[:, ::-1], lambda x: x.T.copy().T, lambda x: x[1:, 3:],
     lambda x: x[:, ::2]])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_views(view, place):
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
+def test_views(view, place, dtype):
     sizes = (130, 200, 48, 48)
-    arguments = cases.inputs((), *sizes, "bf16")[:3]
+    arguments = cases.inputs((), *sizes, dtype)[:3]
     shape = arguments[place].shape
     arguments[place] = numpy.random.default_rng(3).normal(
         size=(shape[0] + 1, 2 * shape[1] + 3)).astype(arguments[0].dtype)
@@ -97,9 +120,10 @@ def test_views(view, place):
 
 @pytest.mark.parametrize("depth, extent", [(20, 12), (24, 40), (7, 9)])
 @pytest.mark.parametrize("columns", [96, 100, 300])
-def test_what_lies_behind_rows(columns, depth, extent):
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
+def test_what_lies_behind_rows(columns, depth, extent, dtype):
     """Places in shared memory that no column of an operand fills are zero."""
-    q, k, v = cases.inputs((), 40, columns, 32, 48, "bf16")[:3]
+    q, k, v = cases.inputs((), 40, columns, 32, 48, dtype)[:3]
 
     def program(np, q, k, v):
         return cases.attention(np, q[:, :depth], k[:, :depth], v[:, :extent])
@@ -121,9 +145,10 @@ def test_jit_and_long_rows():
         cases.assert_close(f(*map(np.array, arguments)).numpy(), want, arguments[0].dtype)
 
 
-def test_memory_is_linear():
-    """Scores of 65,536 rows would take 8 GB."""
-    arguments = cases.inputs((), 65536, 65536, 64, 64, "bf16")[:3]
+@pytest.mark.parametrize("dtype", ["bf16", "f4"])
+def test_memory_is_linear(dtype):
+    """Scores of 65,536 rows would take 8 GB, or 16."""
+    arguments = cases.inputs((), 65536, 65536, 64, 64, dtype)[:3]
     q, k, v = map(np.array, arguments)
     np.evaluate(q, k, v)
     found = cases.attention(np, q, k, v)

@@ -57,6 +57,7 @@ from tiledarray.fusion.tiles.ir import (
     parts,
 )
 from tiledarray.ops import elementwise
+from tiledarray.ops.library import is_tf32
 from tiledarray.ops.op import AxisView, Elementwise, Leaf, Reduction, Reshape, Source, Update
 
 SINGLE = np.dtype(np.float32)
@@ -90,6 +91,8 @@ class StreamMaker(Maker):
         self._extrema: dict[Tile, tuple[str, Value]] = {}  # which, and of what
         self._ofs: dict[Value, str] = {}
         self._growths: dict[Value, Growth | None] = {}
+        self._halves = False  # what is multiplied has two bytes
+        self._quick = False  # exponentials need not be better than an instruction's
 
     def _chosen(self) -> set[Value]:
         return set()
@@ -168,8 +171,20 @@ class StreamMaker(Maker):
         if depth > WIDEST:
             raise NoTile(f"{depth} numbers are summed in the product, more than {WIDEST}")
         self.flops += 2 * columns * depth
-        return StreamProgram(self.lengths, self.scalars, columns, depth, left, right, tile,
-                             seed.dtype)
+        made = StreamProgram(
+            self.lengths, self.scalars, columns, depth, left, right, tile, seed.dtype,
+            tf32=all(is_tf32(value.attrs) for value in self.values if value.op in PRODUCTS))
+        self._halves, self._quick = made.halves, made.halves or made.tf32
+        if not made.halves:
+            self._refuse_other_floats()
+        return made
+
+    def _refuse_other_floats(self) -> None:
+        """What is more than float32 is not computed in that, and a cast to less is no detail."""
+        for value in self.values:
+            if not isinstance(value.op, Leaf) and value.dtype.kind in "fV" and (
+                    value.dtype != SINGLE):
+                raise NoTile(f"products of {SINGLE} beside numbers of {value.dtype}")
 
     @staticmethod
     def _depth_of(product: Value) -> int:
@@ -224,7 +239,7 @@ class StreamMaker(Maker):
     def _weighted(self, value: Value, made: StreamProgram) -> Weighted:
         """The second product: its left operand are weights."""
         weights, right = self._weights(value, made)
-        factored = self._factored(weights)
+        factored = self._brought_to_size(weights)
         if factored.factors and made.dtype == np.float16 and not (
                 _is_half(factored.core.dtype) or self._is_at_most_one(factored.core)):
             raise NoTile("weights that are brought to size at the end may be beyond float16")
@@ -237,7 +252,7 @@ class StreamMaker(Maker):
     def _weighted_number(self, value: Value, made: StreamProgram) -> Total:
         """The same where a row is multiplied with a vector."""
         weights, right = self._weights(value, made)
-        factored = self._factored(weights)
+        factored = self._brought_to_size(weights)
         tile = self.tile((), SINGLE)
         self.known(value, tile, (), self._behind_of(factored))
         self._ofs[value] = "row"
@@ -258,7 +273,7 @@ class StreamMaker(Maker):
         accumulator = value.attrs[1] or op.accumulator_of(source.dtype, None)
         if value.dtype.kind not in "fV" or np.dtype(accumulator).itemsize > 4:
             raise NoTile(f"{op.name} of {value.dtype} has no form for streams")
-        factored = self._factored(source) if kind == "Sum" else Factored(source, ())
+        factored = self._brought_to_size(source) if kind == "Sum" else Factored(source, ())
         growth = self._growth(factored.core)
         if kind != "Sum" and growth is not None:
             raise NoTile("an extremum of what depends on another one")
@@ -268,6 +283,16 @@ class StreamMaker(Maker):
         self.known(value, tile, (), self._behind_of(factored))
         self.flops += source.size
         return Total(tile, kind, self._of_scores(factored.core), growth)
+
+    def _brought_to_size(self, value: Value) -> Factored:
+        """Take factors out of what is added up, if sums do not leave float32 for the want of them.
+
+        (Those that halves would have left are none the worse for it.)
+        """
+        factored = self._factored(value)
+        if factored.factors and not self._halves and not self._is_at_most_one(factored.core):
+            raise NoTile("what is brought to size at the end may be beyond float32")
+        return factored
 
     def _factored(self, value: Value) -> Factored:
         """Take what is the same for all columns out of a value that will be added up."""
@@ -386,7 +411,8 @@ class StreamMaker(Maker):
             if not self._is_relative(args[0]):
                 raise NoTile("an exponent is relative to an extremum of something else")
             tile, change = self._change(args[0])
-            return Growth(tile, Apply(QUICK[op], (SINGLE,), SINGLE, (change,)))
+            return Growth(tile, Apply(QUICK[op] if self._quick else op, (SINGLE,), SINGLE,
+                                      (change,)))
         dependent = [arg for arg in args if isinstance(arg, Value) and self._depends(arg)]
         if len(dependent) == 1 and (op is MULTIPLY or (op is DIVIDE and dependent[0] is args[0])):
             return self._growth(dependent[0])
@@ -513,9 +539,11 @@ class StreamMaker(Maker):
         args = tuple(
             self._expression(arg, broadcast_index(arg.shape, index)) if isinstance(arg, Value)
             else Scalar(arg) for arg in value.args)
-        if not any(_is_half(dtype) for dtype in (value.dtype, *value.attrs)):
-            return Apply(value.op, value.attrs, value.dtype, args)
         op = value.op
+        quick = self._quick and op in QUICK and self._depends(value)
+        if not any(_is_half(dtype) for dtype in (value.dtype, *value.attrs)) and (
+                self._halves or not quick):
+            return Apply(op, value.attrs, value.dtype, args)
         if isinstance(op.expression, dict) and "h" in op.expression:
             raise NoTile(f"{op.name} is about numbers of two bytes")
         if op is CAST and _is_half(value.dtype) and isinstance(args[0], Apply) and (
@@ -527,7 +555,7 @@ class StreamMaker(Maker):
         if op is CAST:
             return Apply(None, (_widened(value.dtype),), _widened(value.dtype), args)
         loops = tuple(map(_widened, value.attrs))
-        if op in QUICK and self._depends(value):
+        if quick:
             (exponent,) = args
             if isinstance(exponent, Apply) and exponent.op is SUBTRACT and isinstance(
                     exponent.args[1], Read) and isinstance(exponent.args[1].source, Tile):

@@ -27,7 +27,7 @@ from tiledarray.fusion.tiles.ir import (
 from tiledarray.ops.op import Elementwise
 
 COLUMN, EXTENT, DEPTH = range(3)  # axes of what is computed for a row
-PIECE = 8  # elements that are copied together
+PIECE_BYTES = 16  # that are copied together
 SCALINGS = {"multiply": 2, "divide": 1}  # by what comes last, or by either
 
 
@@ -37,6 +37,11 @@ class Operand:
 
     value: Value
     index: Index
+
+    @property
+    def piece(self) -> int:
+        """Elements that are copied together."""
+        return PIECE_BYTES // self.value.dtype.itemsize
 
     def step(self, axis: int) -> int:
         """Elements from one place along an axis to the next."""
@@ -50,12 +55,12 @@ class Operand:
             for _, coefficient in at.terms}
 
     def in_pieces(self, down: int, along: int, length: int) -> bool:
-        """Whether all lines along an axis, ``length`` elements, are pieces of 8, but for the start.
+        """Whether lines along an axis, ``length`` elements, are whole pieces, but for the start.
 
         ``down`` is the axis from one of them to the next.
         """
-        return self.step(along) == 1 and length % PIECE == 0 and not any(
-            step % PIECE for step in (self.step(down), *self.others()))
+        return self.step(along) == 1 and length % self.piece == 0 and not any(
+            step % self.piece for step in (self.step(down), *self.others()))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -135,6 +140,8 @@ class StreamProgram:
         A row of the product.
     dtype : numpy.dtype
         Of all that is multiplied.
+    tf32 : bool
+        Whether that is rounded to TF32, if it has four bytes.
     totals : list of Total
         Extrema first; nothing that they are made of depends on another one.
     products : list of Weighted
@@ -155,6 +162,7 @@ class StreamProgram:
     right: Operand
     scores: Tile
     dtype: DType
+    tf32: bool = False
     totals: list[Total] = field(default_factory=list)
     products: list[Weighted] = field(default_factory=list)
     mask: Mask | None = None
@@ -171,6 +179,11 @@ class StreamProgram:
     def problems(self) -> int:
         """Rows of all products."""
         return prod(self.lengths)
+
+    @property
+    def halves(self) -> bool:
+        """Whether what is multiplied has two bytes."""
+        return self.dtype.itemsize == 2
 
     @property
     def failures(self) -> list[Call]:

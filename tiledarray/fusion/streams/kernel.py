@@ -18,7 +18,7 @@ from tiledarray.ops import movement
 from tiledarray.ops.op import Library
 
 STEP = 16  # what is summed by one instruction, and columns that it takes or gives at least
-PANEL = 64  # columns of a tile that lie together
+PANEL_BYTES = 128  # of a row of a tile, that lie together
 ROWS_OF_WARP = 16
 BUSY_BLOCKS = 1  # of a multiprocessor, at least; fewer leave it to the library
 OWN_BYTES = 1 << 10
@@ -66,6 +66,10 @@ SHAPES = (Shape(64, 256, 64, 3, 2), Shape(128, 256, 128, 3, 1), Shape(256, 256, 
           # Where there is no more shared memory; too few stages for `wgmma`.
           Shape(256, 256, 64, 2, 1), Shape(256, 128, 64, 2, 1))
 
+
+# The same of what has four bytes: sums and weights of three products take twice the registers.
+OF_SINGLES = (Shape(64, 128, 64, 2, 2), Shape(128, 256, 32, 2, 1), Shape(128, 128, 32, 2, 1))
+OF_TF32 = (Shape(64, 128, 64, 2, 2), Shape(128, 256, 64, 2, 1), *OF_SINGLES[1:])
 
 # The same where some threads copy for the others; more columns would take more registers.
 WITH_COPIERS = (Shape(64, 384, 128, 4, 1), Shape(64, 256, 64, 6, 1), Shape(128, 256, 128, 3, 1))
@@ -128,16 +132,17 @@ def padded(columns: int) -> int:
     return -(-columns // STEP) * STEP
 
 
-def tile_bytes(rows: int, columns: int) -> int:
+def tile_bytes(rows: int, columns: int, itemsize: int) -> int:
     """Of a tile with its panels."""
-    return rows * -(-columns // PANEL) * PANEL * 2
+    return rows * -(-columns * itemsize // PANEL_BYTES) * PANEL_BYTES
 
 
 def operand_bytes(program: StreamProgram, operand: Operand, shape: Shape) -> int:
     """Of a tile of an operand that has the product's columns."""
     count = program.count(operand)
-    return tile_bytes(padded(count), shape.columns) if program.is_turned(operand) else (
-        tile_bytes(shape.columns, count))
+    rows, columns = (padded(count), shape.columns) if program.is_turned(operand) else (
+        shape.columns, count)
+    return tile_bytes(rows, columns, program.dtype.itemsize)
 
 
 def programmed(body: Body, target: Target) -> Body:
@@ -172,7 +177,8 @@ def _shared(program: StreamProgram, shape: Shape, *, stays: bool = False) -> int
     """
     tile = sum(operand_bytes(program, operand, shape) for operand in _operands(program))
     tiles = _tiles(program, shape) if stays else shape.stages
-    return (1 + stays) * tile_bytes(shape.rows, program.depth) + tiles * tile
+    rows = tile_bytes(shape.rows, program.depth, program.dtype.itemsize)
+    return (1 + stays) * rows + tiles * tile
 
 
 def _stays(program: StreamProgram, shape: Shape, target: Target) -> bool:
@@ -189,7 +195,7 @@ def _stays(program: StreamProgram, shape: Shape, target: Target) -> bool:
 
 def copiers_of(program: StreamProgram, target: Target) -> int:
     """Threads that copy for the others: without, all say which tiles a mask needs, and copy."""
-    at_once = (target.wgmma and program.mask is None and program.columns >= LONG
+    at_once = (target.wgmma and program.halves and program.mask is None and program.columns >= LONG
                and _wide(program) <= WITH_COPIERS[-1].wide)
     return COPIERS if at_once else 0
 
@@ -208,7 +214,8 @@ def _shape(program: StreamProgram, target: Target) -> Shape:
     room = target.shared_bytes - OWN_BYTES
     wide = _wide(program)
     copiers = copiers_of(program, target)
-    fitting = [shape for shape in (WITH_COPIERS if copiers else SHAPES)
+    usual = SHAPES if program.halves else OF_TF32 if program.tf32 else OF_SINGLES
+    fitting = [shape for shape in (WITH_COPIERS if copiers else usual)
                if wide <= shape.wide and _shared(program, shape) <= room]
     if not fitting:
         raise NoTile(f"a block of {wide} columns does not fit on a multiprocessor")

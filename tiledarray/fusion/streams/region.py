@@ -13,14 +13,14 @@ from tiledarray.ops.op import AxisView, Elementwise, Reduction, Reshape, Source
 COMBINED = ("Sum", "Max", "Min")
 WIDEST = 256  # columns of what rows are multiplied with, and length of what is summed
 SPREAD = 16  # times that what is computed in here is larger than what it is made of
-HALVES = ("float16", "bfloat16")
+MULTIPLIED = ("float16", "bfloat16", "float32")
 
 
 def is_seed(entry: Any) -> bool:
     """Whether an entry of a signature is a product for tensor cores, of enough rows and columns."""
     op, shape = entry[0], entry[2] if entry[0] is not None else ()
-    return op is not None and op in PRODUCTS and len(shape) >= 2 and entry[3].name in HALVES and (
-        min(shape[-2:]) > 1 and 0 not in shape)
+    return (op is not None and op in PRODUCTS and len(shape) >= 2
+            and entry[3].name in MULTIPLIED and min(shape[-2:]) > 1 and 0 not in shape)
 
 
 @dataclass(eq=False, slots=True)
@@ -78,7 +78,7 @@ class StreamRegion(TileRegion):
         if op in PRODUCTS:
             weights = [ref for ref in entry.values if ref in self.levels]
             return "out" if below == {"scores"} and len(weights) == 1 and own <= WIDEST and (
-                entry.dtype.name in HALVES) else None
+                entry.dtype.name in MULTIPLIED) else None
         return None
 
     def _extents(self, entry: Entry) -> set[int]:

@@ -1,4 +1,5 @@
-// Products of 16-bit floats on tensor cores, tile by tile; on the device alone.
+// Products of 16-bit floats on tensor cores, tile by tile; on the device alone.  (Those of 32 bits have
+// tiles alike, and products of their own: `singles.h`.)
 //
 // A tile in shared memory has panels of 64 columns.  A row of a panel has 128 bytes; its eight pieces
 // of 16 bytes lie in another order in each of eight rows, so that eight rows of a column are in all
@@ -17,10 +18,20 @@
 namespace streams {
 
 constexpr int PANEL = 64;
+template <class T> struct Of {
+  enum { PANEL = 128 / sizeof(T), PIECE = 16 / sizeof(T) };  // elements
+};
 
+// The order of a row's pieces: the number of each, exclusive or this.  Of 32 bits, pieces of rows that
+// follow each other are apart by half a panel, and those of every other row are by two: see `singles.h`.
+template <class T> TA_FN constexpr int order_of(int row) {
+  return sizeof(T) == 2 ? row % 8 : (row ^ row >> 1) % 2 * 4 + row / 4 % 2 * 2 + row / 2 % 2;
+}
 // Where an element of a tile with ROWS rows is.
-template <int ROWS> TA_FN constexpr int place_of(int row, int column) {
-  return column / PANEL * (ROWS * PANEL) + row * PANEL + ((column / 8 % 8 ^ row % 8) * 8) + column % 8;
+template <class T, int ROWS> TA_FN constexpr int place_of(int row, int column) {
+  constexpr int PANEL = Of<T>::PANEL, PIECE = Of<T>::PIECE;
+  return column / PANEL * (ROWS * PANEL) + row * PANEL +
+         ((column / PIECE % 8 ^ order_of<T>(row)) * PIECE) + column % PIECE;
 }
 
 // Element by element; neighbouring threads go along memory.
@@ -31,7 +42,7 @@ TA_FN void copy_elements(T* tile, const T* from, idx row_step, idx column_step, 
   _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * WIDTH; e += THREADS) {
     const int row = down ? e % ROWS : e / WIDTH, column = down ? e / ROWS : e % WIDTH;
     const bool there = row < rows && column < COLUMNS;
-    tile[place_of<ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
+    tile[place_of<T, ROWS>(row, column)] = there ? from[row * row_step + column * column_step] : T(0);
   }
 }
 TA_FN void copy_or_zero(void* to, const void* from, bool there) {
@@ -46,12 +57,12 @@ TA_FN bool is_aligned(const void* from) {
 // Columns lie together, and each row is `whole` pieces of 16 bytes.
 template <int THREADS, int ROWS, int COLUMNS, class T>
 TA_FN void copy_rows(T* tile, const T* from, idx row_step, int rows, bool whole) {
-  constexpr int PIECES = (COLUMNS + 15) / 16 * 2;
+  constexpr int PIECE = Of<T>::PIECE, PIECES = (COLUMNS + 15) / 16 * 16 / PIECE;
   if (!whole) return copy_elements<THREADS, ROWS, COLUMNS>(tile, from, row_step, 1, rows);
   _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * PIECES; e += THREADS) {
-    const int row = e / PIECES, column = e % PIECES * 8;
+    const int row = e / PIECES, column = e % PIECES * PIECE;
     const bool there = row < rows && column < COLUMNS;
-    copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
+    copy_or_zero(tile + place_of<T, ROWS>(row, column), from + (there ? row * row_step + column : 0), there);
   }
 }
 // Whether threads that have so many rows at once have whole tiles, and orders of pieces that repeat.
@@ -63,17 +74,19 @@ constexpr bool goes_evenly(int together, int rows) {
 template <int TOGETHER, int ROWS, class T>
 TA_FN void copy_evenly(T* tile, int row, int column, const T* from, idx step) {
   if (TOGETHER > ROWS && row >= ROWS) return;
+  constexpr int PANEL = Of<T>::PANEL, PIECE = Of<T>::PIECE;
   T* const to = tile + column / PANEL * (ROWS * PANEL) + row * PANEL;
-  const int piece = column / 8 % 8 ^ row % 8;
+  const int piece = column / PIECE % 8 ^ order_of<T>(row);
   _Pragma("unroll") for (int k = 0; k < (ROWS + TOGETHER - 1) / TOGETHER; ++k) {
-    copy_async<16>(to + k * (TOGETHER * PANEL) + (piece ^ k * TOGETHER % 8) * 8, from);
+    copy_async<16>(to + k * (TOGETHER * PANEL) + (piece ^ order_of<T>(k * TOGETHER)) * PIECE, from);
     from += TOGETHER * step;
   }
 }
 // The same as rows of a matrix, of the tile with that number.
 template <int THREADS, int ROWS, int COLUMNS, class T> struct TilesOfRows {
   enum {
-    PIECES = (COLUMNS + 15) / 16 * 2,
+    PIECE = Of<T>::PIECE,
+    PIECES = (COLUMNS + 15) / 16 * 16 / PIECE,
     TOGETHER = THREADS / PIECES,
     QUICK = COLUMNS % 16 == 0 && THREADS % PIECES == 0 && goes_evenly(TOGETHER, ROWS)
   };
@@ -81,7 +94,7 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct TilesOfRows {
   idx step;
   bool whole;
   TA_MEMBER int row() const { return QUICK ? threadIdx.x % THREADS / PIECES : 0; }
-  TA_MEMBER int column() const { return QUICK ? threadIdx.x % PIECES * 8 : 0; }
+  TA_MEMBER int column() const { return QUICK ? threadIdx.x % PIECES * PIECE : 0; }
   TA_MEMBER TilesOfRows(const T* begin, idx step, bool whole) : from(begin), step(step), whole(whole) {
     from += row() * step + column();
   }
@@ -100,7 +113,8 @@ template <int THREADS, int ROWS, int COLUMNS, class T> struct TilesOfRows {
 template <int THREADS, int COUNT, int COLUMNS, class T> struct TilesOfColumns {
   enum {
     ROWS = (COUNT + 15) / 16 * 16,
-    PIECES = COLUMNS / 8,
+    PIECE = Of<T>::PIECE,
+    PIECES = COLUMNS / PIECE,
     TOGETHER = THREADS / PIECES,
     QUICK = COUNT == ROWS && THREADS % PIECES == 0 && goes_evenly(TOGETHER, ROWS)
   };
@@ -112,21 +126,21 @@ template <int THREADS, int COUNT, int COLUMNS, class T> struct TilesOfColumns {
   TA_MEMBER bool fetch(T* tile, int number, int columns) const {
     const T* const from = begin + number * COLUMNS;
     if (QUICK && whole && columns >= COLUMNS) {
-      const int row = threadIdx.x % THREADS / PIECES, column = threadIdx.x % PIECES * 8;
+      const int row = threadIdx.x % THREADS / PIECES, column = threadIdx.x % PIECES * PIECE;
       copy_evenly<TOGETHER, ROWS>(tile, row, column, from + (row * step + column), step);
       return true;
     }
     if (whole) {
       _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * PIECES; e += THREADS) {
-        const int row = e / PIECES, column = e % PIECES * 8;
+        const int row = e / PIECES, column = e % PIECES * PIECE;
         const bool there = row < COUNT && column < columns;
-        copy_or_zero(tile + place_of<ROWS>(row, column), from + (there ? row * step + column : 0), there);
+        copy_or_zero(tile + place_of<T, ROWS>(row, column), from + (there ? row * step + column : 0), there);
       }
     } else {
       _Pragma("unroll 1") for (int e = threadIdx.x % THREADS; e < ROWS * COLUMNS; e += THREADS) {
         const int row = e / COLUMNS, column = e % COLUMNS;
         const bool there = row < COUNT && column < columns;
-        tile[place_of<ROWS>(row, column)] = there ? from[row * step + column] : T(0);
+        tile[place_of<T, ROWS>(row, column)] = there ? from[row * step + column] : T(0);
       }
     }
     return false;
@@ -214,11 +228,11 @@ TA_FN void multiply_tiles(f32 (&c)[N / 8][4], const T* a, const T* b) {
     _Pragma("unroll") for (int v = 0; v < 4; ++v) c[n][v] = 0;
   _Pragma("unroll") for (int k = 0; k < DEPTH; k += 16) {
     unsigned left[4];
-    four_matrices(left, a + place_of<A>(row + lane % 16, k + lane / 16 * 8));
+    four_matrices(left, a + place_of<T, A>(row + lane % 16, k + lane / 16 * 8));
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
-      if (TURNED) four_transposed(right, b + place_of<DEPTH>(k + lane % 16, n + lane / 16 * 8));
-      else four_matrices(right, b + place_of<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      if (TURNED) four_transposed(right, b + place_of<T, DEPTH>(k + lane % 16, n + lane / 16 * 8));
+      else four_matrices(right, b + place_of<T, N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
       multiply(T(), c[n / 8], left, right[0], right[1]);
       multiply(T(), c[n / 8 + 1], left, right[2], right[3]);
     }
@@ -232,8 +246,8 @@ TA_FN void add_product(f32 (&c)[N / 8][4], const unsigned (&a)[DEPTH / 16][4], c
     _Pragma("unroll") for (int n = 0; n < N; n += 16) {
       unsigned right[4];
       if (TURNED)
-        four_matrices(right, b + place_of<N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
-      else four_transposed(right, b + place_of<DEPTH>(k + lane % 16, n + lane / 16 * 8));
+        four_matrices(right, b + place_of<T, N>(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+      else four_transposed(right, b + place_of<T, DEPTH>(k + lane % 16, n + lane / 16 * 8));
       multiply(T(), c[n / 8], a[k / 16], right[0], right[1]);
       multiply(T(), c[n / 8 + 1], a[k / 16], right[2], right[3]);
     }

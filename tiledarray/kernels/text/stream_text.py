@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tiledarray.fusion.ir import Index, Value, dense_strides, storage
-from tiledarray.fusion.streams.ir import COLUMN, DEPTH, PIECE, Operand
+from tiledarray.fusion.streams.ir import COLUMN, DEPTH, Operand
 from tiledarray.fusion.streams.kernel import StreamKernel, operand_bytes, padded, tile_bytes
 from tiledarray.fusion.tiles.ir import Expression, Tile
 from tiledarray.kernels.text.expression import ctype
@@ -37,10 +37,12 @@ class StreamText(TileText):
         self.products = program.products
         self.held = program.held
         self.copiers = kernel.copiers
+        self.halves = program.halves
         self.place: dict[Tile | Expression, str] = {}
         self.operands = {"right": program.right, **{
             f"matrix_{k}": product.right for k, product in enumerate(program.products)}}
-        self.elements = {name: operand_bytes(program, operand, kernel.shape) // 2
+        size = program.dtype.itemsize
+        self.elements = {name: operand_bytes(program, operand, kernel.shape) // size
                          for name, operand in self.operands.items()}
 
     # ---- places --------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ class StreamText(TileText):
         kind = ctype(operand.value.dtype)
         start = self.arg(Slot("pointer", name, f"const {kind}*", value=storage(operand.value),
                               offset=tuple(sorted(item for item in offset.items() if item[1]))))
-        self.put(f"const Half* const {name} = {' + '.join([start, *terms])};")
+        self.put(f"const Element* const {name} = {' + '.join([start, *terms])};")
 
     def _tiles(self) -> None:
         """Where tiles lie in shared memory, and how they get there."""
@@ -107,13 +109,14 @@ class StreamText(TileText):
         self._begins("left", program.left)
         for name, operand in self.operands.items():
             self._begins(name, operand)
-        at = tile_bytes(shape.rows, program.depth) // 2
-        self.put("Half* const on_chip = reinterpret_cast<Half*>(shared_memory);")
-        self.put(f"Half* const rows_tile = on_chip{f' + turn * {at}' * self.kernel.stays};")
+        size = program.dtype.itemsize
+        at = tile_bytes(shape.rows, program.depth, size) // size
+        self.put("Element* const on_chip = reinterpret_cast<Element*>(shared_memory);")
+        self.put(f"Element* const rows_tile = on_chip{f' + turn * {at}' * self.kernel.stays};")
         next_rows = f"on_chip + (1 - turn) * {at}"
         at += at * self.kernel.stays
         for name in self.operands:
-            self.put(f"Half* const {name}_tiles = on_chip + {at};")
+            self.put(f"Element* const {name}_tiles = on_chip + {at};")
             at += self.kernel.held_tiles * self.elements[name]
         if self.copiers:
             self._rings(at)
@@ -126,10 +129,10 @@ class StreamText(TileText):
             if self._pieces(name):
                 count, down = program.count(operand), self._apart(name, COLUMN)
                 if program.is_turned(operand):
-                    kind = f"TilesOfColumns<COPIERS, {count}, TILE, Half>"
+                    kind = f"TilesOfColumns<COPIERS, {count}, TILE, Element>"
                     down = self._apart(name, program.across(operand))
                 else:
-                    kind = f"TilesOfRows<COPIERS, TILE, {count}, Half>"
+                    kind = f"TilesOfRows<COPIERS, TILE, {count}, Element>"
                 self.put(f"const {kind} {name}_rows({name}, {down}, whole);")
         for name in self.operands:
             with self.block(f"const auto copy_{name} = [&](int tile, int stage)", "};"):
@@ -171,13 +174,13 @@ class StreamText(TileText):
         self.put("await_copies(); show_tiles(); __syncthreads();")
         with self.block(f"if (group + {blocks} < row_blocks)"):
             self.put(f"const idx later = (group + {blocks}) * ROWS;")
-            self.put("const Half* const next = left + i64(later - first) * "
+            self.put("const Element* const next = left + i64(later - first) * "
                      f"{self._down()};")
             self._copy_rows(next_rows, "next", "later")
 
     def _ahead(self) -> str:
         """Tiles that are fetched ahead: the one before is in use where products overlap."""
-        return "TA_WGMMA ? STAGES - 2 : STAGES - 1"
+        return "TA_WGMMA ? STAGES - 2 : STAGES - 1" if self.halves else "STAGES - 1"
 
     def _apart(self, name: str, axis: int) -> str:
         """Elements between places of an operand along an axis."""
@@ -188,8 +191,8 @@ class StreamText(TileText):
         program = self.program
         if name == "left":
             left = program.left
-            return bool(left.step(DEPTH) == 1 and program.depth % PIECE == 0
-                        and not any(step % PIECE for step in left.others()))
+            return bool(left.step(DEPTH) == 1 and program.depth % left.piece == 0
+                        and not any(step % left.piece for step in left.others()))
         operand = self.operands[name]
         found: bool = program.is_turned(operand) or operand.in_pieces(
             COLUMN, program.across(operand), program.count(operand))
@@ -235,6 +238,9 @@ class StreamText(TileText):
 
     def _instructions(self) -> Iterator[str]:
         """Functions around `wgmma`, whose text names each register of its result."""
+        if not self.halves:
+            yield '#include "singles.h"'
+            return
         kind = ctype(self.program.dtype)
         yield "#if TA_WGMMA"
         turned = self.program.is_turned
@@ -250,6 +256,9 @@ class StreamText(TileText):
 
         What is summed goes along the panels of a tile, or down its rows where that is turned.
         """
+        if not self.halves:
+            self._multiply_singles()
+            return
         program, tile = self.program, self.kernel.shape.columns
         depth, size = padded(program.depth), self.elements["right"]
         turned = program.is_turned(program.right)
@@ -269,7 +278,7 @@ class StreamText(TileText):
             self.put(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 16)')
             left = "left_at + (k / PANEL * ROWS * PANEL + k % PANEL) / 8"
             beside = "k * PANEL / 8" if turned else f"(k / PANEL * {tile * 64} + k % PANEL) / 8"
-            self.put(f"  add_from_tile(Half(), s, operand_at({left}), "
+            self.put(f"  add_from_tile(Element(), s, operand_at({left}), "
                      f"operand_at(right_at + stage * {size // 8} + {beside}), k > 0);")
             self.put("commit_products();")
             self.put("#else")
@@ -283,7 +292,7 @@ class StreamText(TileText):
             self.put("begin_products();")
             self._add_products(lambda name, total, extent, turned: (
                 '_Pragma("unroll") for (int k = 0; k < TILE; k += 16) '
-                f"add_from_registers{'_turned' * turned}(Half(), {total}, p[k / 16], "
+                f"add_from_registers{'_turned' * turned}(Element(), {total}, p[k / 16], "
                 f"operand_at({name}_at + stage * {self.elements[name] // 8} + "
                 + (f"(k / PANEL * {extent} * PANEL + k % PANEL) / 8" if turned
                    else "k * PANEL / 8") + "), 1);"))
@@ -293,6 +302,19 @@ class StreamText(TileText):
                 f"add_product<TILE, {extent}, {str(turned).lower()}>({total}, p, {name}_tiles + "
                 f"stage * {self.elements[name]});"))
             self.put("#endif")
+
+    def _multiply_singles(self) -> None:
+        """The same where all has four bytes: as one number of TF32, or as three products of two."""
+        program, products = self.program, 1 if self.program.tf32 else 3
+        depth, turned = padded(program.depth), program.is_turned(program.right)
+        with self.block("const auto multiply_rows = [&](int stage)", "};"):
+            self.put(f"multiply_singles<{products}, ROWS, TILE, {depth}, {str(turned).lower()}>"
+                     f"(s, rows_tile, right_tiles + stage * {self.elements['right']});")
+        if self.products:
+            with self.block("const auto add_products = [&](int stage)", "};"):
+                self._add_products(lambda name, total, extent, turned: (
+                    f"add_singles<{products}, TILE, {extent}, {str(turned).lower()}>({total}, s, "
+                    f"{name}_tiles + stage * {self.elements[name]});"))
 
     def _add_products(self, text: Callable[[str, str, int, bool], str]) -> None:
         for k, product in enumerate(self.products):

@@ -80,7 +80,7 @@ class StreamPrinter(StreamReads):
             f"ROWS = {shape.rows}, TILE = {shape.columns}, DEPTH = {program.depth}, "
             f"STAGES = {shape.stages} }};",
             f"enum {{ COPIERS = {'TA_WGMMA ? TX - WORKERS : ' * bool(kernel.copiers)}WORKERS }};",
-            f"using Half = {ctype(program.dtype)};",
+            f"using Element = {ctype(program.dtype)};",
             "TA_KERNEL(NAME, Args) {", "  TA_BLOCKS(block)", *body, "}", ""])
         return Program(text, list(self.slots.values()), kernel.schedule.blocks,
                        shape.threads + kernel.copiers, 0,
@@ -123,7 +123,7 @@ class StreamPrinter(StreamReads):
         for product in self.products:
             self.put(f"f32 o_{product.tile.number}[{padded(product.extent) // 8}][4] = {{}};")
         self.put("f32 s[TILE / 8][4];")
-        if self.products:
+        if self.products and self.halves:
             self.put("unsigned p[TILE / 16][4];")
 
     @contextmanager
@@ -169,10 +169,10 @@ class StreamPrinter(StreamReads):
                         self._elements(
                             str(padded(product.extent) // 8), lambda name=product.tile.number, k=k:
                             self.put(f"o_{name}[n][c] *= grown_{k}[r];"))
-        if self.products:
+        if self.products and self.halves:
             with self.block("const auto pack_weights = [&]", "};"):
                 self.put('_Pragma("unroll") for (int n = 0; n < TILE / 16; ++n)')
-                self.put("  pack<Half>(p[n], s[2 * n], s[2 * n + 1]);")
+                self.put("  pack<Element>(p[n], s[2 * n], s[2 * n + 1]);")
 
     def _find_extrema(self) -> None:
         if not self.extrema:
@@ -275,6 +275,10 @@ class StreamPrinter(StreamReads):
         with self.block("const auto go_on = [&]", "};"):
             self.put("stage = stage == STAGES - 1 ? 0 : stage + 1;")
             self.put('_Pragma("unroll") for (int k = 0; k < AHEAD; ++k) due[k] = due[k + 1];')
+        if not self.halves:
+            self._walk_in_order()
+            self.put("await_copies();")
+            return
         if not self.copiers:
             self.put("#if TA_WGMMA")
             self._walk_overlapping()
@@ -285,6 +289,9 @@ class StreamPrinter(StreamReads):
 
     def _walk_on_chip(self) -> None:
         """The same, where all operands are on chip: nothing is waited for."""
+        if not self.halves:
+            self._walk_on_chip_in_order()
+            return
         settled = " ".join(f"settled(o_{product.tile.number});" for product in self.products)
         pack = "pack_weights();" if self.products else ""
         self.put("#if TA_WGMMA")
@@ -305,13 +312,19 @@ class StreamPrinter(StreamReads):
         if self.products:
             self.put(f"add_products(tiles - 1); await_products<0>(); {settled}")
         self.put("#else")
+        self._walk_on_chip_in_order()
+        self.put("#endif")
+
+    def _walk_on_chip_in_order(self) -> None:
         with self.block('_Pragma("unroll 1") for (int tile = 0; tile < tiles; ++tile)'):
             self._begin_reading("tile")
             self.put("multiply_rows(tile);")
             self.put("combine(tile);")
-            if self.products:
-                self.put("pack_weights(); scale(); add_products(tile);")
-        self.put("#endif")
+            self._use_weights("tile")
+
+    def _use_weights(self, stage: str) -> None:
+        if self.products:
+            self.put(f"{'pack_weights(); ' * self.halves}scale(); add_products({stage});")
 
     def _walk_in_order(self) -> None:
         """One tile after the other."""
@@ -321,8 +334,7 @@ class StreamPrinter(StreamReads):
             self._begin_reading()
             self.put("multiply_rows(stage);")
             self.put("combine(due[0]);")
-            if self.products:
-                self.put("pack_weights(); scale(); add_products(stage);")
+            self._use_weights("stage")
             self.put("go_on();")
 
     def _walk_overlapping(self) -> None:
