@@ -186,3 +186,21 @@ def test_ndenumerate_sees_what_is_written_meanwhile():
         return a, filled, next(it)[1]
 
     both(program)
+
+
+@pytest.mark.parametrize("mode", ["readwrite", "readonly"])
+def test_what_nditer_gave_lives_on(mode):
+    """NumPy lets go of what it went through once it is closed: of ours it had copies."""
+    def told(np):
+        x = np.arange(1e4)
+        with np.nditer(x, flags=["external_loop"], op_flags=[mode]) as it:
+            for last in it:
+                if mode == "readwrite":
+                    last *= 2
+        with pytest.raises(ValueError, match="Iterator is past the end"):
+            it.value  # noqa: B018
+        del it
+        others = [numpy.full(10_000, 7.0) for _ in range(5)]
+        return str(last.sum()), str(x.sum()), len(others)
+
+    assert told(tiledarray) == told(numpy)

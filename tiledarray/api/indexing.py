@@ -39,7 +39,7 @@ from tiledarray.arrays.handle import (
 )
 from tiledarray.arrays.selections import of_each
 from tiledarray.arrays.tracing import may_look
-from tiledarray.arrays.views import Affine
+from tiledarray.arrays.views import Affine, overlaps
 from tiledarray.devices.device import resolve
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -326,6 +326,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         )
     if source is dst:  # nothing to do, and no error where it may not be written
         return
+    if overlaps(dst.steps):  # `putmask` and `place` write a copy, and that back
+        by_places.change(lambda places, mask, values: np.copyto(places, values, where=mask),
+                         dst, (mask, source))
+        return
     placing.write_where(dst, mask, source.astype(dst.dtype))
 
 
@@ -351,7 +355,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     if type(values) in SCALARS:
         values = np.array(values, a.dtype)
     holds = holds.reshape(a.shape).astype(bool, copy=False)
-    copyto(a, values, casting="unsafe", where=holds)
+    placing.write_where(a, holds, handle_of(values, a.device).astype(a.dtype))
 
 
 @implements(np.fill_diagonal)

@@ -20,6 +20,9 @@ from tiledarray.api.arguments import host, is_ours
 
 _WRITES = frozenset(("readwrite", "writeonly"))
 _CHANGES = frozenset(("enable_external_loop", "remove_axis", "remove_multi_index"))
+_OWN_MEMORY = frozenset(("copy", "updateifcopy"))  # flags of operands
+_CLOSED = np.nditer(0)
+_CLOSED.close()
 
 
 class _Copy:
@@ -99,10 +102,11 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     _views: tuple[Any, ...] | None  # of the operands, where the loop is
     _were: list[bytes]  # what the written ones of them were there
     _buffered: bool
+    _own_memory: bool  # whether NumPy has something to write back when it is closed
 
     def __new__(cls, op: Any, flags: Any = None, op_flags: Any = None, *args: Any,
                 **kwargs: Any) -> Any:
-        """Return NumPy's own where nothing of ours is written."""
+        """Return NumPy's own where nothing is ours."""
         given = [*op] if isinstance(op, (list, tuple)) else [op]
         copies = {id(each): _Copy(each) for each in given if is_ours(each)}
         operands = [copies[id(each)].array if is_ours(each) else each for each in given]
@@ -112,14 +116,18 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
             every = [every] * len(given)
         written = {k: copies[id(given[k])] for k, found in enumerate(every)
                    if is_ours(given[k]) and not _WRITES.isdisjoint(found)}
-        if not written:
+        if not copies:
             return made
         for copy in written.values():
             copy.watch()
         self = object.__new__(cls)
-        vars(self).update(_numpys=made, _given=given, _written=written, _views=None, _were=[],
-                          _buffered="buffered" in (flags or ()))
-        self._gone_on()
+        buffered = "buffered" in (flags or ())
+        vars(self).update(
+            _numpys=made, _given=given, _written=written, _views=None, _were=[],
+            _buffered=buffered,
+            _own_memory=buffered or not all(_OWN_MEMORY.isdisjoint(found) for found in every))
+        if written:
+            self._gone_on()
         return self
 
     def _bring(self) -> None:
@@ -151,8 +159,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         else:
             self._note(self._numpys.value)
 
-    def __iter__(self) -> nditer:
-        return self
+    def __iter__(self) -> Any:
+        return self if self._written else self._numpys  # sooner
 
     def __next__(self) -> Any:
         self._bring()
@@ -173,10 +181,16 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         return found
 
     def close(self) -> None:
-        """Have all that was written in the arrays."""
-        self._numpys.close()
-        self._views = None
+        """Have all that was written in the arrays.
+
+        What it gave are views of the copies, which live on with them, as our arrays do: they hold
+        NumPy's iterator, and that lets go of what it goes through when it is closed.
+        """
+        if self._own_memory:
+            self._numpys.close()
+        vars(self)["_views"] = None
         self._bring()
+        vars(self)["_numpys"] = _CLOSED
 
     def reset(self) -> None:
         """Begin again."""

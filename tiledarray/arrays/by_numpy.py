@@ -27,7 +27,7 @@ from tiledarray.arrays.handle import (
     shown,
     wrap,
 )
-from tiledarray.arrays.views import is_frozen, on_array
+from tiledarray.arrays.views import is_frozen, on_array, overlaps
 from tiledarray.devices.device import resolve
 from tiledarray.errors import HistoryLost, LeaveToNumPy
 from tiledarray.execution.spans import Spending
@@ -381,7 +381,8 @@ class _Copies:
 
     def _add(self, family: list[Handle]) -> None:
         """Copy an array, or all views of one array together."""
-        root = family[0] if len(family) == 1 else family[0].origin()
+        alone = len(family) == 1 and not overlaps(family[0].steps)
+        root = family[0] if alone else family[0].origin()
         # As long as somebody has the value, nobody writes into it.
         value = root if self._only_read else wrap(root.origin()._node)
         if self._only_read:

@@ -14,7 +14,15 @@ from tiledarray.arrays.handle import Handle, as_node, fitting, follow, part_of, 
 from tiledarray.arrays.index import places as index_places
 from tiledarray.arrays.index import put, take
 from tiledarray.arrays.tracing import may_look
-from tiledarray.arrays.views import Part, Reinterpreted, Step, on_array
+from tiledarray.arrays.views import (
+    Part,
+    Reinterpreted,
+    Step,
+    is_frozen,
+    on_array,
+    overlaps,
+    refusal,
+)
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.node import Node
 from tiledarray.ops.elementwise import BY_NAME
@@ -44,6 +52,9 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     root = target.origin()
     begin = _whole_elements(target.steps, values.steps) if (
         isinstance(values, Handle) and values.origin() is root) else None
+    if begin is None and overlaps(target.steps):
+        _change_windows(function, target, (*between, values))
+        return
     if begin is not None:
         # What is written may be read again.
         both = follow(root, target.steps[:begin])
@@ -59,6 +70,26 @@ def change(function: Callable[..., Any], target: Handle, arguments: Sequence[Any
     flat, places, new = _two(target.node, values)
     function(places, *between, new)
     target.store(wrap(_taken(flat, places)))
+
+
+def _change_windows(function: Callable[..., Any], target: Handle, arguments: Sequence[Any]) -> None:
+    """Do the same where elements of the target are the same one: once in the array that owns it."""
+    root, (*between, values) = target.origin(), arguments
+    flat, places, new = _two(root.node, values)
+    function(_in_windows(places, target), *between, new)
+    root.store(wrap(_taken(flat, places)))
+
+
+def _in_windows(places: np.ndarray[Any, Any], array: Handle) -> Any:
+    """Return a view of an array's memory, of which those are the places, as the array is one."""
+    if any(isinstance(step, Part | Reinterpreted) for step in array.steps):
+        raise LeaveToNumPy("windows of parts of elements")
+    if is_frozen(array.steps):
+        raise ValueError(refusal("assignment destination is read-only", array.steps))
+    found = on_array(places, array.steps)
+    if not np.may_share_memory(found, places):
+        raise LeaveToNumPy("windows that a reshape has copied")
+    return found
 
 
 def _two(node: Node, values: Any) -> tuple[Node, Any, Any]:
@@ -100,6 +131,12 @@ def merge(function: Callable[..., Any], array: Handle, values: Any) -> Any:
 
 def rearrange(function: Callable[..., Any], array: Handle) -> None:
     """Do what a function does that moves elements within an array."""
+    root = array.origin()
+    if overlaps(array.steps):
+        places = np.arange(root.size).reshape(root.shape)
+        function(_in_windows(places, array))
+        root.change(lambda old: record.reshape(_taken(_flat(old), places), old.shape))
+        return
     places = np.arange(array.size).reshape(array.shape)
     function(places)
     array.change(lambda old: record.reshape(_taken(_flat(old), places), old.shape))
@@ -147,7 +184,12 @@ def at(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[Any]) -> bool:
     if any(isinstance(x, Handle) and x.dtype.kind not in "biu" for x in key):
         return False
     given = tuple(seen(x) for x in key)
-    numbers = np.arange(wrap(node).size).reshape(node.shape)[given]
+    numbers = np.arange(wrap(node).size).reshape(node.shape)
+    if overlaps(array.steps):
+        owner = array.origin()
+        numbers = _in_windows(np.arange(owner.size).reshape(owner.shape), array)
+        array, node = owner, owner.node
+    numbers = numbers[given]
     if not isinstance(numbers, np.ndarray):
         numbers = np.asarray(numbers)
     flat = _flat(node)
@@ -186,7 +228,8 @@ def add_at_unknown(ufunc: np.ufunc, array: Handle, key: Any, values: Sequence[An
         If it is no index of the array.
     """
     node = array.node
-    if ufunc not in (np.add, np.subtract) or len(values) != 1 or node.dtype.kind == "b":
+    if ufunc not in (np.add, np.subtract) or len(values) != 1 or node.dtype.kind == "b" or (
+            overlaps(array.steps)):
         return False
     found = _found(key if isinstance(key, tuple) else (key,), node)
     value = as_node(values[0], node.device)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays.handle import Handle, as_node, wrap
-from tiledarray.arrays.views import Step, is_frozen, on_array
+from tiledarray.arrays.views import Step, is_frozen, on_array, overlaps
 from tiledarray.ops.op import Library
 from tiledarray.recording import record
 from tiledarray.recording.stretch import looked
@@ -159,8 +159,8 @@ def _op(name: str, results: int) -> Library:
 def _written(first: Handle, others: Sequence[Any]) -> tuple[Any, bool]:
     """Return what gets a new value: the first, or what it and others are views of; and whether."""
     root = first.origin()
-    if is_frozen(first.steps) or not any(
-            isinstance(x, Handle) and x.origin() is root for x in others):
+    if is_frozen(first.steps) or not (overlaps(first.steps) or any(
+            isinstance(x, Handle) and x.origin() is root for x in others)):
         return first, False
     memory = np.empty(root.node.shape, root.node.dtype)  # never touched
     if not np.may_share_memory(on_array(memory, first.steps), memory):

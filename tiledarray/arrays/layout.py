@@ -174,6 +174,9 @@ class FlatIterator:
         self._check(key)
         if isinstance(value, Handle) and self._reads_on(value) and self._set_in_order(key, value):
             return
+        if self._may_overlap():
+            self._set_each(key, value)
+            return
         line = self._line()
         if isinstance(value, Handle):
             value = wrap(value.node).reshape(-1)
@@ -210,6 +213,23 @@ class FlatIterator:
 
         by_places.change(assign, self.base, (value,))
         return True
+
+    def _may_overlap(self) -> bool:
+        """Whether elements may be the same one, so that no line of them can be written."""
+        base, reached = self.base, self.base.itemsize
+        for stride, n in sorted(zip(map(abs, base.view_strides), base.shape, strict=True)):
+            if n > 1 and stride < reached:
+                return True
+            reached += stride * (n - 1)
+        return False
+
+    def _set_each(self, key: Any, value: Any) -> None:
+        """Write one element after the other."""
+        places = np.arange(self.base.size)[by_places.seen(key)].reshape(-1)
+        values = wrap(value.node).reshape(-1) if isinstance(value, Handle) else np.ravel(value)
+        if values.size:
+            for k, place in enumerate(places.tolist()):
+                self._set_one(place, values[k % values.size])
 
     def _set_one(self, key: Any, value: Any) -> None:
         place = self._place_of(key)

@@ -14,6 +14,7 @@ import numpy as np
 from tiledarray import config, core
 from tiledarray.arrays import (
     by_numpy,
+    by_places,
     index,
     looking,
     operators,
@@ -311,6 +312,9 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
         return
     node = self.node
     try:
+        if views.overlaps(self.steps):
+            _put_in_windows(self, key, value)
+            return
         if _put_by_mask(self, key, value):
             return
         found = index.places(
@@ -326,6 +330,14 @@ def _put(self: Any, key: tuple[Any, ...], value: Any) -> None:
         _put_by_numpy(self, key, value, error.reason)
         return
     part_of(self, found.before).change(lambda old: index.put(old, found, new))
+
+
+def _put_in_windows(self: Any, key: tuple[Any, ...], value: Any) -> None:
+    """Write where elements may be the same one: that has the last of what is written."""
+    def assign(places: Any, key: Any, values: Any) -> None:
+        places[key] = values
+
+    by_places.change(assign, self, (key, value))
 
 
 def _put_by_mask(self: Any, key: tuple[Any, ...], value: Any) -> bool:

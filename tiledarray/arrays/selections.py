@@ -23,7 +23,7 @@ from tiledarray import config, core
 from tiledarray.arrays import handle as handles
 from tiledarray.arrays import index, tracing
 from tiledarray.arrays.handle import SCALARS, Handle, as_node, fitting, is_recorded, wrap
-from tiledarray.arrays.views import is_frozen
+from tiledarray.arrays.views import is_frozen, overlaps
 from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.fork import hold_at_fork
 from tiledarray.graph.dtypes import Shape
@@ -417,7 +417,7 @@ def write(array: Handle, key: tuple[Any, ...], value: Any) -> bool:
         If the mask does not fit the array.
     """
     mask = _unknown_mask(key)
-    if mask is None or is_frozen(array.steps):
+    if mask is None or is_frozen(array.steps) or overlaps(array.steps):
         return False
     within, narrower = selection(array), selection(key[0])
     if narrower is None:

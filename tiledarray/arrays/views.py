@@ -17,6 +17,7 @@ from tiledarray.graph.dtypes import Shape
 from tiledarray.graph.node import Node
 from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.recording import record
+from tiledarray.recording.join import join_nodes
 
 
 class Affine(NamedTuple):
@@ -230,22 +231,30 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
 
 
 def _write_windows(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
-    """Write at the places of the elements; what comes last counts where they are the same."""
+    """Write at the places of the elements; of those that are the same NumPy says which counts.
+
+    It goes along memory, so that need not be the last one.
+    """
     if is_frozen(steps):
         raise ValueError(refusal("assignment destination is read-only", steps))
     parts = tuple(step for step in steps if type(step) is Part)
     moves = tuple(step for step in steps if type(step) is not Part)
     if Reinterpreted in map(type, moves):
         raise NotImplementedError("windows of other dtypes than their array's are read-only")
-    where = on_array(np.arange(node.form.kind.size).reshape(node.shape), moves)
-    places = record.leaf(node.device.wrap(where, copy=True))
-    flat = record.reshape(node, (node.form.kind.size,))
+    size = node.form.kind.size
+    places = np.arange(size).reshape(node.shape)
+    windows = on_array(places, moves)
+    flat = record.reshape(node, (size,))
     if parts:
-        old = record.library(indexing.take, (flat, places), ("at",), where.shape, node.dtype)
-        value = write(old, parts, value)
-    inputs = (flat, record.broadcast_to(value, where.shape), places)
-    after = record.library(indexing.put, inputs, ("at",), flat.shape, flat.dtype)
-    return record.reshape(after, node.shape)
+        value = write(_taken(flat, windows.copy()), parts, value)
+    windows[...] = size + np.arange(windows.size).reshape(windows.shape)
+    value = record.reshape(record.broadcast_to(value, windows.shape), (windows.size,))
+    return _taken(join_nodes([flat, value], 0, node.dtype, node.device), places)
+
+
+def _taken(flat: Node, places: np.ndarray[Any, Any]) -> Node:
+    inputs = (flat, record.leaf(flat.device.wrap(places, copy=True)))
+    return record.library(indexing.take, inputs, ("at",), places.shape, flat.dtype)
 
 
 def _put(node: Node, step: Affine, value: Node) -> Node:
@@ -268,6 +277,14 @@ def _region(step: Affine, shape: Shape) -> str:
 def is_part(steps: tuple[Step, ...], shape: Shape) -> bool:
     """Whether the steps are one, to a part of an array of this shape that may be written."""
     return len(steps) == 1 and type(steps[0]) is Affine and _region(steps[0], shape) == "part"
+
+
+def overlaps(steps: tuple[Step, ...]) -> bool:
+    """Whether elements of what the steps lead to may be the same: what is written in one is in all.
+
+    Who writes some of them may not write the others as they were.
+    """
+    return Overlapping in map(type, steps)
 
 
 def is_frozen(steps: tuple[Step, ...]) -> bool:
