@@ -510,6 +510,53 @@ def test_numbers_bound_anew_are_refused_and_put_back():
     assert factor == 2 and holder.time == 0
 
 
+@pytest.mark.parametrize("make, take", [
+    (lambda: [3], lambda held: held.pop()), (lambda: [3], lambda held: held.clear() or 3),
+    (lambda: {3: 4}, lambda held: held.popitem()[0]), (lambda: {3: 4}, lambda held: held.pop(3)),
+    (lambda: {3}, lambda held: held.pop()), (lambda: {3}, lambda held: held.clear() or 3)])
+def test_what_is_taken_out_of_a_container_is_refused(make, take):
+    """The second time it would not be there; what has been taken is put back."""
+    held = make()
+
+    def f(x):
+        return x + (take(held) if held else 0)
+
+    with pytest.raises(TypeError, match="binds held to another array or number, or takes"):
+        ta.jit(f)(ta.ones(4))
+    assert len(held) == 1
+
+    def step(i, x):
+        return f(x)
+
+    with pytest.raises(TypeError, match="binds held to another array or number, or takes"):
+        ta.fori_loop(3, step, ta.ones(4))
+
+
+def test_files_go_on_once(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("a\nbb\n")
+    with path.open() as lines:
+        with pytest.raises(TypeError, match="takes the next of lines"):
+            ta.jit(lambda x: x + len(lines.readline()))(ta.ones(4))
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: ta.jit(f)(ta.ones(3)), lambda f: ta.vmap(f)(ta.ones((2, 3))),
+    lambda f: ta.fori_loop(3, lambda i, x: f(x), ta.ones(3)),
+    lambda f: ta.while_loop(lambda x: x.sum() < 9, f, ta.ones(3))])
+def test_a_look_that_the_function_catches(transform):
+    """It has gone on as it would not have with the value."""
+    def f(x):
+        try:
+            factor = float(x.max())
+        except Exception:
+            factor = 2.0
+        return x * factor
+
+    with pytest.raises(TypeError, match="looked at a value.*has caught this error"):
+        transform(f)
+
+
 def test_arrays_of_objects_and_containers():
     class Model:
         def __init__(self):

@@ -52,6 +52,8 @@ class Scope:
         Stand-ins of views whose elements do not follow one another in memory: their ``id``.
     asked : set of int
         Arrays of which it was asked how they, or views of them, lie: their ``id``.
+    refused : str
+        What the function was told when it first looked at a value.
     """
 
     name = "jit"
@@ -61,6 +63,7 @@ class Scope:
         self.outside: list[tuple[Handle, Node]] = []
         self.sparse: set[int] = set()
         self.asked: set[int] = set()
+        self.refused = ""
         self._unknown: set[Node] = set()  # values in which such placeholders are
         self._values: dict[int, Node] = {}  # of those
         self._inside: dict[int, Handle] = {}  # made meanwhile; kept, so that no id comes twice
@@ -102,6 +105,19 @@ class Scope:
     def adopt(self, handle: Handle) -> None:
         """Take an array for one that the function has made, though it has no value yet."""
         self._inside[id(handle)] = handle
+
+    def check_looks(self) -> None:
+        """Refuse what a function does that has looked at a value, and caught what it was told.
+
+        It went on as it would have without that value.
+
+        Raises
+        ------
+        TypeError
+        """
+        if self.refused:
+            raise TypeError(f"{self.refused}. (The function has caught this error, and gone on "
+                            "otherwise than it would have with the value.)")
 
     def leaked(self) -> bool:
         """Whether an array that was made inside outlives the tracing.  Ends the scope."""

@@ -217,6 +217,7 @@ def _recorded(
     kept = any(node.keeps for node in every if node is not None)
     with traced(lambda: SampleScope(history=kept)) as scope:
         nodes, nested = _run(function, structure, leaves, every, given)
+        scope.check_looks()
         if scope.leaked():
             raise TypeError(
                 "a function under tiledarray.vmap stored an array where it outlives the call (a "

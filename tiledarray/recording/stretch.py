@@ -173,8 +173,10 @@ def looked(consequence: str) -> TypeError:
     """Return the error of a look at a value in a traced function."""
     place = user_line()
     where = f" (line {place[1]} of {place[0]})" if place else ""
-    name = local.recorder.scope.name
-    return TypeError(f"a function under tiledarray.{name} looked at a value{where}; {consequence}")
+    scope = local.recorder.scope
+    words = f"a function under tiledarray.{scope.name} looked at a value{where}; {consequence}"
+    scope.refused = scope.refused or words
+    return TypeError(words)
 
 
 def _tell_of_write(error: IndexError, wanted: list[Node]) -> None:

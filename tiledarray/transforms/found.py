@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import enum
 import functools
+import io
 import operator
 import random
 import types
@@ -479,12 +480,22 @@ def state(value: Any) -> Any:
         return None if value.gi_frame is None else object()
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
+    if isinstance(value, io.IOBase):
+        return _place_in(value)
     if isinstance(value, (np.random.RandomState, random.Random)):
         return repr((value.get_state if isinstance(value, np.random.RandomState)
                      else value.getstate)())
     if type(value).__module__ in ("builtins", "itertools") and hasattr(type(value), "__next__"):
         return repr(value), operator.length_hint(value, -1)
     return None
+
+
+def _place_in(file: io.IOBase) -> Any:
+    """Return how far a file has been read; ``None`` of one that is written, as a log is."""
+    try:
+        return file.tell() if file.readable() and not file.writable() else None
+    except (OSError, ValueError):  # a line of it is being iterated over, or it is closed
+        return repr(file)
 
 
 def content(cell: CellType) -> Any:

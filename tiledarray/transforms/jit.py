@@ -112,6 +112,9 @@ class _Trace:
         with traced() as scope:
             nodes, written, changed = self._record(
                 function, shape, arrays, own, dense, scope)
+            if scope.refused and changed is not None:
+                changed.restore()
+            scope.check_looks()
             if scope.leaked():
                 if changed is not None:
                     changed.restore()
@@ -172,8 +175,8 @@ class _Trace:
         if changed:
             raise TypeError(
                 f"a function under tiledarray.jit binds {', '.join(changed)} to another array or "
-                "number; that would happen once, not at every call. Write into an array with "
-                "x[...] =, or return the new one"
+                "number, or takes something out; that would happen once, not at every call. Write "
+                "into an array with x[...] =, or return the new one"
             )
         self.inputs = _inputs(scope.outside, [k for k in range(len(arrays)) if k not in alone],
                               origins, names.variables)

@@ -227,6 +227,7 @@ class _Loop:
                 if changed:
                     for found in names:
                         found.restore()
+            scope.check_looks()
             if scope.leaked():
                 raise TypeError(
                     f"a function under tiledarray.{self.name} stored an array where it outlives "
@@ -235,8 +236,8 @@ class _Loop:
         if changed:
             raise TypeError(
                 f"a function under tiledarray.{self.name} binds {', '.join(changed)} to another "
-                "array or number; that would happen once, not at every step. Make it a part of "
-                "the state")
+                "array or number, or takes something out; that would happen once, not at every "
+                "step. Make it a part of the state")
         nodes = recording.recorded(() if count is None else count.nodes())
         for place, node in enumerate(recording.after[:len(self.state)]):
             if not node.shape and not is_scalar(node):

@@ -163,7 +163,7 @@ class Names:
             changed = [*_changed_items(value, before)]
             hard += [f"{name}[{key!r}]" for key, was in changed if _is_value(was)]
             if not _same_items(value, before) and not any(_is_value(was) for _, was in changed):
-                soft.append(name)
+                (hard if len(value) < len(before) else soft).append(name)
         return hard, soft
 
     def drawn(self) -> list[str]:
