@@ -535,9 +535,8 @@ def test_what_is_taken_out_of_a_container_is_refused(make, take):
 def test_files_go_on_once(tmp_path):
     path = tmp_path / "lines"
     path.write_text("a\nbb\n")
-    with path.open() as lines:
-        with pytest.raises(TypeError, match="takes the next of lines"):
-            ta.jit(lambda x: x + len(lines.readline()))(ta.ones(4))
+    with path.open() as lines, pytest.raises(TypeError, match="takes the next of lines"):
+        ta.jit(lambda x: x + len(lines.readline()))(ta.ones(4))
 
 
 @pytest.mark.parametrize("transform", [
@@ -553,7 +552,7 @@ def test_a_look_that_the_function_catches(transform):
             factor = 2.0
         return x * factor
 
-    with pytest.raises(TypeError, match="looked at a value.*has caught this error"):
+    with pytest.raises(TypeError, match=r"looked at a value.*has caught this error"):
         transform(f)
 
 

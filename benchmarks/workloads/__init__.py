@@ -47,6 +47,7 @@ WORKLOADS = {
         distances.SOFT_ASSIGNMENT,
         distances.FORCES,
         attention.ATTENTION,
+        attention.SINGLE,
         attention.CAUSAL,
         attention.LAYERS,
         layers.HALF_LAYER,

@@ -7,8 +7,11 @@ from benchmarks.workload import Sizes, Workload
 
 HALF = np.dtype(ml_dtypes.bfloat16)
 PRODUCTS_PER_SECOND = 685e12  # of cuBLAS on an H200, bfloat16 (shared/workloads.md)
+TF32_PER_SECOND = 384e12  # of TF32 (results/tf32-h200-2026-11-28.json)
+TF32_PRODUCTS = 3  # in the place of one of float32
 CHECKED = 64  # rows of the first product
 _HEADS, _DEPTH = (4, 16), 64
+_SINGLE_HEADS = (1, 16)
 _CAUSAL_HEADS, _CAUSAL_DEPTH = (2, 16), 128
 _LAYERS = 64, 128, 64
 
@@ -21,6 +24,13 @@ def setup_attention(size, seed):
     """Return queries, keys and values: batches × heads × rows × features."""
     random = np.random.default_rng(seed)
     return tuple(drawn(random, *_HEADS, size, _DEPTH) for _ in range(3))
+
+
+def setup_single(size, seed):
+    """Return the same in float32, for fewer heads."""
+    random = np.random.default_rng(seed)
+    return tuple(random.standard_normal((*_SINGLE_HEADS, size, _DEPTH), dtype=np.float32)
+                 for _ in range(3))
 
 
 def setup_causal(size, seed):
@@ -153,6 +163,20 @@ ATTENTION = Workload(
     fixed_floor=on_tensor_cores(4 * 64 * 4096**2 * 64),
     variants={"torch": attention_torch, "torch library": attention_library},
     refusals=_REFUSALS,
+    bulky=True,
+)
+SINGLE = Workload(
+    name="single_attention",
+    title="attention, 16 heads of 64, float32",
+    sizes=Sizes(cpu=256, cuda=4096, quick=64),
+    setup=setup_single,
+    program=attention,
+    reference=first_rows(attention),
+    tolerance=2e-5,
+    traffic=lambda inputs: 4 * inputs[0].nbytes,
+    fixed_floor={"cuda": TF32_PRODUCTS * 4 * 16 * 4096**2 * 64 / TF32_PER_SECOND, "cpu": None},
+    variants={"torch": attention_torch, "torch library": attention_library},
+    refusals={"numexpr": "no products", "numba": "no products of batches"},
     bulky=True,
 )
 CAUSAL = Workload(
