@@ -70,6 +70,8 @@ SHAPES = (Shape(64, 256, 64, 3, 2), Shape(128, 256, 128, 3, 1), Shape(256, 256, 
 # The same of what has four bytes: sums and weights of three products take twice the registers.
 OF_SINGLES = (Shape(64, 128, 64, 2, 2), Shape(128, 256, 32, 2, 1), Shape(128, 128, 32, 2, 1))
 OF_TF32 = (Shape(64, 128, 64, 2, 2), Shape(128, 256, 64, 2, 1), *OF_SINGLES[1:])
+# The same where `wgmma` takes tiles that are arranged for it.
+ARRANGED, ARRANGED_TF32 = Shape(64, 256, 64, 2, 1), Shape(64, 256, 64, 2, 2)
 
 # The same where some threads copy for the others; more columns would take more registers.
 WITH_COPIERS = (Shape(64, 384, 128, 4, 1), Shape(64, 256, 64, 6, 1), Shape(128, 256, 128, 3, 1))
@@ -88,12 +90,15 @@ class StreamKernel(Kernel):
     stays : bool
         Whether all tiles of what is multiplied with stay on chip while a block goes from rows to
         rows; the next rows come meanwhile.
+    arranged : bool
+        Whether four warps multiply tiles of four bytes together, which are arranged before.
     """
 
     program: StreamProgram = None  # type: ignore[assignment]
     shape: Shape = SHAPES[0]
     copiers: int = 0
     stays: bool = False
+    arranged: bool = False
 
     @property
     def form(self) -> str:
@@ -143,6 +148,25 @@ def operand_bytes(program: StreamProgram, operand: Operand, shape: Shape) -> int
     rows, columns = (padded(count), shape.columns) if program.is_turned(operand) else (
         shape.columns, count)
     return tile_bytes(rows, columns, program.dtype.itemsize)
+
+
+def arranged_bytes(program: StreamProgram, shape: Shape) -> dict[str, int]:
+    """Of tiles that are arranged for `wgmma`, by name: rows go along what is summed there.
+
+    Of three products there are low parts, of rows and of operands; high parts are the numbers
+    themselves, where they lie in the right order.
+    """
+    three, size = not program.tf32, program.dtype.itemsize
+    found = {"rows_low": tile_bytes(shape.rows, program.depth, size)} if three else {}
+    right = tile_bytes(shape.columns, padded(program.depth), size)
+    if program.is_turned(program.right):
+        found["right_high"] = right
+    if three:
+        found["right_low"] = right
+    for k, product in enumerate(program.products):
+        for part in ("high", "low")[:1 + three]:
+            found[f"matrix_{k}_{part}"] = tile_bytes(padded(product.extent), shape.columns, size)
+    return found
 
 
 def programmed(body: Body, target: Target) -> Body:
@@ -204,6 +228,16 @@ def _wide(program: StreamProgram) -> int:
     return max(program.depth, sum(padded(product.extent) for product in program.products))
 
 
+def _arranged(program: StreamProgram, target: Target) -> Shape | None:
+    """The shape where tiles of four bytes are arranged for `wgmma`, if they may be, and fit."""
+    shape = ARRANGED_TF32 if program.tf32 else ARRANGED
+    fits = (not program.halves and target.wgmma and _wide(program) <= shape.wide
+            and not _stays(program, OF_SINGLES[0], target)
+            and _shared(program, shape) + sum(arranged_bytes(program, shape).values())
+            <= target.shared_bytes - OWN_BYTES)
+    return shape if fits else None
+
+
 def _shape(program: StreamProgram, target: Target) -> Shape:
     """Return the first one that fits, with copiers of those that keep all multiprocessors busy.
 
@@ -214,6 +248,9 @@ def _shape(program: StreamProgram, target: Target) -> Shape:
     room = target.shared_bytes - OWN_BYTES
     wide = _wide(program)
     copiers = copiers_of(program, target)
+    arranged = _arranged(program, target)
+    if arranged is not None:
+        return arranged
     usual = SHAPES if program.halves else OF_TF32 if program.tf32 else OF_SINGLES
     fitting = [shape for shape in (WITH_COPIERS if copiers else usual)
                if wide <= shape.wide and _shared(program, shape) <= room]
@@ -260,13 +297,17 @@ def _kernel(program: StreamProgram, outputs: list[Value], target: Target) -> Str
     barriers = 4 * shape.stages * BARRIER_BYTES if copiers else 0
     stays = not copiers and _stays(program, shape, target)
     blocks = shape.resident * target.workers if stays else blocks_of(program, shape)
+    arranged = _arranged(program, target) is not None
+    shared = _shared(program, shape, stays=stays) + barriers
+    if arranged:
+        shared += sum(arranged_bytes(program, shape).values())
     schedule = Schedule(
         (lane,), threads=(shape.threads + copiers, 1), blocks=blocks, stages=shape.stages,
-        shared_bytes=_shared(program, shape, stays=stays) + barriers, resident=shape.resident)
+        shared_bytes=shared, resident=shape.resident)
     return StreamKernel(
         group, schedule, {}, stores, bytes_moved=_moved(program),
         flops=program.problems * program.flops, program=program, shape=shape, copiers=copiers,
-        stays=stays)
+        stays=stays, arranged=arranged)
 
 
 def _moved(program: StreamProgram) -> int:

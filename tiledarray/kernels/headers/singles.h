@@ -140,4 +140,66 @@ TA_FN void add_singles(f32 (&c)[N / 8][4], const f32 (&a)[DEPTH / 8][4], const f
   }
 }
 
+#if TA_WGMMA
+// Four warps multiply what lies in shared memory as it is: what is below 10 bits is left out there, too.
+// So of three products the high parts are the numbers themselves, and tiles of low parts are made of them;
+// for one product they are rounded in place.  What is summed goes along rows, always: a tile where it goes
+// down columns is turned, and results that are multiplied want the numbers 2t and 2t + 1 of eight where
+// others have t and t + 4.
+TA_FN f32 high_part(f32 x) {
+  return __builtin_bit_cast(f32, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
+}
+TA_FN f32 low_part(f32 x) { return (x - high_part(x)) * 1.00034f; }
+TA_FN f32 rounded_half(f32 x) { return x * (0.5f * 1.00034f); }
+
+// Of a tile of so many elements.
+template <int PRODUCTS, int THREADS, int ELEMENTS> TA_FN void part_tile(f32* tile, f32* low) {
+  _Pragma("unroll 4") for (int e = threadIdx.x * 4; e < ELEMENTS; e += THREADS * 4) {
+    f32 x[4];
+    four_of(x[0], x[1], x[2], x[3], tile + e);
+    uint4 made;
+    unsigned* const to[4] = {&made.x, &made.y, &made.z, &made.w};
+    _Pragma("unroll") for (int k = 0; k < 4; ++k)
+      *to[k] = __builtin_bit_cast(unsigned, PRODUCTS == 3 ? low_part(x[k]) : rounded_half(x[k]));
+    *reinterpret_cast<uint4*>((PRODUCTS == 3 ? low : tile) + e) = made;
+  }
+}
+// The same to other tiles, of N rows of DEPTH numbers each: what was ACROSS, in columns, goes along rows.
+// A thread takes a piece of a row, and its neighbours those of the rows below.
+template <int PRODUCTS, int THREADS, int N, int DEPTH, bool ACROSS, bool OF_RESULTS>
+TA_FN void arrange_tile(const f32* tile, f32* high, f32* low) {
+  _Pragma("unroll 2") for (int e = threadIdx.x; e < N * (DEPTH / 4); e += THREADS) {
+    const int n = e % N, piece = e / N;
+    uint4 highs, lows;
+    unsigned* const to[2][4] = {{&highs.x, &highs.y, &highs.z, &highs.w}, {&lows.x, &lows.y, &lows.z, &lows.w}};
+    _Pragma("unroll") for (int v = 0; v < 4; ++v) {
+      const int k = OF_RESULTS ? piece / 2 * 8 + 2 * v + piece % 2 : piece * 4 + v;
+      const f32 x = tile[ACROSS ? place_of<f32, DEPTH>(k, n) : place_of<f32, N>(n, k)];
+      *to[0][v] = __builtin_bit_cast(unsigned, PRODUCTS == 3 ? x : rounded_half(x));
+      *to[1][v] = __builtin_bit_cast(unsigned, low_part(x));
+    }
+    *reinterpret_cast<uint4*>(high + place_of<f32, N>(n, piece * 4)) = highs;
+    if (PRODUCTS == 3) *reinterpret_cast<uint4*>(low + place_of<f32, N>(n, piece * 4)) = lows;
+  }
+}
+// Results become what is multiplied first, and then their low parts; all of it before products begin.
+template <int PRODUCTS, int COUNT> TA_FN void begin_results(f32 (&s)[COUNT][4]) {
+  if (PRODUCTS == 3) return;
+  _Pragma("unroll") for (int n = 0; n < COUNT; ++n)
+    _Pragma("unroll") for (int v = 0; v < 4; ++v) s[n][v] = rounded_half(s[n][v]);
+  settled(s);
+}
+template <int COUNT> TA_FN void low_results(f32 (&s)[COUNT][4]) {
+  _Pragma("unroll") for (int n = 0; n < COUNT; ++n)
+    _Pragma("unroll") for (int v = 0; v < 4; ++v) s[n][v] = low_part(s[n][v]);
+  settled(s);
+}
+template <int PRODUCTS> TA_FN f32 whole_of(f32 high, f32 low) {
+  if (PRODUCTS == 1) return 4 * high;
+  return m_abs(high) < infinity<f32>() ? high + low : high;
+}
+// Where the numbers from the k-th on are in a tile of so many rows, in units of a descriptor.
+template <int ROWS> TA_FN constexpr int along(int k) { return k / 32 * (ROWS * 8) + k % 32 / 4; }
+#endif
+
 }  // namespace streams

@@ -22,11 +22,16 @@ template <class T> struct Of {
   enum { PANEL = 128 / sizeof(T), PIECE = 16 / sizeof(T) };  // elements
 };
 
-// The order of a row's pieces: the number of each, exclusive or this.  Of 32 bits, pieces of rows that
-// follow each other are apart by half a panel, and those of every other row are by two: see `singles.h`.
+// The order of a row's pieces: the number of each, exclusive or this.  It is that of `wgmma`; where that
+// is not used of 32 bits, pieces of rows that follow each other are apart by half a panel, and those of
+// every other row are by two: see `singles.h`.
+#if TA_WGMMA && defined(TA_ARRANGED)
+template <class T> TA_FN constexpr int order_of(int row) { return row % 8; }
+#else
 template <class T> TA_FN constexpr int order_of(int row) {
   return sizeof(T) == 2 ? row % 8 : (row ^ row >> 1) % 2 * 4 + row / 4 % 2 * 2 + row / 2 % 2;
 }
+#endif
 // Where an element of a tile with ROWS rows is.
 template <class T, int ROWS> TA_FN constexpr int place_of(int row, int column) {
   constexpr int PANEL = Of<T>::PANEL, PIECE = Of<T>::PIECE;

@@ -72,6 +72,7 @@ class StreamPrinter(StreamReads):
         text = "\n".join([
             f"using idx = {'long long' if wide else 'int'};",
             f"#define TA_RESIDENT {kernel.schedule.resident}",
+            *["#define TA_ARRANGED"] * kernel.arranged,
             '#include "streams.h"',
             *self._instructions(),
             "using namespace streams;",
@@ -328,10 +329,31 @@ class StreamPrinter(StreamReads):
 
     def _walk_in_order(self) -> None:
         """One tile after the other."""
+        if self.kernel.arranged:
+            self._walk_arranged()
+            return
         with self.block('_Pragma("unroll 1") while (due[0] < tiles)'):
             self.put("await_copies_before<AHEAD - 1>(); show_tiles(); __syncthreads();")
             self.put("fetch_next(AHEAD);")
             self._begin_reading()
+            self.put("multiply_rows(stage);")
+            self.put("combine(due[0]);")
+            self._use_weights("stage")
+            self.put("go_on();")
+
+    def _walk_arranged(self) -> None:
+        """The same, where `wgmma` takes tiles that all threads have arranged before."""
+        self.put("#if TA_WGMMA")
+        self.put("await_copies_before<AHEAD - 1>(); __syncthreads();")
+        self.put("arrange_rows();")
+        self.put("#endif")
+        with self.block('_Pragma("unroll 1") while (due[0] < tiles)'):
+            self.put("await_copies_before<AHEAD - 1>(); __syncthreads();")
+            self.put("fetch_next(AHEAD);")
+            self._begin_reading()
+            self.put("#if TA_WGMMA")
+            self.put("arrange(stage); show_tiles(); __syncthreads();")
+            self.put("#endif")
             self.put("multiply_rows(stage);")
             self.put("combine(due[0]);")
             self._use_weights("stage")
