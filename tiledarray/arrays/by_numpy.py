@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import FunctionType, NoneType
@@ -97,6 +97,7 @@ def _called(name: str, function: Function, args: Any, kwargs: Any) -> Any:
     result = function(*host_args, **host_kwargs)
     mark = _Mark(name, kept)
     copies.write_back(mark, _outputs(name, result, args, kwargs) if kept else ())
+    result = copies.as_given(result, (*host_args, *host_kwargs.values()))
     given = _Given(copies, host_args, host_kwargs, mark)
     if type(result) is tuple:
         return tuple(_ours(part, device, given) for part in result)
@@ -367,11 +368,15 @@ class _Copies:
         For each array, by identity, the array and its copy.
     owners : list
         Arrays, what their memory held, as an array, and copies that hold all that can be changed.
+    containers : dict
+        For each list and dict with arrays of ours in it, by identity, that, its copy, and what was
+        in the copy at first.
     """
 
     def __init__(self, values: Any, *, only_read: bool = False) -> None:
         self.pairs: dict[int, tuple[Handle, np.ndarray[Any, Any]]] = {}
         self.owners: list[tuple[Handle, Handle, np.ndarray[Any, Any]]] = []
+        self.containers: dict[int, tuple[Any, Any, Any]] = {}
         self._only_read = only_read and not runs_code(values)
         families: dict[int, dict[int, Handle]] = {}
         for handle in handles_in(values):
@@ -410,11 +415,46 @@ class _Copies:
             return self.pairs[id(value)][1]
         if first_handle(value) is None:
             return value
-        if type(value) in (tuple, list):
-            return type(value)(self.of(part) for part in value)
-        if type(value) is dict:
-            return {name: self.of(part) for name, part in value.items()}
-        return value
+        if type(value) is tuple:
+            return tuple([self.of(part) for part in value])
+        if type(value) not in (list, dict):
+            return value
+        if id(value) not in self.containers:
+            copy: Any = [self.of(part) for part in value] if type(value) is list else {
+                name: self.of(part) for name, part in value.items()}
+            self.containers[id(value)] = value, copy, copy.copy()
+        return self.containers[id(value)][1]
+
+    def as_given(self, result: Any, arguments: Sequence[Any]) -> Any:
+        """Change lists and dicts as NumPy, or a function that it calls, has changed their copies.
+
+        Returns
+        -------
+        object
+            The result.  Where it, or an array of objects that was written, has one of the copies
+            in it, it has what was given.
+        """
+        parts = result if type(result) is tuple else (result,)
+        objects = [x for x in (*parts, *arguments) if (
+            isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None)]
+        if not (self.containers or objects):
+            return result
+        given = {id(copy): value for value, copy, _ in self.containers.values()}
+        given.update((id(copy), handle) for handle, copy in self.pairs.values())
+        for value, copy, before in self.containers.values():
+            if type(value) is list:
+                if not _are_the_same(copy, before):
+                    value[:] = [given.get(id(part), part) for part in copy]
+            elif not (_are_the_same(copy, before) and _are_the_same(
+                    copy.values(), before.values())):
+                refilled = {name: given.get(id(part), part) for name, part in copy.items()}
+                value.clear()
+                value.update(refilled)
+        for array in objects:
+            for place, part in zip(np.ndindex(array.shape), array.flat, strict=True):
+                if id(part) in given:
+                    array[place] = given[id(part)]
+        return given.get(id(result), result) if type(result) in (list, dict) else result
 
     def write_back(self, mark: _Mark, outputs: Sequence[Handle]) -> None:
         """Store in the arrays what was changed in their copies, and in outputs in any case."""
@@ -430,6 +470,11 @@ class _Copies:
             if value is copy:
                 return handle
         return None
+
+
+def _are_the_same(some: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Whether there are the same objects in both, in the same order."""
+    return [*map(id, some)] == [*map(id, others)]
 
 
 def _seen(value: Handle, handle: Handle) -> np.ndarray[Any, Any]:

@@ -9,7 +9,6 @@ from tiledarray.fusion.ir import Index, Value, dense_strides, storage
 from tiledarray.fusion.streams.ir import COLUMN, DEPTH, Operand
 from tiledarray.fusion.streams.kernel import (
     StreamKernel,
-    arranged_bytes,
     operand_bytes,
     padded,
     tile_bytes,
@@ -133,15 +132,7 @@ class StreamText(TileText):
             self.put(f"const bool whole = {' && '.join(pieces)};")
         if not self.kernel.stays:
             self._copy_rows("rows_tile", "left", "first")
-        for name, operand in self.operands.items():
-            if self._pieces(name):
-                count, down = program.count(operand), self._apart(name, COLUMN)
-                if program.is_turned(operand):
-                    kind = f"TilesOfColumns<COPIERS, {count}, TILE, Element>"
-                    down = self._apart(name, program.across(operand))
-                else:
-                    kind = f"TilesOfRows<COPIERS, TILE, {count}, Element>"
-                self.put(f"const {kind} {name}_rows({name}, {down}, whole);")
+        self._ways()
         for name in self.operands:
             with self.block(f"const auto copy_{name} = [&](int tile, int stage)", "};"):
                 self.put(f"const int left = {self.size('columns', 0)} - tile * TILE;")
@@ -159,13 +150,23 @@ class StreamText(TileText):
         self.put(f"enum {{ AHEAD = {self._ahead()} }};")
         self.put('static_assert(AHEAD > 0, "there are too few stages");')
 
+    def _ways(self) -> None:
+        """How tiles of operands that come by pieces are copied."""
+        program = self.program
+        for name, operand in self.operands.items():
+            if not self._pieces(name):
+                continue
+            count, down = program.count(operand), self._apart(name, COLUMN)
+            if program.is_turned(operand):
+                kind = f"TilesOfColumns<COPIERS, {count}, TILE, Element>"
+                down = self._apart(name, program.across(operand))
+            else:
+                kind = f"TilesOfRows<COPIERS, TILE, {count}, Element>"
+            self.put(f"const {kind} {name}_rows({name}, {down}, whole);")
+
     def _arranged_tiles(self, at: int) -> None:
-        """Where tiles lie that `wgmma` takes in the place of those that were copied."""
-        self.put("#if TA_WGMMA")
-        for name, size in arranged_bytes(self.program, self.kernel.shape).items():
-            self.put(f"f32* const {name} = on_chip + {at};")
-            at += size // self.program.dtype.itemsize
-        self.put("#endif")
+        """Where tiles lie that are made of those that were copied, from that element on."""
+        raise NotImplementedError
 
     def _rings(self, at: int) -> None:
         """What tells threads that copy, and those that multiply, of one another."""
@@ -279,9 +280,6 @@ class StreamText(TileText):
 
         What is summed goes along the panels of a tile, or down its rows where that is turned.
         """
-        if not self.halves:
-            self._multiply_singles()
-            return
         program, tile = self.program, self.kernel.shape.columns
         depth, size = padded(program.depth), self.elements["right"]
         turned = program.is_turned(program.right)
@@ -325,106 +323,6 @@ class StreamText(TileText):
                 f"add_product<TILE, {extent}, {str(turned).lower()}>({total}, p, {name}_tiles + "
                 f"stage * {self.elements[name]});"))
             self.put("#endif")
-
-    def _multiply_singles(self) -> None:
-        """The same where all has four bytes: as one number of TF32, or as three products of two."""
-        program, products = self.program, 1 if self.program.tf32 else 3
-        depth, turned = padded(program.depth), program.is_turned(program.right)
-        if self.kernel.arranged:
-            self.put("#if TA_WGMMA")
-            self._multiply_arranged(products, depth)
-            self.put("#else")
-        with self.block("const auto multiply_rows = [&](int stage)", "};"):
-            self.put(f"multiply_singles<{products}, ROWS, TILE, {depth}, {str(turned).lower()}>"
-                     f"(s, rows_tile, right_tiles + stage * {self.elements['right']});")
-        if self.products:
-            with self.block("const auto add_products = [&](int stage)", "};"):
-                self._add_products(lambda name, total, extent, turned: (
-                    f"add_singles<{products}, TILE, {extent}, {str(turned).lower()}>({total}, s, "
-                    f"{name}_tiles + stage * {self.elements[name]});"))
-        if self.kernel.arranged:
-            self.put("#endif")
-
-    def _multiply_arranged(self, products: int, depth: int) -> None:
-        """The same by `wgmma`, of tiles that are arranged for it before."""
-        program, three = self.program, products == 3
-        turned, size = program.is_turned(program.right), self.elements["right"]
-        low = "rows_low" if three else "nullptr"
-        count = tile_bytes(self.kernel.shape.rows, program.depth, 4) // 4
-        with self.block("const auto arrange_rows = [&]", "};"):
-            self.put(f"part_tile<{products}, WORKERS, {count}>(rows_tile, {low});")
-        with self.block("const auto arrange = [&](int stage)", "};"):
-            if turned:
-                lows = "right_low" if three else "nullptr"
-                self.put(f"arrange_tile<{products}, WORKERS, TILE, {depth}, true, false>"
-                         f"(right_tiles + stage * {size}, right_high, {lows});")
-            else:
-                lows = "right_low" if three else "nullptr"
-                self.put(f"part_tile<{products}, WORKERS, {size}>"
-                         f"(right_tiles + stage * {size}, {lows});")
-            self._add_products(lambda name, total, extent, turned: (
-                f"arrange_tile<{products}, WORKERS, {extent}, TILE, {str(not turned).lower()}, "
-                f"true>({name}_tiles + stage * {self.elements[name]}, {name}_high, "
-                f"{f'{name}_low' if three else 'nullptr'});"))
-        self.put("const unsigned left_at = described(rows_tile, 16) + "
-                 "number_of_four_warps() * (64 * 8);")
-        self.put(f"const unsigned right_at = described({'right_high' if turned else 'right_tiles'}"
-                 ", 16);")
-        if three:
-            self.put("const unsigned left_low = described(rows_low, 16) + "
-                     "number_of_four_warps() * (64 * 8), low_at = described(right_low, 16);")
-        with self.block("const auto multiply_rows = [&](int stage)", "};"):
-            at = "right_at" if turned else f"right_at + stage * {size // 4}"
-            self.put("f32 low[TILE / 8][4];")
-            self.put("begin_products();")
-            with self.block(f'_Pragma("unroll") for (int k = 0; k < {depth}; k += 8)'):
-                self.put("const int l = along<ROWS>(k), r = along<TILE>(k);")
-                self.put(f"add_from_tile(Element(), s, operand_at(left_at + l), "
-                         f"operand_at({at} + r), k > 0);")
-                if three:
-                    self.put(f"add_from_tile(Element(), low, operand_at(left_low + l), "
-                             f"operand_at({at} + r), k > 0);")
-                    self.put("add_from_tile(Element(), low, operand_at(left_at + l), "
-                             "operand_at(low_at + r), 1);")
-            self.put("commit_products(); finish(s);")
-            if three:
-                self.put("settled(low);")
-            self._elements("TILE / 8", lambda: self.put(
-                f"s[n][c] = whole_of<{products}>(s[n][c], low[n][c]);"))
-        if not self.products:
-            return
-        loop = '_Pragma("unroll") for (int n = 0; n < TILE / 8; ++n)'
-        parts = ("high", "low")[:1 + three]
-        with self.block("const auto add_products = [&](int)", "};"):
-            for k, product in enumerate(self.products):
-                for part in parts:
-                    self.put(f"const unsigned {part}_at_{k} = described(matrix_{k}_{part}, 16);")
-                for part in ("high", "low"):
-                    self.put(f"f32 {part}_{k}[{padded(product.extent) // 8}][4];")
-            self.put(f"begin_results<{products}>(s); begin_products();")
-            for k, product in enumerate(self.products):
-                with self.block(loop):
-                    self.put(f"const int r = along<{padded(product.extent)}>(n * 8);")
-                    for part in parts:
-                        self.put(f"add_from_registers(Element(), {part}_{k}, s[n], "
-                                 f"operand_at({part}_at_{k} + r), n > 0);")
-            self.put("commit_products(); await_products<0>();")
-            self._settle(f"{part}_{k}" for k, _ in enumerate(self.products) for part in parts)
-            if three:  # with both parts at once there are too few registers
-                self.put("low_results(s); begin_products();")
-                for k, product in enumerate(self.products):
-                    at = f"high_at_{k} + along<{padded(product.extent)}>(n * 8)"
-                    self.put(f"{loop} add_from_registers(Element(), low_{k}, s[n], "
-                             f"operand_at({at}), 1);")
-                self.put("commit_products(); await_products<0>();")
-                self._settle(f"low_{k}" for k, _ in enumerate(self.products))
-            for k, product in enumerate(self.products):
-                self._elements(str(padded(product.extent) // 8), lambda k=k, product=product: (
-                    self.put(f"o_{product.tile.number}[n][c] += "
-                             f"whole_of<{products}>(high_{k}[n][c], low_{k}[n][c]);")))
-
-    def _settle(self, names: Iterable[str]) -> None:
-        self.put(" ".join(f"settled({name});" for name in names))
 
     def _add_products(self, text: Callable[[str, str, int, bool], str]) -> None:
         for k, product in enumerate(self.products):

@@ -17,7 +17,7 @@ from tiledarray.fusion.streams.kernel import COPIER_REGISTERS, StreamKernel, pad
 from tiledarray.fusion.tiles.ir import Apply, Expression, Read, Store, Tile, parts
 from tiledarray.kernels.text.expression import ctype
 from tiledarray.kernels.text.layout import Program
-from tiledarray.kernels.text.stream_reads import StreamReads
+from tiledarray.kernels.text.stream_singles import StreamSingles
 
 NARROW = 1 << 30  # elements of an array that 32-bit indices can count
 EMPTY = {"Max": "-infinity<f32>()", "Min": "infinity<f32>()", "Sum": "0"}
@@ -25,11 +25,11 @@ COMBINE = {"Max": "m_maximum", "Min": "m_minimum"}
 OF_ROW = {"Max": "largest_of_row", "Min": "smallest_of_row", "Sum": "sum_of_row"}
 
 
-class StreamPrinter(StreamReads):
+class StreamPrinter(StreamSingles):
     """Writes a stream program."""
 
     def __init__(self, kernel: StreamKernel) -> None:
-        StreamReads.__init__(self, kernel)
+        StreamSingles.__init__(self, kernel)
         self.extrema = kernel.program.extrema
         self.sums = kernel.program.sums
         self.scaled = kernel.program.scaled
@@ -259,7 +259,10 @@ class StreamPrinter(StreamReads):
 
     def _walk(self) -> None:
         """Tile after tile: with `wgmma` the product of one while another's rows are combined."""
-        self._multiply()
+        if self.halves:
+            self._multiply()
+        else:
+            self._multiply_singles()
         if self.kernel.stays:
             self._walk_on_chip()
             return
@@ -486,7 +489,7 @@ class StreamPrinter(StreamReads):
     def _applied(self, expression: Apply) -> str:
         if self.near and self._is_difference(expression):
             return "quick_exp_near(s[n][c], by, most[r])"
-        return StreamReads._applied(self, expression)
+        return StreamSingles._applied(self, expression)
 
     # ---- what is left --------------------------------------------------------------------------
 
