@@ -62,9 +62,10 @@ class StreamSingles(StreamReads):
         with self.block("const auto arrange_rows = [&]", "};"):
             self.put(f"part_tile<{products}, WORKERS, {count}>(rows_tile, {low('rows')});")
         with self.block("const auto arrange = [&](int stage)", "};"):
-            way, to = (f"arrange_tile<{products}, WORKERS, TILE, {depth}, true, false>",
-                       "right_high, ") if turned else (f"part_tile<{products}, WORKERS, {size}>", "")
-            self.put(f"{way}(right_tiles + stage * {size}, {to}{low('right')});")
+            way = (f"arrange_tile<{products}, WORKERS, TILE, {depth}, true, false>" if turned else
+                   f"part_tile<{products}, WORKERS, {size}>")
+            self.put(f"{way}(right_tiles + stage * {size}, {'right_high, ' * turned}"
+                     f"{low('right')});")
             self._add_products(lambda name, total, extent, turned: (
                 f"arrange_tile<{products}, WORKERS, {extent}, TILE, {str(not turned).lower()}, "
                 f"true>({name}_tiles + stage * {self.elements[name]}, {name}_high, {low(name)});"))
