@@ -204,3 +204,23 @@ def test_what_nditer_gave_lives_on(mode):
         return str(last.sum()), str(x.sum()), len(others)
 
     assert told(tiledarray) == told(numpy)
+
+
+def test_elements_that_nditer_has_left_cannot_be_written():
+    """NumPy would write them into the array; of a copy that would be lost."""
+    x = tiledarray.arange(10.0)
+    elements = [*np_iterated(x)]
+    assert [float(each) for each in elements] == [*range(10)]
+    for each in elements:
+        with pytest.raises(ValueError, match="read-only"):
+            each[...] = 50
+    with tiledarray.nditer(x, flags=["external_loop"], op_flags=["readwrite"]) as it:
+        for last in it:
+            last *= 2
+    with pytest.raises(ValueError, match="read-only"):
+        last *= 2
+    assert x.tolist() == [*range(0, 20, 2)]
+
+
+def np_iterated(x):
+    return tiledarray.nditer(x, op_flags=["readwrite"])

@@ -10,7 +10,9 @@ meanwhile is written into the arrays.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -21,6 +23,8 @@ from tiledarray.api.arguments import host, is_ours
 _WRITES = frozenset(("readwrite", "writeonly"))
 _CHANGES = frozenset(("enable_external_loop", "remove_axis", "remove_multi_index"))
 _OWN_MEMORY = frozenset(("copy", "updateifcopy"))  # flags of operands
+_UNKEPT = 2  # references to a view that nobody else has
+_MANY = 1000  # views that are looked through for those that nobody has kept
 _CLOSED = np.nditer(0)
 _CLOSED.close()
 
@@ -40,7 +44,8 @@ class _Copy:
         order = sorted(range(ours.ndim), key=lambda axis: -abs(strides[axis]))
         turned: Any = tuple(slice(None, None, -1 if strides[axis] < 0 else 1) for axis in order)
         turned += (...,)  # of an array without axes, too, that is a view
-        self._in_order = ours.transpose(order)[turned]
+        as_it_is = order == [*range(ours.ndim)] and min(strides, default=0) >= 0
+        self._in_order = ours if as_it_is else ours.transpose(order)[turned]
         self._block: np.ndarray[Any, Any] = np.array(host(self._in_order), order="C")
         self.array = self._block[turned].transpose(np.argsort(order))
         self.array.flags.writeable = ours.flags.writeable
@@ -53,8 +58,14 @@ class _Copy:
     def bring_element(self, element: np.ndarray[Any, Any]) -> None:
         """Write one element, a view of the copy, into the array."""
         at = (element.__array_interface__["data"][0] - self._start) // self._block.itemsize
-        index = (at,) if self._block.ndim == 1 else np.unravel_index(at, self._block.shape)
-        self._in_order[index] = self._before[index] = element
+        index: tuple[int, ...] = ()
+        for n in self._block.shape[:0:-1]:
+            at, k = divmod(at, n)
+            index = (k, *index)
+        if self._block.ndim:
+            index = (at, *index)
+        self._before[index] = element
+        self._in_order[index] = element[()]
 
     def bring_all(self) -> None:
         """Write all that has changed into the array."""
@@ -101,6 +112,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     _written: dict[int, _Copy]
     _views: tuple[Any, ...] | None  # of the operands, where the loop is
     _were: list[bytes]  # what the written ones of them were there
+    _handed: list[weakref.ref[Any]]  # views of those, of all places where it has been
+    _many: int
     _buffered: bool
     _own_memory: bool  # whether NumPy has something to write back when it is closed
 
@@ -123,7 +136,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         self = object.__new__(cls)
         buffered = "buffered" in (flags or ())
         vars(self).update(
-            _numpys=made, _given=given, _written=written, _views=None, _were=[],
+            _numpys=made, _given=given, _written=written, _views=None, _were=[], _handed=[],
+            _many=_MANY,
             _buffered=buffered,
             _own_memory=buffered or not all(_OWN_MEMORY.isdisjoint(found) for found in every))
         if written:
@@ -151,6 +165,20 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         views = vars(self)["_views"] = values if type(values) is tuple else (values,)
         vars(self)["_were"] = [views[k].tobytes() for k in self._written]
 
+    def _remember(self, views: Iterable[Any]) -> None:
+        """Note which views somebody may keep, but for those that nobody has kept."""
+        self._handed += map(weakref.ref, views)
+        if len(self._handed) > self._many:
+            self._handed[:] = [each for each in self._handed if each() is not None]
+            vars(self)["_many"] = _MANY + 2 * len(self._handed)
+
+    def _freeze(self) -> None:
+        """Refuse what is written from now on: nobody would bring it."""
+        for each in self._handed:
+            view = each()
+            if view is not None:
+                view.flags.writeable = False
+
     def _gone_on(self) -> None:
         """Note that it is somewhere else, or at the end."""
         if self._buffered or self._numpys.finished:
@@ -160,7 +188,31 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
             self._note(self._numpys.value)
 
     def __iter__(self) -> Any:
-        return self if self._written else self._numpys  # sooner
+        if not self._written:
+            return self._numpys  # sooner
+        alone = len(self._given) == 1 and not self._buffered
+        return self._elements() if alone and self._views and not self._views[0].ndim else self
+
+    def _elements(self) -> Iterator[Any]:
+        """Go on as `next` does, where there is one array and each step is one element."""
+        (copy,) = self._written.values()
+        vars(self)["_views"] = None
+        left: Any = None  # the element before: the loop has another one by now
+        element: Any = None
+        was = b""
+        try:
+            for element in self._numpys:
+                was = element.tobytes()
+                yield element
+                if element.tobytes() != was:
+                    copy.bring_element(element)
+                if sys.getrefcount(left) > _UNKEPT and left is not None:
+                    self._remember((left,))
+                left, element = element, None
+        finally:
+            if element is not None and element.tobytes() != was:
+                copy.bring_element(element)
+            self._remember(tuple([each for each in (left, element) if each is not None]))
 
     def __next__(self) -> Any:
         self._bring()
@@ -171,6 +223,7 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
                 self._bring()
         if not self._buffered:
             self._note(found)
+            self._remember([vars(self)["_views"][k] for k in self._written])
         return found
 
     def iternext(self) -> bool:
@@ -190,6 +243,7 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
             self._numpys.close()
         vars(self)["_views"] = None
         self._bring()
+        self._freeze()
         vars(self)["_numpys"] = _CLOSED
 
     def reset(self) -> None:
