@@ -423,6 +423,14 @@ def test_explain_says_what_is_done_with_a_tile():
     assert step.source.startswith("using idx = int;")
 
 
+@pytest.mark.parametrize("tf32, products", [(False, "three products"), (True, "one product")])
+def test_explain_says_how_float32_is_multiplied(tf32, products):
+    with config.override(tf32=tf32):
+        (step,) = report_of(cases.attention, cases.inputs((2,), 200, 300, 16, 24, "f4")[:3]).steps
+    assert step.notes["blocks"] == (
+        f"4 of 128 rows each, by tiles of 64 columns; {products} of TF32 for each")
+
+
 def test_explain_says_what_stays_on_chip():
     (step,) = report_of(cases.layers, cases.inputs((), 262144, 128, 64, 64, "bf16")).steps
     assert step.notes["blocks"].endswith(

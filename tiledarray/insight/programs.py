@@ -49,7 +49,10 @@ def shared_out(kernel: TileKernel | StreamKernel, device: str) -> str:
         shape = kernel.shape
         rows = (f"{shape.rows} rows at a time; the other operands stay on chip" if kernel.stays
                 else f"{shape.rows} rows each")
-        return f"{kernel.schedule.blocks:,} of {rows}, by tiles of {shape.columns} columns"
+        of_singles = "" if kernel.program.halves else (
+            f"; {'one product' if kernel.program.tf32 else 'three products'} of TF32 for each")
+        return (f"{kernel.schedule.blocks:,} of {rows}, by tiles of {shape.columns} columns"
+                f"{of_singles}")
     program = kernel.program
     together = f"{kernel.side} side by side" if device != "cuda" else (
         f"{kernel.teams} a block, each by "
