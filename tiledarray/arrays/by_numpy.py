@@ -451,6 +451,8 @@ class _Copies:
                 value.clear()
                 value.update(refilled)
         for array in objects:
+            if not array.flags.writeable or given.keys().isdisjoint(map(id, array.flat)):
+                continue
             for place, part in zip(np.ndindex(array.shape), array.flat, strict=True):
                 if id(part) in given:
                     array[place] = given[id(part)]
