@@ -570,7 +570,7 @@ identity_like:
 
 # What looks at values, or has its values in Python's or NumPy's hands.
 REFUSED = frozenset("""
-arange_hist array_of_objects as_strided complex_ float_ from_numpy_outside frompyfunc math_exp
+arange_hist array_of_objects complex_ float_ from_numpy_outside frompyfunc math_exp
 math_fsum numpy_array_iadd numpy_asarray numpy_out poly_class resize_method setfield
 statistics_mean tolist unique_inv vectorize vectorize_two
 """.split())  # noqa: SIM905

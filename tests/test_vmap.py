@@ -77,7 +77,7 @@ NOT_MAPPED = """
     branch frompyfunc isclose_etc where1
     unique unique_inv array_of_objects hash_eq index_scalar setfield from_numpy_outside
     numpy_asarray bool_to_float scalar_minmax math_fsum while_
-    vectorize vectorize_two take_ops poly_class as_strided statistics_mean
+    vectorize vectorize_two take_ops poly_class statistics_mean
     resize_method arange_hist numpy_array_iadd numpy_out random_normal random_uniform
     random_shuffle random_permutation random_choice generator_normal generator_shuffle
     generator_standard

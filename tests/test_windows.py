@@ -170,7 +170,7 @@ def test_windows_are_views_that_nobody_writes_to(way):
     expected += 1
     x[1, 1] = -5
     expected[1, 1] = -5
-    assert windows.view_strides == views.strides
+    assert windows.strides == views.strides
     assert np.shares_memory(windows, x)
     numpy.testing.assert_array_equal(numpy.asarray(windows), views)
     with config.override(at_once=0):  # from here on what is computed of them is recorded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -86,8 +87,11 @@ _FLAGS = {name: flag for flag, names in {
 
 def _from(
     value: Any, dtype: Any, device: Any, like: Any, copy: bool | None, order: Any = None
-) -> TiledArray:
-    """Return what NumPy's ``array`` and ``asarray`` return."""
+) -> Any:
+    """Return what NumPy's ``array`` and ``asarray`` return.
+
+    That is NumPy's own array where it shares memory that others write.
+    """
     if isinstance(value, FlatIterator):
         value = value.as_array()
     if isinstance(value, Handle):
@@ -97,6 +101,9 @@ def _from(
         if copy is False:
             raise ValueError("Unable to avoid copy while creating an array as requested.")
         return _from_handle(value, dtype, device, True)
+    shared = None if copy or device is not None else _of_others(value, dtype, copy, order)
+    if shared is not None:
+        return shared
     if copy is False:
         raise ValueError(
             "Unable to avoid copy while creating an array as requested: only a TiledArray can be "
@@ -131,6 +138,25 @@ def _from_handle(value: Any, dtype: Any, device: Any, copy: bool | None) -> Tile
         )
     result = value.astype(wanted)
     return array_of(result.node) if scalar else result
+
+
+_NO_MEMORY = (np.ndarray, np.generic, list, tuple, int, float, complex, str, bytes, range)
+
+
+def _of_others(value: Any, dtype: Any, copy: bool | None, order: Any) -> Any:
+    """Return NumPy's array over memory that somebody else may write, ``None`` if there is none.
+
+    Such are a ``bytearray``, arrays of ``array``, `ctypes` and `multiprocessing`, files in memory.
+    """
+    if isinstance(value, _NO_MEMORY):
+        return None
+    try:
+        if memoryview(value).readonly:
+            return None
+    except (TypeError, ValueError, BufferError):
+        return None
+    found = np.asarray(value, dtype, order, copy=copy)
+    return None if found.base is None else found
 
 
 def _is_imported(value: Any) -> bool:
@@ -406,7 +432,60 @@ def _values_of(original: Callable[..., Any]) -> Callable[..., Any]:
 logspace = _values_of(np.logspace)
 geomspace = _values_of(np.geomspace)
 vander = _values_of(np.vander)
-frombuffer = _values_of(np.frombuffer)
+
+
+# Memory of others ---------------------------------------------------------------------------------
+
+
+def over_memory(
+    shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None,
+    order: Any = "C",
+) -> Any:
+    """Return an array over the memory of one of ours: a view of that; ``None`` if none is."""
+    try:
+        kind = as_dtype(dtype)
+        shape = shape_of(shape)
+        size, start = math.prod(shape) * kind.itemsize, operator.index(offset)
+    except (TypeError, ValueError):
+        return None  # NumPy says what is wrong
+    if start < 0:  # NumPy reads what lies before the memory
+        raise ValueError("offset must be non-negative")
+    if strides is not None or order not in ("C", None) or not is_numeric(kind) or (
+            not buffer.flags.c_contiguous or start + size > buffer.nbytes):
+        return None
+    memory = buffer.reshape(-1)
+    each = kind.itemsize
+    if kind == buffer.dtype and not start % each:  # kernels know these better than bytes
+        return memory[start // each:(start + size) // each].reshape(shape)
+    return memory.view(np.uint8)[start:start + size].view(kind).reshape(shape)
+
+
+@implements(np.frombuffer, "host")
+def frombuffer(
+    buffer: Any, dtype: Any = float, count: Any = -1, offset: Any = 0, *, device: Any = None,
+    like: Any = None,
+) -> Any:
+    """Return the array that lies in a buffer: NumPy's, over the same memory.
+
+    Of an array of ours it is a view, and of what nobody may write an array of ours.
+    """
+    if is_ours(buffer):
+        if not buffer.flags.c_contiguous:
+            raise ValueError("ndarray is not C-contiguous")
+        memory = np.empty(buffer.nbytes, np.uint8)  # nothing reads it
+        shape = np.frombuffer(memory, dtype, count, offset).shape
+        view = over_memory(shape, dtype, buffer, offset)
+        if view is not None:
+            return view
+        refuse(any_keeps([buffer]), "an argument has a history")
+        refuse(not may_look([buffer]), "an argument has no value here")
+    found = np.frombuffer(host(buffer), dtype, count, offset)
+    if found.flags.writeable and device is None and not is_ours(buffer):
+        return found
+    result = of_values(found, device_for(device, buffer)) if is_numeric(found.dtype) else (
+        found.copy())
+    result.flags.writeable = False
+    return result
 
 
 @implements(np.fromiter, "host")

@@ -40,7 +40,7 @@ class _Copy:
 
     def __init__(self, ours: Any) -> None:
         self.ours = ours
-        strides = ours.view_strides
+        strides = ours.strides
         order = sorted(range(ours.ndim), key=lambda axis: -abs(strides[axis]))
         turned: Any = tuple(slice(None, None, -1 if strides[axis] < 0 else 1) for axis in order)
         turned += (...,)  # of an array without axes, too, that is a view

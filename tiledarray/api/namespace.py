@@ -40,7 +40,8 @@ _COMPARING = frozenset((
 # Submodules with functions that make or take arrays, or classes of ours; others are NumPy's own.
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
-    "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins", *SERIES,
+    "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins", "numpy.lib.stride_tricks",
+    *SERIES,
 ))
 # Classes of which there is one of ours, but for those at the top.
 _CLASSES: dict[Any, type] = {

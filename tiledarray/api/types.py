@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
-import operator
 from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
-from tiledarray.api.arguments import is_ours, shape_of, stand_in
-from tiledarray.api.creation import filled
+from tiledarray.api.arguments import is_ours, stand_in
+from tiledarray.api.creation import filled, over_memory
 from tiledarray.api.registry import implements
 from tiledarray.api.ufuncs import UFunc
 from tiledarray.arrays import told
@@ -63,33 +61,10 @@ class _ArrayType(type):
             if is_numeric(as_dtype(dtype)):
                 return filled(shape, 0, dtype, resolve())
         if isinstance(kwargs.get("buffer", args[2] if len(args) > 2 else None), TiledArray):
-            found = _over(*args, **kwargs)
+            found = over_memory(*args, **kwargs)
             if found is not None:
                 return found
         return np.ndarray(*args, **kwargs)
-
-
-def _over(
-    shape: Any, dtype: Any = float, buffer: Any = None, offset: Any = 0, strides: Any = None,
-    order: Any = "C",
-) -> Any:
-    """Return an array over the memory of one of ours: a view of that; ``None`` if none is."""
-    try:
-        kind = as_dtype(dtype)
-        shape = shape_of(shape)
-        size, start = math.prod(shape) * kind.itemsize, operator.index(offset)
-    except (TypeError, ValueError):
-        return None  # NumPy says what is wrong
-    if start < 0:  # NumPy reads what lies before the memory
-        raise ValueError("offset must be non-negative")
-    if strides is not None or order not in ("C", None) or not is_numeric(kind) or (
-            not buffer.flags.c_contiguous or start + size > buffer.nbytes):
-        return None
-    memory = buffer.reshape(-1)
-    each = kind.itemsize
-    if kind == buffer.dtype and not start % each:  # kernels know these better than bytes
-        return memory[start // each:(start + size) // each].reshape(shape)
-    return memory.view(np.uint8)[start:start + size].view(kind).reshape(shape)
 
 
 class ndarray(np.ndarray, metaclass=_ArrayType):  # noqa: N801  NumPy's name

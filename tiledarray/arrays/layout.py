@@ -30,7 +30,7 @@ class Flags:
         """Return the flags of an array of NumPy's that lies as ours would, and has no elements."""
         array = self._array
         stand_in = np.lib.stride_tricks.as_strided(
-            np.empty(1, f"V{array.itemsize}"), array.shape, array.view_strides
+            np.empty(1, f"V{array.itemsize}"), array.shape, array.strides
         )
         if not self.writeable:
             stand_in.flags.writeable = False
@@ -217,7 +217,7 @@ class FlatIterator:
     def _may_overlap(self) -> bool:
         """Whether elements may be the same one, so that no line of them can be written."""
         base, reached = self.base, self.base.itemsize
-        for stride, n in sorted(zip(map(abs, base.view_strides), base.shape, strict=True)):
+        for stride, n in sorted(zip(map(abs, base.strides), base.shape, strict=True)):
             if n > 1 and stride < reached:
                 return True
             reached += stride * (n - 1)

@@ -64,7 +64,7 @@ def assign_shape(self: Any, shape: Any) -> None:
     wanted = views.new_shape(self.shape, _lengths(shape))
     check_own(self)
     if self._base is not None and views.reshaped_strides(
-        self.shape, self.view_strides, self.itemsize, wanted
+        self.shape, self.strides, self.itemsize, wanted
     ) is None:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy "

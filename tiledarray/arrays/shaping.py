@@ -43,7 +43,7 @@ def is_dense(array: Any) -> bool:
     expected = views.dense_strides(array.shape, array.itemsize)
     return 0 in array.shape or all(
         size == 1 or stride == dense
-        for size, stride, dense in zip(array.shape, array.view_strides, expected, strict=True)
+        for size, stride, dense in zip(array.shape, array.strides, expected, strict=True)
     )
 
 
@@ -62,7 +62,7 @@ def lying_as(array: Any, node: Node) -> Any:
     if scope is not None and id(array.origin()) in scope.sparse:
         scope.sparse.add(id(made))  # how that one lies is not known, nor asked yet
         return view_of(made, views.identity(node.shape))
-    return made if is_dense(array) else view_of(made, views.Lying(array.view_strides))
+    return made if is_dense(array) else view_of(made, views.Lying(array.strides))
 
 
 def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
@@ -82,7 +82,7 @@ def reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) 
     if order != "C":
         raise ValueError(f"order must be one of 'C', 'F', 'A' (got {order!r})")
     fits = self._base is None or views.reshaped_strides(
-        self.shape, self.view_strides, self.itemsize, wanted
+        self.shape, self.strides, self.itemsize, wanted
     ) is not None
     if not fits and copy is False:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
@@ -100,7 +100,7 @@ def _view(array: Any, step: views.Step) -> Any:
 def ravel(self: Any, order: str = "C") -> Any:
     """Return the elements along one axis: a view where NumPy would give one."""
     if order == "K":
-        strides = self.view_strides
+        strides = self.strides
         places = sorted(range(self.ndim), key=lambda axis: -abs(strides[axis]))
         return self.transpose(places).ravel()
     if order == "A":
@@ -227,5 +227,5 @@ def shape_as(array: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
     """
     # Nothing reads the elements of this one.
     stand_in = np.lib.stride_tricks.as_strided(
-        np.empty(1, array.dtype), array.shape, array.view_strides)
+        np.empty(1, array.dtype), array.shape, array.strides)
     return stand_in.view(dtype).shape

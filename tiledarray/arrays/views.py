@@ -125,6 +125,52 @@ def sliding(old: Shape, new: Shape, along: Sequence[int]) -> Overlapping:
     return Overlapping(tuple(map(tuple, terms)), (0,) * len(old), new)
 
 
+@lru_cache(maxsize=1024)
+def strided(size: int, start: int, shape: Shape, strides: tuple[int, ...]) -> tuple[Step, ...]:
+    """Return the steps to a view of a vector: from ``start`` on, ``strides`` elements an axis."""
+    long = sorted((axis for axis, length in enumerate(shape) if length > 1),
+                  key=lambda axis: -strides[axis])
+    if not long:
+        return (Affine((-1,), (0,), (start,), shape),)
+    if len(long) == 1 and strides[long[0]]:
+        return (Affine((long[0],), (strides[long[0]],), (start,), shape),)
+    found = _digits(size, start, shape, strides, long)
+    if found is not None:
+        return found
+    terms = tuple((axis, strides[axis]) for axis in sorted(long) if strides[axis])
+    return (Overlapping((terms,), (start,), shape),)
+
+
+def _digits(
+    size: int, start: int, shape: Shape, strides: Sequence[int], axes: Sequence[int]
+) -> tuple[Step, ...] | None:
+    """Return the steps of `strided` where each axis of several is an axis of a reshaped vector."""
+    along = [strides[axis] for axis in axes]
+    if not along or along[-1] <= 0:
+        return None
+    radices, first = [size // along[0]], []
+    for stride, inner in zip(along, [*along[1:], 1], strict=True):
+        if stride % inner:
+            return None
+        radices.append(stride // inner)
+        first.append(start // stride)
+        start %= stride
+    lengths = [shape[axis] for axis in axes]
+    if any(begin + length > radix for begin, length, radix in zip(
+            first, lengths, radices, strict=False)):
+        return None
+    whole = radices[0] * along[0]
+    steps: list[Step] = [] if whole == size else [Affine((0,), (1,), (0,), (whole,))]
+    if radices[-1] == 1:
+        radices.pop()
+        places = tuple(axes)
+    else:
+        places = (*axes, -1)
+        first.append(start)
+    ones = tuple(int(axis >= 0) for axis in places)
+    return (*steps, Reshaped(tuple(radices)), Affine(places, ones, tuple(first), shape))
+
+
 def _after(first: Affine | Overlapping, second: Affine | Overlapping) -> Affine | Overlapping:
     """Return one step for two of which some overlap; what then does not is an affine step."""
     terms, starts = [], []
@@ -137,7 +183,9 @@ def _after(first: Affine | Overlapping, second: Affine | Overlapping) -> Affine 
                 found[further] = found.get(further, 0) + step * factor
         terms.append(tuple((axis, step) for axis, step in sorted(found.items()) if step))
         starts.append(start)
-    if any(len(dimension) > 1 for dimension in terms):
+    followed = {axis for dimension in terms for axis, _ in dimension}
+    if any(len(dimension) > 1 for dimension in terms) or any(
+            length > 1 and axis not in followed for axis, length in enumerate(second.shape)):
         return Overlapping(tuple(terms), tuple(starts), second.shape)
     axes, steps = zip(*(dimension[0] if dimension else (-1, 0) for dimension in terms), strict=True)
     return Affine(axes, steps, tuple(starts), second.shape)
@@ -336,7 +384,7 @@ def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
 
 def strides_of(shape: Shape, itemsize: int, steps: tuple[Step, ...]) -> tuple[int, ...]:
     """Return the strides that NumPy's view would have, for a dense base of this shape."""
-    strides = dense_strides(shape, itemsize)
+    strides = (0,) * len(shape) if 0 in shape else dense_strides(shape, itemsize)
     for step in steps:
         if type(step) is Affine:
             reached = [0] * len(step.shape)
