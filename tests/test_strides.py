@@ -114,6 +114,18 @@ def test_parts_of_other_dtypes_have_the_memory_around_them(part):
         numpy.lib.stride_tricks.as_strided(a, (2, 3), (-step, step)))
 
 
+def test_memory_is_shared_where_numpys_is():
+    def shared(np):
+        z = np.ones((3, 4), complex)
+        flat = z.reshape(-1)
+        pairs = [(z, z.real), (z.imag, z.real), (z[::2], z[1::2]), (z.view(float), z[1:]),
+                 (z.view("i4")[:, :4], z.T[1:]), (z, z.copy()),
+                 (np.lib.stride_tricks.as_strided(z, (3,), (80,)), flat[5:6])]
+        return [(np.shares_memory(*pair), np.may_share_memory(*pair)) for pair in pairs]
+
+    assert shared(tiledarray) == shared(numpy)
+
+
 def test_numpys_own_function_gets_memory_with_these_strides():
     x = tiledarray.arange(24.).reshape(4, 6)
     found = numpy.lib.stride_tricks.as_strided(x[1:, ::2], (2, 2), x.strides)

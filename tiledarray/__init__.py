@@ -29,6 +29,7 @@ from tiledarray.api.products import *
 from tiledarray.api.progressions import *
 from tiledarray.api.reductions import *
 from tiledarray.api.sorting import *
+from tiledarray.api.strides import *
 from tiledarray.api.types import isscalar, ndarray, ufunc
 from tiledarray.api.ufuncs import BY_NAME as _UFUNCS
 from tiledarray.arrays.tiledarray import TiledArray
