@@ -304,3 +304,12 @@ def test_a_kernel_of_tiles_tells_where_its_ops_were_recorded_and_all_its_results
     assert all(places.values())
     assert {use.label: use.nbytes for use in step.writes} == {"logs": 24_000, "weight": 24_000}
     assert len({use.label for use in step.reads}) == len(step.reads)
+
+
+def test_a_long_chain_is_written_in_parts():
+    with config.override(at_once=0):
+        x = np.ones(1000)
+        for _ in range(600):
+            x = x * 1.01 + 0.5
+        text = str(explain(x, level="tile"))
+    assert max(map(len, text.splitlines())) < 1000

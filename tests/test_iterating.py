@@ -206,6 +206,42 @@ def test_what_nditer_gave_lives_on(mode):
     assert told(tiledarray) == told(numpy)
 
 
+@pytest.mark.parametrize("keeping", ["a loop", "what it gave", "its copy"])
+def test_a_buffered_nditer_that_nobody_has_goes_on(keeping):
+    def told(np):
+        x = np.arange(20_000.0)
+
+        def made():
+            return np.nditer(x, ["buffered", "external_loop"], op_dtypes=["f4"],
+                             casting="same_kind")
+
+        if keeping == "a loop":
+            return sum(float(part.sum()) for part in made())
+        it = made()
+        copied = it.copy()
+        part = next(it)
+        if keeping == "its copy":
+            part = next(copied)
+            del copied
+        del it
+        others = [numpy.full(10_000, 7.0) for _ in range(5)]
+        return float(part.sum()), len(others)
+
+    assert told(tiledarray) == told(numpy)
+
+
+def test_what_a_buffer_holds_is_written_when_the_iterator_goes():
+    x = tiledarray.zeros(1000)
+    it = tiledarray.nditer(x, ["buffered", "external_loop"], [["readwrite"]], op_dtypes=["f4"],
+                           casting="same_kind", buffersize=100)
+    part = next(it)
+    part[...] = 7
+    del it
+    assert float(x.sum()) == 700
+    with pytest.raises(ValueError, match="read-only"):
+        part[...] = 8
+
+
 def test_elements_that_nditer_has_left_cannot_be_written():
     """NumPy would write them into the array; of a copy that would be lost."""
     x = tiledarray.arange(10.0)

@@ -249,3 +249,36 @@ def test_generators_are_pickled_as_ours(made):
         found = each.normal(size=5)
         assert type(found) is tiledarray.TiledArray
         assert (numpy.asarray(found) == wanted).all()
+
+
+METHOD_DESCRIPTOR = 1 << 17  # of a type: Python hands it the object before it asks `__get__`
+
+
+def is_bound(function):
+    """Whether a function that a class has becomes a method of its objects."""
+    instance = type("Layer", (), {"function": function})()
+    return instance.function is not function or bool(type(function).__flags__ & METHOD_DESCRIPTOR)
+
+
+@pytest.mark.parametrize("module", ["", "linalg", "fft", "random", "lib.stride_tricks", "strings"])
+def test_a_class_has_functions_as_numpys(module):
+    """`activation = np.tanh` in a class is no method: NumPy's ufuncs and builtins are none."""
+    theirs, ours = numpy, tiledarray
+    for name in filter(None, module.split(".")):
+        theirs, ours = getattr(theirs, name), getattr(ours, name)
+    names = [name for name in dir(theirs) if not name.startswith("_")
+             and callable(getattr(theirs, name)) and not isinstance(getattr(theirs, name), type)]
+    others = {name for name in names
+              if is_bound(getattr(theirs, name)) != is_bound(getattr(ours, name))}
+    assert others <= {"asfortranarray", "from_dlpack", "ranf", "sample"}
+
+
+def test_functions_of_a_class_are_called():
+    class Layer:
+        activation, initial, make = tiledarray.tanh, tiledarray.zeros, tiledarray.array
+        draw, norm = tiledarray.random.random, staticmethod(tiledarray.linalg.norm)
+
+    layer = Layer()
+    assert layer.activation(layer.initial(3)).tolist() == [0, 0, 0]
+    assert layer.make([1, 2]).tolist() == [1, 2] and layer.draw(2).shape == (2,)
+    assert layer.norm([3., 4.]) == 5

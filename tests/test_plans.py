@@ -552,3 +552,13 @@ def test_plans_as_text(text_of):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text(), "run with UPDATE_GOLDEN=1 if the new plan is meant"
+
+
+def test_reductions_of_what_is_computed_from_nothing_share_a_kernel():
+    """They read no memory in common, but each computes what the one before does, too."""
+    with config.override(at_once=0):
+        x, count = np.arange(300_000), 0
+        for _ in range(10):
+            x = np.where(x % 2 == 0, x // 2, 3 * x + 1)
+            count += (x == 1).sum()
+        assert kinds(planned(count)) == ["row"]

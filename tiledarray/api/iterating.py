@@ -223,7 +223,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
                 self._bring()
         if not self._buffered:
             self._note(found)
-            self._remember([vars(self)["_views"][k] for k in self._written])
+        views = found if type(found) is tuple else (found,)
+        self._remember([views[k] for k in self._written])
         return found
 
     def iternext(self) -> bool:
@@ -260,7 +261,13 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         self.close()
 
     def __del__(self) -> None:
-        if "_written" in vars(self):
+        """Close it, but not what a loop goes on with, or a view lies in."""
+        own = vars(self)
+        if own.get("_written") and own["_numpys"] is not _CLOSED:
+            if own["_own_memory"] and sys.getrefcount(own["_numpys"]) > _UNKEPT:
+                if self._buffered and not self._numpys.finished:
+                    self._numpys.iternext()  # it writes what its buffer holds
+                own["_own_memory"] = False
             self.close()
 
     @property

@@ -141,7 +141,8 @@ def namespace_getattr(
     prefix = original.__name__.removeprefix("numpy").lstrip(".")
 
     def getattribute(attribute: str) -> Any:
-        if attribute.startswith("__") and attribute.endswith("__"):
+        if attribute.startswith("__") and attribute.endswith("__") and not isinstance(
+                vars(original).get(attribute), ModuleType):  # `numpy.__config__` is one
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
         try:
             value = getattr(original, attribute)

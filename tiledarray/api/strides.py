@@ -47,26 +47,23 @@ def sliding_window_view(
 @implements(np.lib.stride_tricks.as_strided)
 def as_strided(
     x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True
-) -> TiledArray:
+) -> Any:
     """Make a view with given strides of an array, which reaches no further than its memory.
 
-    That is the memory of the array that ``x`` is a view of.
+    That is the memory of the array that ``x`` is a view of.  Where elements would lie across
+    elements it is NumPy's array, which cannot be written: it is of a copy.
 
     Raises
     ------
     ValueError
         If it would reach further, where NumPy reads what lies there.
-    NotImplementedError
-        If elements would lie across elements.
     """
     refuse(not is_ours(x), "NumPy's array lies in memory")
     shape = x.shape if shape is None else tuple(host(shape))
     strides = x.strides if strides is None else tuple(host(strides))
     shape, counts, low, high = _laid(shape, strides, x.itemsize)
     if counts is None:
-        raise NotImplementedError(
-            f"as_strided takes strides of whole elements, multiples of {x.itemsize}: hand it "
-            "numpy.asarray(x) for others")
+        return np.lib.stride_tricks.as_strided(x, shape, strides)  # read-only, of a copy
     source = x if writeable else view_of(x, Frozen())
     if 0 in shape:
         return view_of(source.reshape(-1)[:0], Reshaped(shape))

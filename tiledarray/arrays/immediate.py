@@ -137,6 +137,8 @@ def function(name: str, original: Any, ours: Function, how: str) -> Any:
         kind |= core.PRODUCT
     if name in _RECORD and how == "native":
         kind |= core.RECORDS
+    if not hasattr(original, "__get__"):  # builtins, which are no methods of the user's classes
+        kind |= core.STATIC
     target = _STAND_INS.get(original, original)
     size = _SIZES.get(name, core.ANY_SIZE)
     return core.AtOnce(
@@ -157,7 +159,7 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
         ):
             methods[name] = core.AtOnce(
                 getattr(original, name), getattr(ours, name), kind, core.ANY_SIZE, most)
-    kind = core.UFUNC
+    kind = core.UFUNC | core.STATIC
     if original.signature is not None:  # products: they only record
         kind |= core.LIBRARY | core.RECORDS
     if original is np.matmul:
@@ -168,8 +170,7 @@ def ufunc(original: np.ufunc, ours: Any) -> Any:
 def drawing(name: str, original: Any, ours: Function, *, bound: bool) -> Any:
     """Return a function that draws random numbers, for arrays that are born on the host NumPy's."""
     kind = core.DRAWS | core.UFUNC | core.LIBRARY
-    if bound:
-        kind |= core.BOUND
+    kind |= core.BOUND if bound else core.STATIC
     if name == "shuffle":
         kind |= core.WRITES
     return core.AtOnce(original, ours, kind, core.ANY_SIZE, _DRAWN_INTO.get(name, 12))

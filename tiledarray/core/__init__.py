@@ -64,9 +64,9 @@ watch_enter, watch_leave, watch_note = watch.watch_enter, watch.watch_leave, wat
 watch_take, watch_tick = watch.watch_take, watch.watch_tick
 METHOD, WRITES, READS, LIBRARY, UFUNC, OUTER, DRAWS = (
     _core.METHOD, _core.WRITES, _core.READS, _core.LIBRARY, _core.UFUNC, _core.OUTER, _core.DRAWS)
-LOOKS, BOUND, RECORDS, PRODUCT, SHARED, COSTLY, ALIKE, VIEWS = (
+LOOKS, BOUND, RECORDS, PRODUCT, SHARED, COSTLY, ALIKE, VIEWS, STATIC = (
     _core.LOOKS, _core.BOUND, _core.RECORDS, _core.PRODUCT, _core.SHARED, _core.COSTLY,
-    _core.ALIKE, _core.VIEWS)
+    _core.ALIKE, _core.VIEWS, _core.STATIC)
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = (
     _core.ANY_SIZE, _core.OF_SHAPE, _core.OF_RANGE, _core.OF_COUNT, _core.OF_SQUARE, _core.OF_DATA)
 

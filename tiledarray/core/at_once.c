@@ -4,7 +4,12 @@
 
 #include <string.h>
 
-static PyTypeObject AtOnceType;
+static PyTypeObject AtOnceType, StaticType;
+
+static int is_at_once(PyObject *x)
+{
+    return Py_TYPE(x) == &AtOnceType || Py_TYPE(x) == &StaticType;
+}
 
 static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -16,6 +21,8 @@ static PyObject *at_once_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
             args, kwargs, "OO|iiiO!OO", names, &target, &fallback, &kind, &size, &most,
             &PyDict_Type, &attributes, &reduce, &behind))
         return NULL;
+    if (kind & STATIC)
+        type = &StaticType;
     AtOnce *function = (AtOnce *)type->tp_alloc(type, 0);
     if (!function)
         return NULL;
@@ -77,9 +84,12 @@ static PyObject *at_once_attribute(PyObject *self, PyObject *name)
 
 static PyObject *at_once_bind(PyObject *self, PyObject *object, PyObject *type)
 {
-    if (!object || object == Py_None || (((AtOnce *)self)->kind & (UFUNC | BOUND)) == UFUNC)
-        return Py_NewRef(self);
-    return PyMethod_New(self, object);
+    return !object || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyObject *static_bind(PyObject *self, PyObject *object, PyObject *type)
+{
+    return Py_NewRef(self);
 }
 
 static PyObject *at_once_repr(PyObject *self) { return PyObject_Repr(((AtOnce *)self)->fallback); }
@@ -89,9 +99,9 @@ static PyObject *at_once_compare(PyObject *x, PyObject *y, int op)
     if (x == y || (op != Py_EQ && op != Py_NE))
         return x == y && op == Py_EQ ? Py_NewRef(Py_True)
                : x == y && op == Py_NE ? Py_NewRef(Py_False) : Py_NewRef(Py_NotImplemented);
-    if (Py_TYPE(x) != &AtOnceType)
+    if (!is_at_once(x))
         Py_RETURN_NOTIMPLEMENTED;
-    PyObject *other = Py_TYPE(y) == &AtOnceType ? ((AtOnce *)y)->fallback : y;
+    PyObject *other = is_at_once(y) ? ((AtOnce *)y)->fallback : y;
     return PyObject_RichCompare(((AtOnce *)x)->fallback, other, op);
 }
 
@@ -137,6 +147,21 @@ static PyTypeObject AtOnceType = {
     .tp_richcompare = at_once_compare,
     .tp_hash = at_once_hash,
     .tp_new = at_once_new,
+};
+
+/* Python calls what has Py_TPFLAGS_METHOD_DESCRIPTOR with the object and does not ask tp_descr_get. */
+static PyTypeObject StaticType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tiledarray.core._core.AtOnce",
+    .tp_base = &AtOnceType,
+    .tp_basicsize = sizeof(AtOnce),
+    .tp_dealloc = (destructor)at_once_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_vectorcall_offset = offsetof(AtOnce, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_traverse = (traverseproc)at_once_traverse,
+    .tp_clear = (inquiry)at_once_clear,
+    .tp_descr_get = static_bind,
 };
 
 /* Call a ufunc of one to three operands, if all are what NumPy computes with at once: 1 and the
@@ -256,6 +281,7 @@ int add_at_once(PyObject *module)
         {"UFUNC", UFUNC}, {"OUTER", OUTER}, {"DRAWS", DRAWS}, {"BOUND", BOUND}, {"LOOKS", LOOKS},
         {"RECORDS", RECORDS}, {"PRODUCT", PRODUCT},
         {"SHARED", SHARED}, {"COSTLY", COSTLY}, {"ALIKE", ALIKE}, {"VIEWS", VIEWS},
+        {"STATIC", STATIC},
         {"ANY_SIZE", ANY_SIZE}, {"OF_SHAPE", OF_SHAPE}, {"OF_RANGE", OF_RANGE},
         {"OF_COUNT", OF_COUNT}, {"OF_SQUARE", OF_SQUARE}, {"OF_DATA", OF_DATA}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -270,7 +296,7 @@ int add_at_once(PyObject *module)
     if (!numpys_zeros_like || !numpys_zeros || !numpys_empty || !numpys_empty_like ||
         PyModule_AddFunctions(module, functions) < 0)
         return -1;
-    if (PyType_Ready(&AtOnceType) < 0)
+    if (PyType_Ready(&AtOnceType) < 0 || PyType_Ready(&StaticType) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "AtOnce", (PyObject *)&AtOnceType);
 }

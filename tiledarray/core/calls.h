@@ -23,6 +23,7 @@ enum {
     SHARED = 4096,            /* of the library's, but several threads do it where it is recorded */
     COSTLY = 8192,            /* of these, what takes long for an element */
     ALIKE = 16384,            /* lists are of alternatives: each array is as large as the result */
+    STATIC = 32768,           /* as an attribute of a class it is no method */
     PRODUCT = 2048            /* sums over an axis, so the result may be larger than the arguments */
 };
 enum { ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA }; /* what creation looks at */

@@ -65,6 +65,7 @@ from tiledarray.core.twin_calls import (
     READS,
     RECORDS,
     SHARED,
+    STATIC,
     UFUNC,
     VIEWS,
     WRITES,
@@ -120,8 +121,8 @@ __all__ = [
     "AtOnce", "Base", "Block", "AT_ONCE", "hold", "install", "set_births", "set_beside_gpu",
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
-    "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "VIEWS", "ANY_SIZE", "OF_SHAPE",
-    "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "empty", "empty_like", "zeros_like",
+    "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "VIEWS", "STATIC", "ANY_SIZE",
+    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "empty", "empty_like", "zeros_like",
 ]
 
 # What Python gives `install`.

@@ -34,6 +34,7 @@ from tiledarray.core.twin_calls import (
     PRODUCT,
     READS,
     RECORDED,
+    STATIC,
     UFUNC,
     WRITES,
     Related,
@@ -454,7 +455,7 @@ class AtOnce(partial):
         return getattr(parts[1], name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None or parts_of(self)[2] & UFUNC:
+        if instance is None or parts_of(self)[2] & STATIC:
             return self
         return MethodType(self, instance)
 

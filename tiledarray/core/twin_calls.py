@@ -54,6 +54,7 @@ SHARED = 4096  # of the library's, but several threads do it where it is recorde
 COSTLY = 8192  # of these, what takes long for an element
 VIEWS = 1024  # gives a view of what lies row after row, or reads little of it, whatever the size
 ALIKE = 16384  # lists are of alternatives: each array is as large as the result
+STATIC = 32768  # as an attribute of a class it is no method
 RECORDS = 512  # ours does nothing but record, the same for the same kinds: of use to the extension
 ANY_SIZE, OF_SHAPE, OF_RANGE, OF_COUNT, OF_SQUARE, OF_DATA = range(6)  # what creation looks at
 

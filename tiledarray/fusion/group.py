@@ -28,7 +28,7 @@ from tiledarray.fusion.stored import (
     sooner_stored,
 )
 from tiledarray.fusion.target import Target
-from tiledarray.ops.op import Item, Leaf, Library, Reduction, Reshape, Scan, Update
+from tiledarray.ops.op import Item, Leaf, Library, Reduction, Reshape, Scan, Source, Update
 
 TOLD = 8  # reasons why a sink did not join others
 LARGE = 1 << 20  # elements of what reads once more rather than being in a kernel with others,
@@ -232,10 +232,28 @@ class Grouper:
             if group is not None:
                 above |= self._before[group.number]
                 owners |= 1 << group.number
+        if not below.sources:
+            near = self._computing(value)
         # The old value of an update is not computed with.
         loads = below.sources.bit_count() - isinstance(value.op, Update)
         return Needs(below.sources, loads, near, above, self._nearby.could_be_read_back(below),
                      owners)
+
+    def _computing(self, value: Value) -> int:
+        """A bit for every group that computes what a sink is made of, which reads no memory."""
+        found = 0
+        seen: set[Value] = set()
+        open_ = [*value_args(value)]
+        while open_:
+            part = open_.pop()
+            if part in seen or isinstance(part.op, Source):
+                continue
+            seen.add(part)
+            if self._homes[part]:
+                found |= sum(1 << number for number in self._homes[part])
+            else:
+                open_ += value_args(part)
+        return found
 
     def _refuse_early(self, group: Group, needs: Needs) -> None:
         """Refuse what is certain to be refused once it is lowered.

@@ -100,6 +100,9 @@ def _wrapped(line: str) -> list[str]:
                          break_long_words=False, break_on_hyphens=False)
 
 
+DEEP = 32  # calls in calls
+
+
 class _Writer:
     def __init__(self, kernel: Kernel, label: Callable[[Value], str]) -> None:
         self.kernel, self.label = kernel, label
@@ -110,7 +113,14 @@ class _Writer:
         self.uses = Counter(arg for cell in kernel.cells for arg in cell.args
                             if isinstance(arg, Cell))
         self.uses.update(store.sink.cell for store in kernel.stores)
-        self.named = {cell for cell in kernel.cells if self._has_a_name(cell)}
+        self.named: set[Cell] = set()
+        depths: dict[Cell, int] = {}  # of what is written in the place of a cell
+        for cell in kernel.cells:
+            depth = 1 + max((depths[arg] for arg in cell.args if isinstance(arg, Cell)), default=0)
+            if self._has_a_name(cell) or (depth > DEEP and cell.kind == "apply"):
+                self.named.add(cell)
+                depth = 0
+            depths[cell] = depth
         self.passes: dict[int, list[str]] = {}
         self.after: dict[int, list[str]] = {}
         for cell in kernel.cells:
