@@ -101,7 +101,7 @@ def test_an_array_without_axes_is_returned_as_one():
 def test_plans_once_for_a_shape():
     jitted = ta.jit(lambda x, y: np.sqrt(x * x + y).sum())
     x = ta.arange(10.0)
-    jitted(x, x)
+    jitted(x, x + 1)
     arrays = [ta.array(np.arange(10.0) + k) for k in range(3)]
     before = counters["plans made"]
     for k, y in enumerate(arrays):
@@ -109,6 +109,25 @@ def test_plans_once_for_a_shape():
         assert float(jitted(x, y)) == pytest.approx(expected)
     assert counters["plans made"] == before
     assert jitted(ta.arange(3.0), ta.arange(3.0)).shape == ()
+
+
+def test_the_same_array_given_twice_is_the_same():
+    """A function may ask `is`: a call with two arrays takes another way then."""
+    @ta.jit
+    def nearest(p, q):
+        distances = abs(p[:, None] - q)
+        if p is q:
+            np.fill_diagonal(distances, np.inf)
+        return distances.min(axis=1)
+
+    x = ta.array([1.0, 4, 6, 11])
+    for _ in range(3):
+        assert nearest(x, x).tolist() == [3, 2, 2, 5]
+        assert nearest(x, x[::-1]).tolist() == nearest(x, x.copy()).tolist() == [0, 0, 0, 0]
+    doubled = ta.jit(lambda parts, one: [part * (2 if part is one else 1) for part in parts])
+    y, z = ta.ones(2), ta.ones(2)
+    for one, expected in ((z, [1, 2]), (y, [2, 1]), (ta.ones(2), [1, 1])):
+        assert [float(part[0]) for part in doubled([y, z], one)] == expected
 
 
 def test_nested_arguments_and_results():

@@ -386,7 +386,7 @@ def ix_(*args: Any) -> tuple[TiledArray, ...]:
         part = handle_of(sequence if isinstance(sequence, Handle) else asarray(sequence))
         if part.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
-        if part.size == 0:
+        if part.size == 0 and not isinstance(sequence, (Handle, np.ndarray)):
             part = part.astype(np.intp)
         if part.dtype.kind == "b":
             (part,) = nonzero(part)

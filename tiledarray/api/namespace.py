@@ -41,7 +41,7 @@ _COMPARING = frozenset((
 _WRAPPED_MODULES = frozenset((
     "numpy.polynomial", "numpy.emath", "numpy.lib.scimath", "numpy.strings", "numpy.char",
     "numpy.rec", "numpy.testing", "numpy.lib", "numpy.lib.mixins", "numpy.lib.stride_tricks",
-    *SERIES,
+    "numpy.lib.recfunctions", *SERIES,
 ))
 # Classes of which there is one of ours, but for those at the top.
 _CLASSES: dict[Any, type] = {

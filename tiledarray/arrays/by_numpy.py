@@ -493,6 +493,12 @@ def _merged(mark: _Mark, handle: Handle, value: Handle, copy: np.ndarray[Any, An
     """
     if handle.origin()._node is not value._node:
         copy = np.where(_same_elements(_seen(value, handle), copy), shown(wrap(old)), copy)
+    if not is_numeric(old.dtype):  # numbers seen as times, say: they are written as numbers
+        size = old.dtype.itemsize
+        if size not in (1, 2, 4, 8):
+            raise NotImplementedError(f"a view of numbers as {old.dtype} is read-only")
+        numbers = np.ascontiguousarray(copy).view(f"u{size}").reshape(old.shape)
+        return record.leaf(old.device.wrap(numbers, copy=True))
     return fitting(mark.of_written(copy, handle), old.shape, old.dtype, old.device)
 
 

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import by_numpy, selections, told, views
-from tiledarray.arrays.handle import SCALARS, Handle, as_operand, rebind, stands_for_scalar, wrap
+from tiledarray.arrays.handle import (
+    SCALARS,
+    Handle,
+    as_operand,
+    rebind,
+    stands_for_scalar,
+    taken_out,
+    wrap,
+)
 from tiledarray.errors import LeaveToNumPy
 from tiledarray.graph.dtypes import shape_text
 from tiledarray.graph.node import Node
@@ -20,6 +28,9 @@ from tiledarray.recording.record import binary, unary
 
 Method = Callable[..., Any]
 _ABSENT = object()
+_KNOWN = (Handle, np.ndarray, np.generic, list, tuple, str, bytes, int, float, complex)
+_TAKEN_AS_ARRAYS = ("__array__", "__array_interface__", "__array_struct__", "__array_ufunc__",
+                    "__array_priority__", "__buffer__", "__len__")
 
 
 def _left_to_other(plain: Method, self: Handle, other: Any) -> Any:
@@ -349,7 +360,22 @@ def divmod_pair() -> tuple[Method, ...]:
 
 def comparison(short: str, name: str) -> Method:
     """Make ``x < y``; Python reflects it itself."""
-    return selections.of_each(_named(short, _forward(BY_NAME[name])))
+    plain, recorded = _OPERATORS[name], _forward(BY_NAME[name])
+
+    def method(self: Handle, other: Any) -> Any:
+        if _is_unknown(other) and stands_for_scalar(self):
+            scalar = taken_out(self, "a comparison")[()]
+            return plain(scalar, other)  # which leaves it to the other
+        return recorded(self, other)
+
+    return selections.of_each(_named(short, method))
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether a value is of a class of somebody's own, which is no number to NumPy."""
+    kind = type(value)
+    return not (kind in SCALARS or value is None or isinstance(value, _KNOWN) or any(
+        hasattr(kind, name) for name in _TAKEN_AS_ARRAYS))
 
 
 def unary_operator(short: str, name: str) -> Method:

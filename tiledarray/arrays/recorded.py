@@ -38,6 +38,7 @@ from tiledarray.arrays.handle import (
 from tiledarray.arrays.tracing import check_own
 from tiledarray.errors import LeaveToNumPy, raised_outside
 from tiledarray.execution import placement
+from tiledarray.graph.dtypes import is_numeric
 from tiledarray.graph.node import Form, Kind
 from tiledarray.ops.elementwise import BY_NAME
 from tiledarray.ops.selection import where as where_op
@@ -245,6 +246,9 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         if views.is_frozen(steps):
             raise ValueError(views.refusal("assignment destination is read-only", steps))
         return  # the second half of `a[key] += b`: written already
+    if not is_numeric(kind.dtype):
+        _put_by_numpy(self, key, value, f"no kernel knows {kind.dtype}")
+        return
     try:
         new = fitting(value, step.shape, kind.dtype, kind.device)
     except LeaveToNumPy as error:

@@ -374,6 +374,10 @@ class TiledArray(Handle):
     __repr__ = looking.to_repr
     __str__ = looking.to_str
     __format__ = looking.to_format
+
+    def __conform__(self, protocol: Any) -> Any:
+        """Give `sqlite3` the number that a scalar is; of other arrays it stores the bytes."""
+        return None if self.ndim else self.item()
     __reduce__ = looking.to_pickle
     __dlpack__ = looking.to_dlpack
     __dlpack_device__ = looking.dlpack_device

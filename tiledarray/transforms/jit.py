@@ -467,6 +467,15 @@ def _relation(arrays: list[Any]) -> tuple[Any, ...]:
                  for array, origin in zip(arrays, origins, strict=True))
 
 
+def _the_same(arrays: list[Any], relation: tuple[Any, ...]) -> str:
+    """Say which arguments are the same array as an earlier one, as ``x is y`` would tell."""
+    if not relation:
+        return ""
+    first: dict[int, int] = {}
+    places = [first.setdefault(id(array), k) for k, array in enumerate(arrays)]
+    return "" if len(first) == len(arrays) else ",".join(map(str, places))
+
+
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Record a function once for each shape and dtype of its arguments, then run its plan.
 
@@ -582,8 +591,11 @@ def _attempt(function: Callable[..., Any], shape: Any, arrays: list[Any]) -> _Tr
     something else was recorded on the way.
     """
     try:
-        apart = _Trace(function, shape, arrays, related=False)
-        return apart if apart.sound else _Trace(function, shape, arrays, related=True)
+        if not _the_same(arrays, _relation(arrays)):
+            apart = _Trace(function, shape, arrays, related=False)
+            if apart.sound:
+                return apart
+        return _Trace(function, shape, arrays, related=True)
     except (HasHistory, Disturbed):
         return None
     except NOT_COMPILED as error:
@@ -611,8 +623,8 @@ class _Traces:
         args, kwargs = given
         if _any_keeps(arrays):  # a gradient will ask for what the function does
             return function(*args, **kwargs)
-        key = (*shape, None if arrays else current(), config.tf32)
         relation = _relation(arrays)
+        key = (*shape, None if arrays else current(), config.tf32, _the_same(arrays, relation))
         if config.compile != "never":
             for each in self.of(key):
                 inputs = each.found(arrays, relation, given)

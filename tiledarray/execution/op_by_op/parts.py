@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from tiledarray.execution.op_by_op.chain import Shape, in_blocks, index_space, nanoseconds
 from tiledarray.graph.node import Node, form_of, kind_of
 from tiledarray.graph.program import instantiated
-from tiledarray.ops.movement import placeholder
+from tiledarray.ops import reduction
+from tiledarray.ops.movement import full, placeholder
 from tiledarray.ops.op import (
     AxisView,
     Item,
@@ -23,6 +24,7 @@ from tiledarray.ops.op import (
     Scan,
     Update,
 )
+from tiledarray.ops.selection import where
 
 BYTES_PER_SECOND = 6e9  # of arrays that NumPy reads and writes whole
 NODE_SECONDS = 1e-5  # that each node of a loop takes at every step, small as it may be
@@ -31,7 +33,7 @@ STEPS = 16  # of a loop, where nobody knows how many there will be
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """One node, or a chain of them.
+    """One node, or a chain of them, or a `where` and the sum of what it selects.
 
     Attributes
     ----------
@@ -71,6 +73,25 @@ class _Cutter:
         self._waiting: dict[Shape, list[Node]] = {}
         self._space: dict[Node, Shape] = {}  # of what waits
         self._parts: list[Part] = []
+        self._sums = {node: node.inputs[0] for node in nodes if self._is_of_rows(node)}
+        self._selected = {*self._sums.values()}
+
+    def _is_of_rows(self, node: Node) -> bool:
+        """Whether a node sums rows that a mask selects, of an array that has zeros for the others.
+
+        NumPy's user would have summed these rows alone.
+        """
+        if node.op is not reduction.sum or node.attrs[0] != (0,) or index_space(node) is not None:
+            return False
+        chosen = node.inputs[0]
+        if chosen.op is not where or self._unread[chosen] != 1 or chosen in self._wanted or (
+                chosen.buffer is not None or not chosen.device.on_host):
+            return False
+        mask, rows, other = chosen.inputs
+        zero = other.inputs[0] if type(other) is Node and other.op is full else other
+        return (type(mask) is type(rows) is Node and type(zero) is not Node and zero == 0
+                and mask.shape == (*chosen.shape[:1], *(1,) * (len(chosen.shape) - 1))
+                and rows.shape == chosen.shape and rows.dtype == chosen.dtype)
 
     def cut(self) -> list[Part]:
         for node in self._nodes:
@@ -81,14 +102,17 @@ class _Cutter:
 
     def _take(self, node: Node) -> None:
         """Let the node wait in a chain, or make it a part of its own."""
+        if node in self._selected:
+            return
         shape = None
         if node.device.on_host:
             shape = self._written_space(node) if isinstance(node.op, Update) else index_space(node)
-        for x in operands(node):
+        chosen = [self._sums[node]] if node in self._sums else []
+        for x in operands(chosen[0] if chosen else node):
             if x in self._space and (self._space[x] != shape or not in_blocks(x)):
                 self._flush(self._space[x])
         if shape is None:
-            self._append(Part([node]))
+            self._append(Part([*chosen, node]))
         else:
             self._waiting.setdefault(shape, []).append(node)
             self._space[node] = shape

@@ -149,9 +149,11 @@ def run(parts: Sequence[Part], values: Values, threads: int,
             values.update(chain.results)
             del chain  # it refers to its operands, which may now be written
         else:
-            node = part.nodes[0]
+            node = part.nodes[-1]
             try:
-                if isinstance(node.op, Update) and node.device.on_host:
+                if len(part.nodes) > 1:
+                    _summed_rows(part.nodes[0], node, values)
+                elif isinstance(node.op, Update) and node.device.on_host:
                     mine = {x for x in part.dead if x in values or x in given}
                     _update(node, values, mine)
                 else:
@@ -184,6 +186,10 @@ def _compute(node: Node, values: Values, threads: int) -> None:
             if sharing > 1:
                 values.add(node, _reduced(node, inputs[0], sharing), inputs)
                 return
+        once = _once(node, inputs[0]) if isinstance(node.op, Reduction) else None
+        if once is not None:
+            values.add(node, once, inputs)
+            return
         shared = shared_out(node.op, node.attrs, inputs, threads)
         if shared is not None:
             result = shared(_memory, *inputs, attrs=node.attrs, shape=node.shape, dtype=node.dtype)
@@ -193,6 +199,13 @@ def _compute(node: Node, values: Values, threads: int) -> None:
             values.add(node, host_pool.array(node.shape, node.dtype)[0], ())
             return
     values.add(node, compute(node, node.device.xp, inputs), inputs)
+
+
+def _summed_rows(chosen: Node, node: Node, values: Values) -> None:
+    """Sum the rows that a mask selects; see `parts_of`."""
+    mask, rows = (value_of(x, values) for x in chosen.inputs[:2])
+    selected = rows[mask.reshape(-1)]
+    values.add(node, compute(node, node.device.xp, [selected]), [selected])
 
 
 def by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
@@ -264,6 +277,20 @@ def _has_columns(node: Node) -> bool:
         and last not in axes and operand.shape[last] >= WORTH_SHARING
         and accumulate in (None, operand.dtype) and has_kernel(operand.dtype)
     )
+
+
+def _once(node: Node, array: np.ndarray) -> np.ndarray | None:
+    """Reduce an array that is broadcast along what is kept, there once; ``None`` if it is not."""
+    axes = node.attrs[0]
+    alike = [axis for axis in range(array.ndim) if axis not in axes
+             and array.shape[axis] > 1 and not array.strides[axis]]
+    if not alike or not array.size:
+        return None
+    part = array[tuple(slice(1 if axis in alike else None) for axis in range(array.ndim))]
+    kept = tuple(length for axis, length in enumerate(part.shape) if axis not in axes)
+    with np.errstate(all="ignore"):
+        found = node.op.reference(np, part, attrs=node.attrs, shape=kept, dtype=node.dtype)
+    return np.array(np.broadcast_to(np.reshape(found, kept), node.shape))
 
 
 def _reduced(node: Node, array: np.ndarray, threads: int) -> np.ndarray:
