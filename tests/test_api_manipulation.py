@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tiledarray
 from tests.strategies import agree, agree_on, arrays
+from tiledarray import config
 
 VALUES = {
     "g": numpy.arange(4.0).astype("g"), "d": numpy.arange(4).astype("M8[D]"),
@@ -175,3 +176,12 @@ def test_numpy_functions_find_ours() -> None:
     assert isinstance(numpy.concatenate([array, array]), tiledarray.TiledArray)
     assert isinstance(numpy.pad(array, 1), tiledarray.TiledArray)
     assert numpy.stack([array, numpy.ones(3)]).tolist() == [[0, 1, 2], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("at_once", [0, 524288])
+def test_a_block_of_one_array_is_new(at_once):
+    with config.override(at_once=at_once):
+        x = tiledarray.arange(4.0)
+        for made in (tiledarray.block(x), tiledarray.block([x]), tiledarray.block([[x]])):
+            made += 1
+        assert x.tolist() == [0, 1, 2, 3]

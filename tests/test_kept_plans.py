@@ -244,8 +244,8 @@ def test_a_jitted_function_runs_plans_from_disk(forget):
     def step(x, y):
         return np.tanh(x) * y + x.sum(axis=0), y - x
 
-    a = np.array(data(30, 40))
-    first = [x.numpy() for x in jit(step)(a, a)]
+    a, b = np.array(data(30, 40)), np.array(data(30, 40))
+    first = [x.numpy() for x in jit(step)(a, b)]
     forget()
     with counted() as counts:
         again = jit(step)

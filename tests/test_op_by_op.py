@@ -1,6 +1,7 @@
 """The op-by-op tier at sizes where it works in blocks: NumPy's bits, little memory, no copies."""
 
 import tracemalloc
+from collections import OrderedDict
 
 import numpy
 import pytest
@@ -11,10 +12,11 @@ from tiledarray import config
 from tiledarray.devices import threads
 from tiledarray.devices.pool import host_pool
 from tiledarray.errors import NodeFailed
-from tiledarray.execution import evaluate, running
+from tiledarray.execution import evaluate, known, running
 from tiledarray.execution.executable import Executable
 from tiledarray.execution.op_by_op import chain, parts
 from tiledarray.execution.op_by_op import run as steps
+from tiledarray.execution.spans import counters
 from tiledarray.graph.program import trace
 
 SHAPE = (700, 333)  # four blocks, the last one shorter
@@ -299,3 +301,53 @@ def test_temporaries_have_the_size_of_a_block(call):
         tracemalloc.stop()
     assert most < values.nbytes / 4
     numpy.testing.assert_allclose(found.numpy(), call(*map(numpy.asarray, (x, i))), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "c16"])
+def test_sums_of_selected_rows_read_these_alone(dtype, monkeypatch):
+    x = numpy.arange(120_000).reshape(30_000, 4).astype(dtype)
+    mask = x[:, 0].real % 7 == 3
+    array, chosen = np.asarray(x), np.asarray(x)[:, 0].real % 7 == 3
+    summed = []
+    original = steps._summed_rows
+    monkeypatch.setattr(
+        steps, "_summed_rows", lambda *given: (summed.append(given), original(*given)))
+    with config.override(at_once=0, compile="never"):
+        total = np.sum(array, axis=0, where=chosen[:, None])
+        mean = np.mean(array, axis=0, where=chosen[:, None])
+        kept = np.where(chosen[:, None], array, 0)
+        both = kept.sum(0), kept
+        numpy.testing.assert_array_equal(total, x[mask].sum(0))
+        numpy.testing.assert_allclose(mean, x[mask].mean(0), rtol=1e-5)
+        numpy.testing.assert_allclose(both[0], x[mask].sum(0), rtol=1e-5)
+        numpy.testing.assert_array_equal(both[1], numpy.where(mask[:, None], x, 0))
+    assert len(summed) == 2  # what somebody has is summed as it is
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max", "argmin", "any", "prod"])
+def test_what_is_broadcast_along_what_is_kept_is_reduced_once(reduce):
+    x = numpy.arange(60.0).reshape(5, 1, 12) % 7
+    with config.override(at_once=0, compile="never"):
+        ours = np.broadcast_to(np.asarray(x), (5, 3, 12))
+        for axis in (0, 2):
+            numpy.testing.assert_array_equal(
+                getattr(ours, reduce)(axis),
+                getattr(numpy.broadcast_to(x, (5, 3, 12)), reduce)(axis))
+
+
+def test_what_is_long_is_planned_only_when_it_has_come_again(monkeypatch):
+    def steps_of(u):
+        for _ in range(40):
+            u = np.roll(u, 1) + np.roll(u, -1) - u * 2
+        return u
+
+    monkeypatch.setattr(known, "_met", OrderedDict())
+    with config.override(at_once=0, compile="background", cut=2000, first_seconds=0.02):
+        forget_plans(monkeypatch)
+        before = counters["plans made"]
+        for _ in range(evaluate.TIMES_OF_LONG):
+            steps_of(np.ones(2000)).numpy()
+        assert counters["plans made"] == before
+        for _ in range(3):  # the first may have been done in parts
+            steps_of(np.ones(2000)).numpy()
+        assert counters["plans made"] == before + 1

@@ -3,7 +3,11 @@
 Each program runs with NumPy and with tiledarray; what it returns is compared as text.
 """
 
+import operator
+import sqlite3
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy
 import pytest
@@ -179,3 +183,62 @@ def test_what_flat_gives_is_the_arrays_memory():
 ])
 def test_what_numpy_refuses_is_refused(program):
     alike(lambda np: numpy.asarray(program(np, np.arange(6.0).reshape(2, 3))).tolist())
+
+
+class Term:
+    """Of a modelling language: its comparisons make constraints."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __le__(self, other):
+        return f"{self.text} <= {float(other):g}"
+
+    def __ge__(self, other):
+        return f"{self.text} >= {float(other):g}"
+
+    def __eq__(self, other):
+        return f"{self.text} == {float(other):g}"
+
+    __hash__ = None
+
+
+def test_scalars_leave_comparisons_to_other_types():
+    def compared(np):
+        x = np.array([0.5, 2.0])
+        others = (Term("a"), Fraction(1, 2), Decimal("0.5"), None, object, {}, {1}, slice(1))
+        return [str(operation(scalar, other)) for scalar in (x[0], x.sum()) for other in others
+                for operation in (operator.eq, operator.ne, operator.ge, operator.le)
+                if operation in (operator.eq, operator.ne) or type(other) in (
+                    Term, Fraction, Decimal)]
+
+    assert compared(tiledarray) == compared(numpy)
+
+
+def test_a_database_gets_numbers():
+    prices = tiledarray.array([1.5, 2.25, 9.0])
+    database = sqlite3.connect(":memory:")
+    database.execute("create table prices(price)")
+    database.executemany("insert into prices values (?)", [
+        (prices[0],), (prices.mean(),), (tiledarray.arange(3)[2],)])
+    assert database.execute("select price, typeof(price) from prices").fetchall() == [
+        (1.5, "real"), (4.25, "real"), (2, "integer")]
+    assert database.execute(
+        "select count(*) from prices where price > ?", (prices[0],)).fetchone() == (2,)
+    database.close()
+
+
+@pytest.mark.parametrize(("dtype", "values"), [
+    ("M8[D]", ["2000-01-01", numpy.datetime64("1999-12-31"), "NaT"]), ("m8[s]", [5, -1]),
+    ([("a", "i4"), ("b", "f4")], [(1, 2.5), numpy.void((3, 4.5), "i4,f4")]), ("S8", [b"ab"])])
+def test_views_of_numbers_as_something_else_are_written(dtype, values):
+    def written(np):
+        a = np.array([0, 1, -5, 7], dtype=np.int64)
+        v = a.view(dtype)
+        for k, value in enumerate(values):
+            v[k] = value
+        v[3] = v[0]
+        v[1:3] = v[2:0:-1]
+        return a.tolist(), str(v)
+
+    assert written(tiledarray) == written(numpy)

@@ -447,7 +447,8 @@ def block(arrays: Any) -> TiledArray:
     refuse(depth is None, "not nested lists")
     rows, ndim = _block_parts(arrays, depth)
     result_ndim = max(depth, ndim)
-    return _joined(rows, depth, result_ndim)
+    result = _joined(rows, depth, result_ndim)
+    return result if depth else result.copy()
 
 
 def _depth(arrays: Any) -> Any:

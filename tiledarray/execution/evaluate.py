@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from tiledarray.execution.executable import Executable
 
 TIMES_OF_SMALL = 3
+LONG = 64  # operations, of which a plan takes as long as to do them several times
+TIMES_OF_LONG = 4
+PLANNING_SECONDS = 5e-4  # of an operation
 _NOTHING = contextlib.nullcontext()
 
 
@@ -156,13 +159,14 @@ def _evaluate_taken(
     taken: Taken, targets: list[Node], device: Device, small: bool
 ) -> Executable | None:
     traced = taken.traced
-    if config.compile != "wait" and device.on_host:
-        new = known.is_new((traced.key, taken.given, config.contract, device),
-                           TIMES_OF_SMALL if small else 1)
+    key = traced.key, taken.given, config.contract, device
+    waits = config.compile == "wait" or not device.on_host
+    if not waits:
+        new = known.is_new(key, TIMES_OF_SMALL if small else 1)
         if new or not known.planner_is_loaded():
             taken.restore()
             parts = parts_of(traced.nodes, targets)
-            if _is_soon_done(parts, small, new):
+            if _is_soon_done(parts, len(traced.nodes), small, new):
                 _op_by_op(parts, taken, targets)
                 return None
     try:
@@ -174,6 +178,13 @@ def _evaluate_taken(
         taken.restore()
         _op_by_op(parts_of(traced.nodes, targets), taken, targets)
         return None
+    if not waits and len(traced.nodes) >= LONG and known.times_met(key) <= TIMES_OF_LONG and (
+            not plans.is_kept(traced, device, taken)):
+        taken.restore()
+        parts = parts_of(traced.nodes, targets)
+        if _is_soon_done(parts, len(traced.nodes), small, new=True):
+            _op_by_op(parts, taken, targets)
+            return None
     try:
         executable, params = plans.bound_to(traced, device, taken)
     except UnsupportedDtypeError:
@@ -184,10 +195,13 @@ def _evaluate_taken(
     return _by_plan(executable, params, taken, targets)
 
 
-def _is_soon_done(parts: Sequence[Part], small: bool, new: bool) -> bool:
+def _is_soon_done(parts: Sequence[Part], nodes: int, small: bool, new: bool) -> bool:
     """Whether to go op by op takes less than to plan, or, if need be, to load the planner."""
     seconds, most_bytes = cost(parts, host_threads())
     if new and seconds < (known.SMALL_SECONDS if small else config.first_seconds):
+        return True
+    if new and config.first_seconds and seconds < PLANNING_SECONDS * nodes and (
+            most_bytes <= known.AMPLE_BYTES):
         return True
     return most_bytes <= known.AMPLE_BYTES and known.too_early(seconds)
 

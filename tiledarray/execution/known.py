@@ -39,6 +39,11 @@ def is_new(key: Any, times: int) -> bool:
     return met < times
 
 
+def times_met(key: Any) -> int:
+    """How often something has been met that has no plan; of what has one, very often."""
+    return sys.maxsize if key in executables else _met.get(key, 0)
+
+
 def planner_is_loaded() -> bool:
     """Whether something has been planned, or is about to be."""
     return PLANNER in sys.modules

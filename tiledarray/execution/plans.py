@@ -220,6 +220,14 @@ def _class_name(
     return kept.class_name(traced.parts, donatable, target, maker)
 
 
+def is_kept(traced: Trace, device: Device, taken: Taken) -> bool:
+    """Whether another process has kept the plan of a trace."""
+    if not _keeps_plans():
+        return False
+    name = kept.name(traced.parts, taken.given, target_of(device), ())
+    return name is not None and kept.find(name) is not None
+
+
 def _keeps_plans() -> bool:
     """Whether plans are kept on disk: with the kernels, and unless each is to be verified."""
     return config.compile != "never" and not config.verify

@@ -57,6 +57,7 @@ class Values(dict[Node, Any]):
         super().__init__()
         self.fresh: set[Node] = set()
         self._parts: set[tuple[Node, int]] = set()
+        self._memory: dict[Node, list[int]] = {}  # of the results that `add` has entered
 
     def add(self, node: Node, result: Any, inputs: Sequence[Any]) -> None:
         """Enter a result; it is fresh unless it lies in the memory of an input."""
@@ -68,16 +69,22 @@ class Values(dict[Node, Any]):
             self._parts.add(part)
             return
         taken = {memory_of(x) for value in inputs for x in _arrays(value)}
-        own = [memory_of(x) for x in _arrays(result)]
+        own = self._memory[node] = [memory_of(x) for x in _arrays(result)]
         if len({*own}) == len(own) and taken.isdisjoint(own):
             self.fresh.add(node)
 
     def alone(self, array: Any) -> bool:
         """Whether no other array that was computed lies in the memory of this one."""
         memory = memory_of(array)
-        return not any(
-            x is not array and memory_of(x) == memory for value in self.values()
-            for x in _arrays(value))
+        for node, value in self.items():
+            if value is array:
+                continue
+            own = self._memory.get(node)
+            if own is None or type(value) is tuple:
+                own = [memory_of(x) for x in _arrays(value) if x is not array]
+            if memory in own:
+                return False
+        return True
 
     def taken(self, node: Node) -> Any:
         """Return the value as the node's own buffer, copied where others look at its memory."""
