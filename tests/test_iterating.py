@@ -206,6 +206,32 @@ def test_what_nditer_gave_lives_on(mode):
     assert told(tiledarray) == told(numpy)
 
 
+def test_nested_iterators_read_and_write_no_copies():
+    def told(np):
+        x = np.arange(12).reshape(2, 3, 2)
+        outer, inner = np.nested_iters(x, [[0], [2, 1]])
+        return [[int(each) for each in inner] for _ in outer]
+
+    assert told(tiledarray) == told(numpy)
+    with pytest.raises(NotImplementedError, match="would write into a copy"):
+        tiledarray.nested_iters(tiledarray.zeros((2, 3)), [[0], [1]], op_flags=["readwrite"])
+
+
+def test_many_elements_of_a_buffer_are_written():
+    def told(np):
+        x, mask = np.zeros((3000, 15))[::2], np.empty((1500, 15), bool)
+        mask[...] = [True, True, False] * 5
+        with np.nditer([x, mask], ["buffered"], [["readwrite", "writemasked"],
+                                                 ["readonly", "arraymask"]],
+                       op_dtypes=["f4", None], casting="same_kind") as it:
+            for element, chosen in it:
+                if chosen:
+                    element[...] = 2.5
+        return x.tolist()
+
+    assert told(tiledarray) == told(numpy)
+
+
 @pytest.mark.parametrize("keeping", ["a loop", "what it gave", "its copy"])
 def test_a_buffered_nditer_that_nobody_has_goes_on(keeping):
     def told(np):

@@ -97,6 +97,28 @@ class ndenumerate(np.ndenumerate):  # noqa: N801, D101  NumPy's name and text
         return next(self._pairs)
 
 
+def nested_iters(op: Any, axes: Any, flags: Any = None, op_flags: Any = None, *args: Any,
+                 **kwargs: Any) -> Any:
+    """Return NumPy's nested iterators, over copies of arrays of ours, which can only be read.
+
+    Raises
+    ------
+    NotImplementedError
+        If one of ours is to be written.
+    """
+    given = [*op] if isinstance(op, (list, tuple)) else [op]
+    every = [*op_flags] if op_flags is not None else []
+    if every and isinstance(every[0], str):
+        every = [every] * len(given)
+    if any(is_ours(each) and not _WRITES.isdisjoint(found)
+           for each, found in zip(given, every, strict=False)):
+        raise NotImplementedError(
+            "nested_iters would write into a copy: write into the array with x[...] =, or use "
+            "nditer, which brings back what it writes")
+    copies = [_Copy(each).array if is_ours(each) else each for each in given]
+    return np.nested_iters(copies, axes, flags, op_flags, *args, **kwargs)
+
+
 class _Either(type):
     """Makes ``isinstance(it, nditer)`` true for NumPy's own, too."""
 
@@ -114,6 +136,7 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
     _were: list[bytes]  # what the written ones of them were there
     _handed: list[weakref.ref[Any]]  # views of those, of all places where it has been
     _many: int
+    _passed: int  # elements since it was last looked what a buffer has written
     _buffered: bool
     _own_memory: bool  # whether NumPy has something to write back when it is closed
 
@@ -137,7 +160,7 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
         buffered = "buffered" in (flags or ())
         vars(self).update(
             _numpys=made, _given=given, _written=written, _views=None, _were=[], _handed=[],
-            _many=_MANY,
+            _many=_MANY, _passed=0,
             _buffered=buffered,
             _own_memory=buffered or not all(_OWN_MEMORY.isdisjoint(found) for found in every))
         if written:
@@ -215,15 +238,22 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
             self._remember(tuple([each for each in (left, element) if each is not None]))
 
     def __next__(self) -> Any:
-        self._bring()
+        if not self._buffered:
+            self._bring()
         try:
             found = next(self._numpys)
-        finally:
-            if self._buffered:  # what a buffer held is written where it goes on
+        except BaseException:
+            if self._buffered:
                 self._bring()
+            raise
+        views: tuple[Any, ...] = found if type(found) is tuple else (found,)
         if not self._buffered:
             self._note(found)
-        views = found if type(found) is tuple else (found,)
+        else:  # what a buffer holds is written some time later: it is looked for at times
+            vars(self)["_passed"] += views[0].size
+            if self._passed >= _MANY:
+                vars(self)["_passed"] = 0
+                self._bring()
         self._remember([views[k] for k in self._written])
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiledarray.api.iterating import ndenumerate, nditer
+from tiledarray.api.iterating import ndenumerate, nditer, nested_iters
 from tiledarray.api.polynomials import SERIES, kind_of_series, series_function
 from tiledarray.api.registry import KINDS, public_name, stand_for
 from tiledarray.api.types import NDArrayOperatorsMixin
@@ -25,7 +25,7 @@ _PLAIN = frozenset((
     "datetime_as_string", "datetime_data", "format_float_positional", "format_float_scientific",
     "frompyfunc", "get_include", "get_printoptions", "getbufsize", "geterr", "geterrcall", "info",
     "is_busday", "isdtype", "issubdtype", "iterable", "min_scalar_type", "mintypecode",
-    "nested_iters", "printoptions", "promote_types", "result_type", "common_type",
+    "printoptions", "promote_types", "result_type", "common_type",
     "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config", "show_runtime",
     "test", "typename", "einsum_path", "seed", "bytes", "get_state", "set_state",
     "get_bit_generator", "set_bit_generator",
@@ -105,6 +105,8 @@ def convert(name: str, value: Any) -> Any:
         return value
     if ours is not None:
         return ours
+    if value is np.nested_iters:
+        return nested_iters
     prefix, _, last = name.rpartition(".")
     if prefix == "testing":
         return _looked_at(name, value) if last in _COMPARING else value
