@@ -242,3 +242,15 @@ def test_views_of_numbers_as_something_else_are_written(dtype, values):
         return a.tolist(), str(v)
 
     assert written(tiledarray) == written(numpy)
+
+
+def test_fields_of_packed_bytes_are_views():
+    def parsed(np):
+        octets = np.arange(1, 29, dtype="u1")
+        records = octets.view([("a", "u1"), ("b", "<u2"), ("c", "<f4")])
+        read = [str(records[name]) for name in "abc"]
+        records["b"][1] = 7
+        records["c"] = 2.5
+        return read, octets.tolist(), str(records[1])
+
+    assert parsed(tiledarray) == parsed(numpy)

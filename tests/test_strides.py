@@ -126,6 +126,14 @@ def test_memory_is_shared_where_numpys_is():
     assert shared(tiledarray) == shared(numpy)
 
 
+@pytest.mark.parametrize("at_once", [0, 524288])
+def test_what_lies_column_by_column(at_once):
+    with config.override(at_once=at_once):
+        x = tiledarray.ones((2, 3))
+        assert tiledarray.isfortran(x.T) and not tiledarray.isfortran(x)
+        assert not tiledarray.isfortran([[1, 2]])
+
+
 def test_numpys_own_function_gets_memory_with_these_strides():
     x = tiledarray.arange(24.).reshape(4, 6)
     found = numpy.lib.stride_tricks.as_strided(x[1:, ::2], (2, 2), x.strides)

@@ -28,7 +28,12 @@ from tiledarray.arrays.views import (
     strided,
 )
 
-__all__ = ["shares_memory", "may_share_memory"]
+__all__ = ["isfortran", "shares_memory", "may_share_memory"]
+
+
+@implements(np.isfortran, "host")
+def isfortran(a: Any) -> bool:
+    return bool(a.flags.fnc) if is_ours(a) else np.isfortran(host(a))
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)

@@ -185,7 +185,7 @@ def _field(self: Any, name: str) -> Any:
     Raises
     ------
     IndexError
-        If there are no fields, or it does not lie in memory as an array of its dtype.
+        If there are no fields, or its elements are arrays.
     ValueError
         If it is another name.
     """
@@ -195,9 +195,11 @@ def _field(self: Any, name: str) -> Any:
     if name not in kind.names:
         raise ValueError(f"no field of name {name}")
     field, offset = kind.fields[name][:2]
-    if field.subdtype or kind.itemsize % field.itemsize or offset % field.itemsize:
-        raise IndexError(f"{name!r} does not lie between whole elements of {field}; "
-                         f"x.numpy()[{name!r}] is NumPy's, a copy")
+    if not field.subdtype and (kind.itemsize % field.itemsize or offset % field.itemsize):
+        octets = self[..., None].view(np.uint8)[..., offset:offset + field.itemsize]
+        return octets.view(field)[..., 0]
+    if field.subdtype:
+        raise IndexError(f"{name!r} has arrays in it; x.numpy()[{name!r}] is NumPy's, a copy")
     return self[..., None].view(field)[..., offset // field.itemsize]
 
 
