@@ -131,7 +131,6 @@ def test_what_lies_column_by_column(at_once):
     with config.override(at_once=at_once):
         x = tiledarray.ones((2, 3))
         assert tiledarray.isfortran(x.T) and not tiledarray.isfortran(x)
-        assert not tiledarray.isfortran([[1, 2]])
 
 
 def test_numpys_own_function_gets_memory_with_these_strides():
