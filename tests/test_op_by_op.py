@@ -351,3 +351,20 @@ def test_what_is_long_is_planned_only_when_it_has_come_again(monkeypatch):
         for _ in range(3):  # the first may have been done in parts
             steps_of(np.ones(2000)).numpy()
         assert counters["plans made"] == before + 1
+
+
+def test_selected_rows_are_added_in_numpys_order():
+    x = data((100_001, 3), "f8") * 10.0 ** numpy.arange(3)
+    signs = numpy.full((70_000, 2), -0.0)
+    with config.override(at_once=0, compile="never"):
+        for rows in (x, x[:, ::-1], x[:, :1], numpy.asfortranarray(x), signs):
+            chosen = numpy.arange(len(rows)) % 3 == 0
+            ours = np.asarray(rows)
+            kept = np.where(np.asarray(chosen)[:, None], ours, 0.0)
+            expected = numpy.where(chosen[:, None], numpy.ascontiguousarray(rows), 0.0).sum(0)
+            found = kept.sum(0)
+            del kept
+            assert found.numpy().tobytes() == expected.tobytes()
+            turned = np.asarray(numpy.ascontiguousarray(rows.T)).T
+            found = np.where(np.asarray(chosen)[:, None], turned, 0.0).sum(0)
+            assert found.numpy().tobytes() == expected.tobytes()

@@ -200,10 +200,10 @@ def _is_soon_done(parts: Sequence[Part], nodes: int, small: bool, new: bool) -> 
     seconds, most_bytes = cost(parts, host_threads())
     if new and seconds < (known.SMALL_SECONDS if small else config.first_seconds):
         return True
-    if new and config.first_seconds and seconds < PLANNING_SECONDS * nodes and (
-            most_bytes <= known.AMPLE_BYTES):
-        return True
-    return most_bytes <= known.AMPLE_BYTES and known.too_early(seconds)
+    if most_bytes > known.AMPLE_BYTES:
+        return False
+    quicker = new and config.first_seconds and seconds < PLANNING_SECONDS * nodes
+    return bool(quicker) or known.too_early(seconds)
 
 
 @functools.cache

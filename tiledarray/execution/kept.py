@@ -176,9 +176,7 @@ def find(name: str) -> Found | None:
 
     Last comes what its parameters were when it was made, if it assumes something of them.
     """
-    entry = None
-    with suppress_own(OSError, TiledArrayWarning):
-        entry = cache.get(name, SUFFIX)
+    entry = _entry(name)
     if entry is None:
         return None
     try:
@@ -186,6 +184,17 @@ def find(name: str) -> Found | None:
         return *unpacked(data), params
     except (pickle.UnpicklingError, LookupError, TypeError, ValueError, AttributeError, EOFError):
         return None  # of a version that wrote something else
+
+
+def has(name: str) -> bool:
+    """Whether a plan was kept."""
+    return _entry(name) is not None
+
+
+def _entry(name: str) -> cache.Entry | None:
+    with suppress_own(OSError, TiledArrayWarning):
+        return cache.get(name, SUFFIX)
+    return None
 
 
 def keep(name: str, plan: Plan, programs: dict[Kernel, Program], names: dict[Kernel, str],

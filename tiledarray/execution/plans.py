@@ -225,7 +225,7 @@ def is_kept(traced: Trace, device: Device, taken: Taken) -> bool:
     if not _keeps_plans():
         return False
     name = kept.name(traced.parts, taken.given, target_of(device), ())
-    return name is not None and kept.find(name) is not None
+    return name is not None and kept.has(name)
 
 
 def _keeps_plans() -> bool:

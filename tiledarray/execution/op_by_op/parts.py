@@ -79,9 +79,10 @@ class _Cutter:
     def _is_of_rows(self, node: Node) -> bool:
         """Whether a node sums rows that a mask selects, of an array that has zeros for the others.
 
-        NumPy's user would have summed these rows alone.
+        NumPy's user would have summed these rows alone.  It adds rows one after the other, so that
+        the sums are the same to the bit; what is one column it adds in pairs.
         """
-        if node.op is not reduction.sum or node.attrs[0] != (0,) or index_space(node) is not None:
+        if node.op is not reduction.sum or node.attrs[0] != (0,) or math.prod(node.shape) < 2:
             return False
         chosen = node.inputs[0]
         if chosen.op is not where or self._unread[chosen] != 1 or chosen in self._wanted or (

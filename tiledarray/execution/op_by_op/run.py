@@ -211,8 +211,11 @@ def _compute(node: Node, values: Values, threads: int) -> None:
 def _summed_rows(chosen: Node, node: Node, values: Values) -> None:
     """Sum the rows that a mask selects; see `parts_of`."""
     mask, rows = (value_of(x, values) for x in chosen.inputs[:2])
-    selected = rows[mask.reshape(-1)]
-    values.add(node, compute(node, node.device.xp, [selected]), [selected])
+    selected = np.ascontiguousarray(rows[mask.reshape(-1)])
+    total = compute(node, node.device.xp, [selected])
+    if len(selected) < len(rows):
+        total += 0  # of the others: -0.0 and 0.0 are 0.0
+    values.add(node, total, [selected])
 
 
 def by_reference(step: Step, first: int, device: Device, threads: int) -> Bind:
@@ -287,7 +290,12 @@ def _has_columns(node: Node) -> bool:
 
 
 def _once(node: Node, array: np.ndarray) -> np.ndarray | None:
-    """Reduce an array that is broadcast along what is kept, there once; ``None`` if it is not."""
+    """Reduce an array that is broadcast along what is kept, there once; ``None`` if it is not.
+
+    NumPy would add up real numbers in another order then.
+    """
+    if node.dtype.kind not in "biu":
+        return None
     axes = node.attrs[0]
     alike = [axis for axis in range(array.ndim) if axis not in axes
              and array.shape[axis] > 1 and not array.strides[axis]]
