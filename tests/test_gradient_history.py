@@ -439,3 +439,23 @@ def test_places_in_parts_of_one_array(write, turned):
     step = 1e-6 * numpy.eye(6)
     numpy.testing.assert_allclose(
         slope, [(places(x + h) - places(x - h)) / 2e-6 for h in step], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [
+    ("i8", 5), ("M8[s]", "2000-01-01"), ([("a", "f4"), ("b", "f4")], (1.0, 2.0))])
+def test_writes_into_views_as_something_else_lose_no_history(dtype, value):
+    """The other elements' gradients would be zeros."""
+    def written(x):
+        y = x * 1.0
+        y.view(dtype)[0] = value
+        return (y * y).sum()
+
+    with pytest.raises(HistoryLost, match="what is written into a view as"):
+        np.grad(written)(np.arange(3.0))
+
+    def apart(x):
+        y = np.zeros(3)
+        y.view("i8")[0] = 4607182418800017408  # 1.0
+        return (x * y).sum()
+
+    assert np.grad(apart)(np.arange(3.0)).tolist() == [1, 0, 0]

@@ -17,6 +17,7 @@ from tiledarray.graph.dtypes import Shape
 from tiledarray.graph.node import Node
 from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.recording import record
+from tiledarray.recording.history import check_kept
 from tiledarray.recording.join import join_nodes
 
 
@@ -271,6 +272,8 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
         parts = (other, value) if step.which else (value, other)
         return record.binary(_MAKE_COMPLEX, *parts)
     if type(step) is Reinterpreted:
+        if node.dtype.kind in "fc" and step.dtype.kind not in "fc":
+            check_kept(node, f"what is written into a view as {step.dtype}")
         return record.reinterpret(
             record.broadcast_to(value, step.shape), node.shape, node.dtype)
     if type(step) is Lying:
