@@ -51,9 +51,9 @@ CORE = Extension(
     "tiledarray.core._core",
     [f"tiledarray/core/{name}.c" for name in (
         "_core", "assign", "at_once", "block", "calls", "elements", "graph", "handle", "index",
-        "library", "memory", "operators", "pace", "programs", "recipes", "record", "recorder",
-        "run", "scalars", "sequences", "sites", "slices", "state", "taken", "values", "walk",
-        "watch", "watched")],
+        "library", "loans", "memory", "operators", "pace", "programs", "recipes", "record",
+        "recorder", "run", "scalars", "sequences", "sites", "slices", "state", "taken", "values",
+        "walk", "watch", "watched")],
     depends=[f"tiledarray/core/{name}.h" for name in (
         "calls", "core", "handle", "pace", "recorder", "running", "watch", "watching")],
     include_dirs=[numpy.get_include()],

@@ -125,7 +125,7 @@ COPYING = (7, """
 {n} = {a}{copy}.view('u1').copy()
 {n} = np.where(True, {a}, {a})
 {n} = {x}.flat[:]
-h{serial} = numpy.asarray({a})
+h{serial} = numpy.asarray({a})[...]
 h{serial} = numpy.array({a})
 h{serial} = {a}.tolist()
 """)
@@ -355,6 +355,24 @@ NAMING = (5, """
 for _ in range(3): {w}[...] = {k}; {w}, {b} = {b}, {w}
 for _ in range(4): {n} = {a} % 5 + 1; {a} = {n}
 """)
+OUTSIDE = (3, """
+h{serial} = numpy.asarray({w})[...]
+h{serial} = numpy.asarray({x})[...]
+h{serial} = numpy.asarray({line})[1:]
+{h}[...] = {k}
+{h}[:1] = {k}
+{h} += 1
+numpy.asarray({w})[...] = {k}
+numpy.asarray({w})[:1] += 1
+numpy.asarray({w})[1:] = numpy.asarray({w})[:-1]
+h = numpy.asarray({w})[...]; {n} = {w} + {a}; h[...] = {k}
+h = numpy.asarray({w}); {n} = {w} * 2; {w}[...] = {k}; h[:1] = {k}; del h
+h = numpy.asarray({w}); {n} = {w}.copy(); h[1:] = {k}; del h
+h = numpy.asarray({w}); {w} += 1; h[:1] = {k}; del h
+h = numpy.asarray({w}[::-1]); {n} = {w} + {w}; h[1:] = {k}; del h
+numpy.add({w}, 1, out=numpy.asarray({w}), casting='unsafe')
+numpy.copyto(numpy.asarray({w}), {k}, casting='unsafe')
+""")
 FORGETTING = (4, """
 del {a}
 del {a}
@@ -376,7 +394,7 @@ seen = {a}.numpy() if hasattr({a}, 'numpy') else {a}.copy()
 seen = {a}[{i}].tolist()
 if float({a}.max()) > 1: {w}[...] = {k}
 if {a}.any(): {w}[1:] = {k}
-h = numpy.asarray({a}); seen = (h.flags.writeable and h.fill(3), 0)[1]; del h
+h = numpy.asarray({x}); seen = (h.flags.writeable and h.fill(3), 0)[1]; del h
 np.evaluate({a}, {b})
 np.evaluate({a})
 np.evaluate({a}, {b})
@@ -471,9 +489,9 @@ JIT = 5  # the weight of its calls
 EXACT = [DECIDING, WRITING_WHERE]
 ROUGH = [ALIKE, COPYING, WRITING, NAMING]  # for a writer that keeps tolerances
 ALL = [MAKING, ALIKE, VIEWING, COPYING, COMPUTING, DECIDING, WRITING, WRITING_WHERE, NAMING,
-       FORGETTING, LOOKING, CUTTING, TOGETHER]
+       OUTSIDE, FORGETTING, LOOKING, CUTTING, TOGETHER]
 
 # Where kernels are compiled for what is new: more of what shares memory, less of what computes.
 FEW = [(5, MAKING), (9, ALIKE), (9, VIEWING), (10, COPYING), (5, COMPUTING), (2, DECIDING),
-       (24, WRITING), (3, WRITING_WHERE), (6, NAMING), (4, FORGETTING), (6, LOOKING),
-       (1, CUTTING), (1, TOGETHER)]
+       (24, WRITING), (3, WRITING_WHERE), (6, NAMING), (4, OUTSIDE), (4, FORGETTING),
+       (6, LOOKING), (1, CUTTING), (1, TOGETHER)]

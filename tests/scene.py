@@ -46,11 +46,10 @@ def code(line: str) -> CodeType:
 
 
 def numpy_with_our_names() -> tuple[SimpleNamespace, SimpleNamespace]:
-    """NumPy as ``np``, with what only we have, and as ``numpy``, whose `asarray` copies of ours."""
+    """NumPy as ``np``, with what only we have, and as ``numpy``."""
     ours = {"config": SimpleNamespace(), "jit": lambda function: function,
             "evaluate": lambda *arrays: None}
-    return (SimpleNamespace(**{**vars(numpy), **ours}),
-            SimpleNamespace(**{**vars(numpy), "asarray": numpy.array}))
+    return SimpleNamespace(**{**vars(numpy), **ours}), SimpleNamespace(**vars(numpy))
 
 
 NP, NUMPY = numpy_with_our_names()
@@ -289,6 +288,12 @@ class Scene:
 
     def _serial(self, filled: dict[str, str]) -> str:
         return str(self.below(3))
+
+    def _h(self, filled: dict[str, str]) -> str:
+        found = [name for name, value in self.names.items() if name[0] == "h" and is_array(value)]
+        if not found:
+            raise NotNow
+        return self.choice(found)
 
     def _k(self, filled: dict[str, str]) -> str:
         return self.choice(SCALARS)

@@ -18,7 +18,6 @@ import pytest
 
 import tiledarray
 import tiledarray as ta
-from tiledarray.arrays import lending
 from tiledarray.arrays.tiledarray import TiledArray, _in_front, from_host
 from tiledarray.core import kind
 
@@ -406,80 +405,6 @@ def test_other_types_keep_their_operators():
         for name in ("__iadd__", "__imul__", "__imatmul__"):
             with pytest.raises(TypeError, match="does not support ufuncs"):
                 getattr(a, name)(Other())
-
-
-def test_array_protocol_copies():
-    a = from_host(X)
-    x = np.asarray(a)
-    x[...] = 0
-    same(a, X)
-    assert np.asarray(a, dtype="f4").dtype == np.float32
-    with pytest.raises(ValueError, match="Unable to avoid copy"):
-        np.array(a, copy=False)
-    assert type(a.numpy()) is np.ndarray and a.T.numpy().flags.c_contiguous
-
-
-def test_array_interface_is_there_for_pil():
-    x = from_host(np.arange(12, dtype="u1").reshape(3, 4)).T
-    as_pil_reads = eval("lambda x: x.__array_interface__", {"__name__": "PIL.Image"})
-    told = as_pil_reads(x)
-    assert told["shape"] == (4, 3) and told["typestr"] == "|u1"
-    assert np.array_equal(told["data"], x.numpy())
-    with pytest.raises(AttributeError):
-        as_pil_reads(from_host(np.zeros(2, ml_dtypes.bfloat16)))
-    y = x + 1
-    assert not hasattr(y, "__array_interface__") and y.node.pending  # nobody else, and no look
-    image = pytest.importorskip("PIL.Image").fromarray(x)
-    assert np.array_equal(np.asarray(image), x.numpy())
-    host = np.asarray(x)  # by `__array__`
-    host[0] = 9
-    assert x[0, 0] == 0
-    with pytest.raises(ValueError, match="immutable"):
-        np.array(x, copy=False)
-
-
-def test_namespace_and_buffers():
-    x = from_host(np.arange(3.0))
-    assert x.__array_namespace__().__name__ == "tiledarray"
-    for plain in (X, X.T, np.array([1.5, -2], "f4"), np.array(3.5), np.zeros(0)):
-        assert bytes(from_host(plain)) == bytes(plain)
-    if sys.version_info < (3, 12) and kind != "c":
-        return  # a class in Python offers no buffer
-    assert hashlib.md5(x).digest() == hashlib.md5(x.numpy()).digest()
-    assert b"".join([x, x[::-1]]) == bytes(x) + bytes(x[::-1])
-    file = io.BytesIO()
-    assert file.write(x) == 24 and file.getvalue() == bytes(x)
-    file.seek(0)
-    for refused in (memoryview, bytearray, file.readinto):  # these write, or may
-        with pytest.raises((TypeError, BufferError), match=r"x\.numpy\(\)|read-write"):
-            refused(x)
-    assert np.asarray(x).flags.writeable  # by `__array__`
-
-
-@pytest.mark.parametrize("size", [6, 100_000, 300_000])
-def test_memory_that_numpy_goes_on_looking_at_lives(size):
-    if sys.version_info < (3, 12) and kind != "c":
-        pytest.skip("a class in Python offers no buffer")
-    x = ta.arange(size) * 1.0
-    views = [np.frombuffer(x), np.ndarray((size,), float, x), np.ma.frombuffer(x).data,
-             np.recarray((size,), [("a", float)], buf=x)["a"]]
-    kept = [np.full(size, 7.0) for _ in range(8)]  # takes what is free
-    for view in views:
-        assert np.array_equal(view, np.arange(size)) and not view.flags.writeable
-    assert hashlib.md5(x).digest() == hashlib.md5(np.arange(size) * 1.0).digest()
-    x[1] = 50
-    x += 1
-    kept += [np.full(size, 7.0) for _ in range(8)]
-    assert all(view[1] in (1, 51) for view in views)  # the old values, or the new
-    assert np.frombuffer(x)[1] == 51 and np.ndarray((1,), float, x, 8)[0] == 51
-    found = weakref.ref(x)
-    address = id(x)
-    assert len(lending._lent[address][1]) == 1
-    del x
-    assert found() is not None  # the views keep it
-    del views, view
-    gc.collect()
-    assert found() is None and address not in lending._lent
 
 
 @pytest.mark.parametrize("size", [8, 100_000, 300_000])

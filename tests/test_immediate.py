@@ -133,7 +133,7 @@ def test_dtypes_and_values_of_elements(first, second, name, scalar):
 
 def test_what_others_hold_keeps_its_value():
     a = evaluated(np.zeros(5))
-    view, pending, copied, exported = a[1:3], a + 1, a.copy(), np.asarray(a)
+    view, pending, copied, exported = a[1:3], a + 1, a.copy(), a.numpy()
     taken, base = a[1], a[:]
     iterator = iter(a)
     a[1] = 7.0

@@ -160,7 +160,8 @@ def _made(text, seed):
     scene = Scene(lambda n: int(random.integers(n)), namespace(numpy))
     for line in ("v100 = np.arange({length}.0) % 5", "v101 = np.arange({length}).reshape({shape})",
                  "v102 = np.zeros({shape})", "v103 = np.zeros({shape}, 'c16')",
-                 "v104 = np.zeros(())", "v105 = np.ones({shape})"):
+                 "v104 = np.zeros(())", "v105 = np.ones({shape})",
+                 "h0 = numpy.asarray(v100)[1:]"):
         scene.tried(scene.line(line), tame)
     with contextlib.suppress(NotNow):
         return all(scene.tried(line, tame) for line in scene.of(text))

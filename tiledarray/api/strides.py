@@ -27,6 +27,7 @@ from tiledarray.arrays.views import (
     sliding,
     strided,
 )
+from tiledarray.core import is_lent
 
 __all__ = ["isfortran", "shares_memory", "may_share_memory"]
 
@@ -56,7 +57,7 @@ def as_strided(
     """Make a view with given strides of an array, which reaches no further than its memory.
 
     That is the memory of the array that ``x`` is a view of.  Where elements would lie across
-    elements it is NumPy's array, which cannot be written: it is of a copy.
+    elements it is NumPy's array.
 
     Raises
     ------
@@ -68,7 +69,7 @@ def as_strided(
     strides = x.strides if strides is None else tuple(host(strides))
     shape, counts, low, high = _laid(shape, strides, x.itemsize)
     if counts is None:
-        return np.lib.stride_tricks.as_strided(x, shape, strides)  # read-only, of a copy
+        return np.lib.stride_tricks.as_strided(np.asarray(x), shape, strides, writeable=writeable)
     source = x if writeable else view_of(x, Frozen())
     if 0 in shape:
         return view_of(source.reshape(-1)[:0], Reshaped(shape))
@@ -128,7 +129,11 @@ def _sharing(original: Any) -> Any:
     def ours(a: Any, b: Any, /, max_work: Any = None) -> bool:
         if not (is_ours(a) or is_ours(b)):
             return original(a, b, max_work)
-        if not (is_ours(a) and is_ours(b)) or _root(a) is not _root(b):
+        if not (is_ours(a) and is_ours(b)):
+            # Whoever has an array's memory got it from `asarray`, and the array is settled.
+            lent = is_lent(a if is_ours(a) else b)
+            return lent and original(np.asarray(a), np.asarray(b), max_work)
+        if _root(a) is not _root(b):
             return False
         # NumPy compares the same views of an array whose elements nobody touches.
         memory = np.empty(_root(a).shape, _root(a).dtype)

@@ -23,6 +23,7 @@ from tiledarray.arrays.handle import (
     by_protocol,
     fitting,
     follow,
+    same_bytes,
     scalar,
     shown,
     wrap,
@@ -463,7 +464,7 @@ class _Copies:
         written = {id(each) for output in outputs for each in (output, output.origin())}
         for handle, value, copy in self.owners:
             if id(handle) in written or (
-                    copy.flags.writeable and not _same_bytes(_seen(value, handle), copy)):
+                    copy.flags.writeable and not same_bytes(_seen(value, handle), copy)):
                 handle.change(partial(_merged, mark, handle, value, copy))
 
     def original(self, value: Any) -> Any:
@@ -517,15 +518,6 @@ def runs_code(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.hasobject
     return not isinstance(value, _PLAIN)
-
-
-def _same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    if left.dtype.hasobject:
-        return left.tobytes() == right.tobytes()
-    left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (left, right))
-    return bool((left == right).all())  # `array_equal` would catch what a handler raises
 
 
 def _same_elements(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:

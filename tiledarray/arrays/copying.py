@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tiledarray import core
 from tiledarray.arrays import by_numpy, selections
 from tiledarray.arrays.handle import (
     Handle,
@@ -218,7 +219,7 @@ def resize(self: Any, *shape: Any, refcheck: bool = True) -> None:
         return
     if self.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
-    if refcheck and self._base is None and self._viewed:
+    if refcheck and self._base is None and (self._viewed or core.is_lent(self)):
         raise ValueError(
             "cannot resize an array that references or is referenced\n"
             "by another object in this way.\n"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray import core
-from tiledarray.arrays import views
+from tiledarray.arrays import lending, views
 from tiledarray.arrays.handle import (
     as_node,
     scalar,
@@ -49,8 +49,7 @@ def numpy(self: Any) -> np.ndarray[Any, Any]:
     >>> (np.arange(3) * 2).numpy()
     array([0, 2, 4])
     """
-    array: np.ndarray[Any, Any] = self.__array__()
-    return array
+    return np.array(taken_out(self, "numpy()"), copy=True, order="C")
 
 
 def cupy(self: Any) -> Any:
@@ -287,10 +286,10 @@ def to_dlpack(
     self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
     copy: bool | None = None,
 ) -> Any:
-    """The value for another library, by DLPack: a copy, unless ``copy=False``.
+    """The value for another library, by DLPack: the array's own memory where that is on the host.
 
-    Memory that is not copied is lent: while the consumer has it, what is written into this array
-    goes elsewhere.
+    On a GPU it is a copy, unless ``copy=False``: that memory is lent, and while the consumer has it,
+    what is written into this array goes elsewhere.
 
     Raises
     ------
@@ -299,7 +298,10 @@ def to_dlpack(
     """
     if self._array is None:
         check_look(self.node, "DLPack")
-    if copy is False:
+    array = None if copy else lending.lent(self)
+    if array is not None and array.flags.writeable:  # not all who ask understand what is read-only
+        pass
+    elif copy is False:
         array = views.on_array(self.origin().evaluated().lend(), self.steps)
     else:
         found = self.evaluated()

@@ -16,6 +16,7 @@ from tiledarray.arrays import (
     by_numpy,
     by_places,
     index,
+    lending,
     looking,
     operators,
     protocols,
@@ -455,4 +456,5 @@ FUNCTIONS: dict[str, Any] = {
     "assign_shape": assign_shape, "assign_dtype": assign_dtype, "shape": shape, "ndim": ndim,
     "size": size, "dtype": dtype, "T": transposed,
     "__array_ufunc__": protocols.array_ufunc, "resolve": resolve,
+    "buffer": lending.buffer,
 }

@@ -47,16 +47,6 @@ from tiledarray.graph.dtypes import is_numeric
 from tiledarray.recording import record
 from tiledarray.recording.stretch import local
 
-_FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
-
-# Flags of who asks for a buffer: to write (PyBUF_WRITABLE), to know what is in it (PyBUF_FORMAT),
-# or in either order (PyBUF_ANY_CONTIGUOUS: NumPy's `ndarray(buffer=)`).
-_WRITABLE, _FORMAT, _ANY_CONTIGUOUS = 0x1, 0x4, 0x80
-
-# Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
-_READ_THE_INTERFACE = frozenset(("PIL",))
-_AS_STRIDED = np.lib.stride_tricks.as_strided.__code__
-
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
 
 
@@ -223,30 +213,19 @@ class TiledArray(Handle):
         To the user it still is what owns the value.
         """
         base = wrap(self._node)
+        core.pass_loan(self, base)
         key = id(base)
         _in_front[key] = weakref.ref(self, functools.partial(_in_front.pop, key))
         self._seen = None
         self._steps = ()  # before the base: a signal may come in between
         self._base = base
 
-    @property
-    def data(self) -> memoryview:
-        """Read-only memory of a copy."""
-        return self.numpy().data.toreadonly()
-
-    @property
-    def ctypes(self) -> Any:
-        """Not there: C code could write into memory that other arrays share.
-
-        Raises
-        ------
-        AttributeError
-            Always.
-        """
-        raise AttributeError(
-            "TiledArray has no attribute 'ctypes', since its memory must not be written; "
-            "hand x.numpy().ctypes to C, and what it wrote back by x[...] = "
-        )
+    data: Any = property(
+        lending.memory, None, None,
+        "The memory of the elements; of a copy, read-only, where it cannot be lent.")
+    ctypes: Any = property(
+        lending.for_c, None, None,
+        "What hands the elements to C; not there of an array that has no memory on the host.")
 
     # Parts of it -------------------------------------------------------------------------------
 
@@ -395,67 +374,14 @@ class TiledArray(Handle):
 
     __array_function__ = protocols.array_function
 
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """Memory of a copy, for the libraries that read this attribute instead of asking NumPy.
-
-        NumPy asks `__array__`, which knows ``copy`` and every dtype, only if this is missing: so
-        it is, except to PIL.
-
-        Raises
-        ------
-        AttributeError
-            For others than PIL, and for a dtype that the protocol cannot name.
-        """
-        package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
-        if package not in _READ_THE_INTERFACE or self.dtype.num >= _FIRST_USER_DTYPE:
-            raise AttributeError("TiledArray has no attribute '__array_interface__'")
-        host = self.numpy()
-        # The array itself in place of its address keeps the memory alive; the strides are told
-        # since PIL then reads the bytes by `tobytes`.
-        return {**host.__array_interface__, "data": host, "strides": host.strides}
+    __array_interface__ = property(
+        lending.interface, None, None, "Where the elements lie in memory, which others may write.")
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Return this package (array API)."""
         return sys.modules[__name__.partition(".")[0]]
 
-    def __buffer__(self, flags: int, /) -> memoryview:
-        """Return the bytes of the elements, to who asks for no more (files, sockets, hashes).
-
-        Who asks what is in them, as `memoryview` and `bytearray` do, gets none: NumPy does so
-        before `__array__`, and would take the copy for the array's own memory.  Nor does who may
-        write: that would be lost.  `numpy.ndarray(buffer=x)` and `numpy.frombuffer(x)`, refused
-        that, ask for memory to read, and go on looking at it: see `lending`.
-
-        Raises
-        ------
-        TypeError
-            For these.
-        """
-        if flags & (_WRITABLE | _FORMAT):
-            if not flags & _FORMAT:
-                lending.note_refused(self)
-            raise TypeError(
-                "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
-                "bytearray(x) or memoryview(x), and give the array what is written into that by "
-                "x[...] = "
-            )
-        if lending.was_refused(self) or flags & _ANY_CONTIGUOUS:
-            return lending.lent(self, taken_out(self, "a buffer"))
-        return memoryview(self.tobytes())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if copy is False:
-            raise ValueError(
-                "Unable to avoid copy while creating an array as requested: the values of a "
-                "TiledArray are immutable, NumPy's are not"
-            )
-        array = taken_out(self, "a function of NumPy's")
-        if sys._getframe(1).f_code is _AS_STRIDED:  # libraries hand it `strides`, too
-            array = views.on_array(shown(self.origin()).copy(), self.steps)
-            array.flags.writeable = False
-            return array
-        return np.array(array, dtype=dtype, copy=True, order="C")
+    __array__ = lending.array
 
 
 def from_host(array: Any, device: Any = None) -> TiledArray:

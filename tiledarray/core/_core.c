@@ -89,7 +89,9 @@ PyMODINIT_FUNC PyInit__core(void)
         add_at_once(module) < 0 || add_graph(module) < 0 || add_walk(module) < 0 ||
         add_recorder(module) < 0 || add_values(module) < 0 || add_record(module) < 0 ||
         add_slices(module) < 0 || add_run(module) < 0 || add_memory(module) < 0 ||
-        add_scalars() < 0 || add_block(module) < 0 || add_pace(module) < 0 || add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
+        add_scalars() < 0 || add_block(module) < 0 || add_loans(module) < 0 ||
+        add_pace(module) < 0 ||
+        add_watch(module, offsetof(Handle, array), &IteratorType) < 0 ||
         PyModule_AddIntMacro(module, AT_ONCE) < 0) {
         Py_DECREF(module);
         return NULL;

@@ -131,6 +131,8 @@ typedef struct Link {
     struct Link *list;        /* its head; NULL while in none */
 } Link;
 
+typedef struct Loan Loan;
+
 typedef struct Handle {
     PyObject_HEAD
     PyObject *array;          /* the settled value: an array, or a scalar of NumPy's */
@@ -145,6 +147,8 @@ typedef struct Handle {
     struct Handle *next, **link;
     Py_ssize_t parts;         /* how many live views, settled or not, have this as their base */
     Link noted;               /* by a recorder */
+    Loan *loan;               /* of an array of its own: who looks at its memory; see `loans.c` */
+    PyObject *lasting;        /* ... and what stays where it is until the array dies */
     PyObject *weak;
     int depth;                /* of a view without steps: of how many it was taken in turn */
     char by_index;            /* `how` is an index */

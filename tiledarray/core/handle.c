@@ -30,7 +30,10 @@ PyObject *get_node(Handle *handle, void *unused)
     begin_change(); /* two nodes of one memory would each take it for theirs alone */
     PyObject *node = Py_XNewRef(handle->node);
     PyObject *array = node ? NULL : Py_XNewRef(handle->array);
-    if (array) {
+    if (array && handle->loan) {
+        node = lent_node(handle);
+        Py_DECREF(array);
+    } else if (array) {
         int small = size_of(array) <= of_nodes();
         node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
         if (node && !handle->node && handle->array == array) {
@@ -48,6 +51,9 @@ PyObject *get_node(Handle *handle, void *unused)
 int set_node(Handle *handle, PyObject *node, void *unused)
 {
     if (!handle->base) {
+        int kept = handle->loan && node ? keep_lent(handle, node) : 0;
+        if (kept)
+            return kept < 0 ? -1 : 0;
         if (settle_steps(handle))
             return -1;
         drop_arrays(handle);
@@ -253,26 +259,22 @@ static int handle_init(PyObject *self, PyObject *args, PyObject *names)
     return -1;
 }
 
-#if PY_VERSION_HEX < 0x030C0000
-/* Give the buffer that `__buffer__` gives: later Pythons ask for that themselves.  The twin cannot. */
+/* Give the buffer of the settled value, or what Python finds. */
 static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
 {
+    Handle *handle = (Handle *)self;
     view->obj = NULL;
-    if (flags & PyBUF_FORMAT) { /* often: NumPy asks so before `__array__` */
-        PyErr_SetString(PyExc_TypeError,
-                        "a TiledArray lends nobody its memory: hand over x.numpy(), a copy, for "
-                        "bytearray(x) or memoryview(x), and give the array what is written into that "
-                        "by x[...] = ");
-        return -1;
-    }
-    PyObject *given = PyObject_CallMethod(self, "__buffer__", "i", flags);
+    PyObject *array = settled(handle), *given = NULL;
+    if (array && is_array(array))
+        given = lend(handle, (flags & (PyBUF_WRITABLE | PyBUF_FORMAT)) == PyBUF_WRITABLE);
+    if (!given && !PyErr_Occurred())
+        given = PyObject_CallFunction(recorded[BUFFER], "Oi", self, flags);
     int result = given ? PyObject_GetBuffer(given, view, flags) : -1;
     Py_XDECREF(given);
     return result;
 }
 
 static PyBufferProcs handle_as_buffer = {.bf_getbuffer = handle_buffer};
-#endif
 
 static PyMethodDef handle_methods[] = {
     {"__array_ufunc__", (PyCFunction)(void (*)(void))handle_array_ufunc,
@@ -293,9 +295,7 @@ PyTypeObject HandleType = {
     .tp_as_number = &handle_as_number,
     .tp_as_mapping = &handle_as_mapping,
     .tp_as_sequence = &handle_as_sequence,
-#if PY_VERSION_HEX < 0x030C0000
     .tp_as_buffer = &handle_as_buffer,
-#endif
     .tp_richcompare = handle_compare,
     .tp_hash = handle_hash,
     .tp_iter = handle_iter,
@@ -309,10 +309,11 @@ PyTypeObject HandleType = {
 static const char *const other_names[OTHERS] = {
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape",
-    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__"};
+    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__",
+    "buffer"};
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
-    "resolve"};
+    "resolve", "copied", "given"};
 
 int set_from(PyObject *found, const char *name, PyObject **slot)
 {

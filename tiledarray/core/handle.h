@@ -30,10 +30,11 @@ HIDDEN_BEGIN
 /* What Python gives `install`, and is called for what cannot be done at once. */
 enum {
     NEG, POS, ABS, INVERT, FLOAT, INT, INDEX, BOOL, HASH, LEN, ITER, GETITEM, SETITEM, ASSIGN_SHAPE,
-    ASSIGN_DTYPE, SHAPE, NDIM, SIZE, DTYPE, T, ARRAY_UFUNC, OTHERS
+    ASSIGN_DTYPE, SHAPE, NDIM, SIZE, DTYPE, T, ARRAY_UFUNC, BUFFER, OTHERS
 };
 enum {
-    LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, RESOLVE, CALLBACKS
+    LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, RESOLVE, COPIED, GIVEN,
+    CALLBACKS
 };
 extern PyObject *recorded[OTHERS], *callbacks[CALLBACKS];
 extern PyObject *no_steps;    /* () */
@@ -44,6 +45,7 @@ int set_from(PyObject *found, const char *name, PyObject **slot);
 
 /* ---- the two states (state.c) --------------------------------------------------------------- */
 
+PyObject *find_array(Handle *handle);
 PyObject *find_settled(Handle *handle);
 void begin_change(void);
 void end_change(void);
@@ -103,6 +105,15 @@ static inline void end_write(Handle *root)
         root->writers--;
     Py_DECREF(root);
 }
+
+/* ---- memory that others look at (loans.c) --------------------------------------------------- */
+
+PyObject *lend(Handle *handle, int lasts);
+PyObject *lent_node(Handle *root);
+int has_value(const Handle *root, const void *node);
+int keep_lent(Handle *root, PyObject *node);
+void end_loan(Handle *root);
+int add_loans(PyObject *module);
 
 /* ---- the type (handle.c) -------------------------------------------------------------------- */
 

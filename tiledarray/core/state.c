@@ -108,6 +108,7 @@ int settle_steps(Handle *root)
 /* Forget the memory of an array of its own, and that of its views, which know their steps. */
 void drop_arrays(Handle *root)
 {
+    end_loan(root);
     while (root->views) {
         Handle *view = root->views;
         unlink_view(view);
@@ -230,7 +231,8 @@ static void settle_own(Handle *root)
     Py_DECREF(node);
 }
 
-static PyObject *find_array(Handle *handle)
+/* The settled value, borrowed; NULL if there is none, with an error set or not. */
+PyObject *find_array(Handle *handle)
 {
     Handle *root = root_of(handle);
     if (!root->array) {
@@ -447,6 +449,7 @@ void handle_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     unlink_view(handle);
     forget_note(&handle->noted);
+    end_loan(handle);
     if (handle->weak) /* callbacks are Python's: by then nothing may find the handle any more */
         PyObject_ClearWeakRefs(self);
     Py_CLEAR(handle->array);
@@ -455,6 +458,7 @@ void handle_dealloc(PyObject *self)
     Py_CLEAR(handle->seen);
     Py_CLEAR(handle->how);
     Py_CLEAR(handle->parent);
+    Py_CLEAR(handle->lasting);
     if (handle->base)
         handle->base->parts--;
     Py_CLEAR(handle->base);

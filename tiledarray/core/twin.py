@@ -77,6 +77,7 @@ from tiledarray.core.twin_index import (
     handle_length,
     handle_setitem,
 )
+from tiledarray.core.twin_loans import is_lent, lend, pass_loan
 from tiledarray.core.twin_operators import (
     binary,
     compare,
@@ -122,7 +123,7 @@ __all__ = [
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "VIEWS", "STATIC", "ANY_SIZE",
-    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "empty", "empty_like", "zeros_like",
+    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "is_lent", "lend", "pass_loan", "empty", "empty_like", "zeros_like",
 ]
 
 # What Python gives `install`.
@@ -133,10 +134,11 @@ comparison_names = ("lt", "le", "eq", "ne", "gt", "ge")
 other_names = (
     "__neg__", "__pos__", "__abs__", "__invert__", "__float__", "__int__", "__index__", "__bool__",
     "__hash__", "__len__", "__iter__", "__getitem__", "__setitem__", "assign_shape",
-    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__")
+    "assign_dtype", "shape", "ndim", "size", "dtype", "T", "__array_ufunc__",
+    "buffer")
 callback_names = (
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
-    "resolve")
+    "resolve", "copied", "given")
 
 
 class Base:
@@ -193,6 +195,10 @@ class Base:
     __delitem__ = named("__delitem__", handle_delitem)
     __len__, __iter__ = named("__len__", handle_length), named("__iter__", handle_iter)
     __array_ufunc__ = named("__array_ufunc__", handle_array_ufunc)
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return the memory of the elements.  (Python asks from 3.12 on.)"""
+        return memoryview(recorded["buffer"](self, flags))
 
 
 state.base_class = state.handle_class = Base

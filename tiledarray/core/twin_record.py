@@ -189,7 +189,8 @@ def rebind(root: Any, node: Node, before: int = 0) -> bool:
     if recorder is not None and recorder.count >= recorder.limit:
         recorder.consider(node)
     if before and not state.held:
-        found = root._node_
+        loan = None if root._array_ is None else state.loan_of(root)
+        found = root._node_ if loan is None else loan.node
         if id(found) != before or not state.exchange(root, found, node):
             return False
     else:

@@ -55,6 +55,12 @@ recorded: dict[str, Function] = {}
 callbacks: dict[str, Function] = {}
 how_transposed: tuple[Any, ...] = ()
 
+# From `twin_loans.py`.
+loan_of: Any = None
+end_loan: Any = None
+lent_node: Any = None
+keep_lent: Any = None
+
 # Of a handle, as in the struct of `core.h`.  The first three are always there; of what owns a
 # settled value the others are read only after something has set them.
 FIELDS = (
@@ -66,6 +72,8 @@ FIELDS = (
     "_steps_",  # of a view: how it lies in its base; None until that is asked
     "_seen",  # of a view: what it last read (see arrays/handle.py); else what `is_deferred` says
     "_readers_",  # of an array of its own: weak references to views that have read it
+    "_loan_",  # of an array of its own, if it is set: a weak reference to who has its memory
+    "_lasting_",  # ... and the loan that lasts as long as the array
     "_copied_",  # if there is a ``_node_``: it is a copy of `_array_`, which is the value
     "__weakref__",
 )
@@ -432,6 +440,9 @@ def make_node(handle: Any) -> Any:
     node, array = handle._node_, handle._array_
     if node is not None or array is None:
         return node
+    loan = loan_of(handle)
+    if loan is not None:
+        return lent_node(loan)
     small = size_of(array) <= of_nodes()
     node = callbacks["leaf"](array, small)
     if handle._node_ is None and handle._array_ is array:
@@ -445,6 +456,11 @@ def set_node(handle: Any, node: Any = None) -> None:
         empty(handle)
     before = handle._array_, handle._node_  # what dies with them dies after all is done
     if handle._base_ is None:
+        loan = None if handle._array_ is None else loan_of(handle)
+        if loan is not None:
+            if node is not None and keep_lent(handle, loan, node):
+                return
+            end_loan(handle)
         handle._array_, handle._node_, handle._copied_ = None, node, False
     else:
         handle._node_, handle._copied_ = node, False
@@ -454,6 +470,12 @@ def set_node(handle: Any, node: Any = None) -> None:
 def exchange(handle: Any, before: Any, node: Any) -> bool:
     """Give an array of its own the next value in one go; ``False`` if it has another by now."""
     kept = handle._array_  # what dies with it dies after all is done
+    loan = None if kept is None else loan_of(handle)
+    if loan is not None:
+        if loan.node is not before or handle._base_ is not None:
+            return False
+        set_node(handle, node)
+        return True
     turn = threads() and begin_turn(True, LONGEST_WAIT)
     try:
         if handle._node_ is before and handle._base_ is None:
@@ -480,6 +502,7 @@ def set_base(handle: Any, base: Any) -> None:
         empty(handle)
     if handle._base_ is None:
         before = handle._array_, handle._node_
+        end_loan(handle)
         if base is None:
             handle._array_ = None
         else:

@@ -99,7 +99,7 @@ int rebind(Handle *root, PyObject *node, const PyObject *before)
 {
     int failed;
     if (((Node *)node)->buffer) {
-        if (before && !held && (settle_own_steps(root) || root->node != before))
+        if (before && !held && (settle_own_steps(root) || !has_value(root, before)))
             return PyErr_Occurred() ? -1 : 0;
         failed = held ? PyObject_SetAttr((PyObject *)root, node_name, node)
                       : set_node(root, node, NULL);
@@ -109,7 +109,7 @@ int rebind(Handle *root, PyObject *node, const PyObject *before)
     if (!recorder)
         return -1;
     failed = consider(recorder, node) || (!held && settle_own_steps(root));
-    int suits = !before || held || root->node == before;
+    int suits = !before || held || has_value(root, before);
     if (!failed && suits)
         failed = give_pending(recorder, root, node);
     Py_DECREF(recorder);

@@ -1,0 +1,235 @@
+/* Memory that others look at: `twin_loans.py` in Python.
+
+   Who asks for an array's memory (`numpy.asarray(x)`, a buffer) gets NumPy's array over that of the
+   settled value, whose base is a `Loan`.  As long as somebody has that, anything may be written
+   there at any time.  So the array stays settled: what is recorded of it reads copies, made again
+   where the memory has changed, and a value that is given to it as a whole is computed and written
+   there at once (`keep_lent`), as NumPy's own would be. */
+
+#include "handle.h"
+
+struct Loan {
+    PyObject_HEAD
+    PyObject *array;          /* which has the memory */
+    Handle *root;             /* whose settled value that is; NULL once it is not */
+    PyObject *node;           /* of a copy of what lies there, or lay */
+    PyObject *previous;       /* an earlier loan that lasts */
+};
+
+static void loan_dealloc(PyObject *self)
+{
+    Loan *loan = (Loan *)self;
+    if (loan->root)
+        loan->root->loan = NULL;
+    Py_XDECREF(loan->node);
+    Py_XDECREF(loan->previous);
+    Py_XDECREF(loan->array);
+    PyObject_Free(self);
+}
+
+/* What has the memory: `memory_of` in `devices/storage.py` asks whose array it is. */
+static PyObject *loan_base(Loan *loan, void *unused) { return Py_NewRef(loan->array); }
+
+static PyGetSetDef loan_attributes[] = {
+    {"base", (getter)loan_base, NULL, "The array that has the memory."},
+    {NULL}};
+
+static PyTypeObject LoanType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tiledarray.core._core.Loan",
+    .tp_doc = "Memory of an array, as long as somebody else looks at it.",
+    .tp_basicsize = sizeof(Loan),
+    .tp_dealloc = loan_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_getset = loan_attributes,
+};
+
+/* The loan of a settled array of its own: a new reference. */
+static Loan *loan_of(Handle *root)
+{
+    if (root->loan)
+        return (Loan *)Py_NewRef((PyObject *)root->loan);
+    Loan *loan = PyObject_New(Loan, &LoanType);
+    if (loan) {
+        loan->array = Py_NewRef(root->array);
+        loan->root = root;
+        loan->node = loan->previous = NULL;
+        root->loan = loan;
+    }
+    return loan;
+}
+
+/* An array of its own has another value, or dies: who looks at the old one keeps that. */
+void end_loan(Handle *root)
+{
+    Loan *loan = root->loan;
+    if (!loan)
+        return;
+    root->loan = NULL;
+    loan->root = NULL;
+    Py_CLEAR(loan->node); /* what is there may be one that lasts: the array has it still */
+}
+
+/* ---- lending -------------------------------------------------------------------------------- */
+
+/* Have a settled array of its own in memory that nothing recorded reads; 0 with an error set. */
+static int move_away(Handle *root)
+{
+    PyObject *copy = PyArray_NewCopy((PyArrayObject *)root->array, NPY_CORDER);
+    if (!copy || settle_steps(root) < 0) {
+        Py_XDECREF(copy);
+        return 0;
+    }
+    drop_arrays(root);
+    PyObject *node = root->node;
+    root->array = copy;
+    root->node = NULL;
+    root->copied = 0;
+    Py_XDECREF(node);
+    return 1;
+}
+
+/* The settled value, in memory that may be written: borrowed; NULL, with an error set or not. */
+static PyObject *unshared(Handle *handle)
+{
+    enum { TRIES = 4 }; /* other threads write meanwhile */
+    for (int k = 0; k < TRIES; k++) {
+        PyObject *array = find_array(handle);
+        if (!array || !is_array(array))
+            return NULL;
+        int may = writable(handle, array);
+        if (may)
+            return may > 0 ? array : NULL;
+        Handle *root = root_of(handle);
+        if (root->array && root->node && is_array(root->array) && !move_away(root))
+            return NULL;
+    }
+    return NULL;
+}
+
+/* NumPy's array over the memory of a value: a new reference; NULL without an error where that
+   cannot be (it is not on the host, has a history, or stands for a scalar).  With `lasts` the
+   memory stays where it is as long as the array lives. */
+PyObject *lend(Handle *handle, int lasts)
+{
+    PyObject *array = find_array(handle);
+    if (!array && !PyErr_Occurred()) {
+        PyObject *done = PyObject_CallOneArg(callbacks[LOOK], (PyObject *)handle);
+        Py_XDECREF(done);
+        if (!done)
+            return NULL;
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    begin_change();
+    PyObject *found = unshared(handle);
+    Handle *root = root_of(handle);
+    Loan *loan = found ? loan_of(root) : NULL;
+    PyObject *view = NULL;
+    if (loan) {
+        PyArrayObject *of = (PyArrayObject *)found;
+        view = PyArray_NewFromDescr(
+            &PyArray_Type, (PyArray_Descr *)Py_NewRef((PyObject *)PyArray_DESCR(of)),
+            PyArray_NDIM(of), PyArray_DIMS(of), PyArray_STRIDES(of), PyArray_DATA(of),
+            PyArray_FLAGS(of) & NPY_ARRAY_WRITEABLE, NULL);
+        if (view && lasts && root->lasting != (PyObject *)loan) {
+            loan->previous = root->lasting;
+            root->lasting = Py_NewRef((PyObject *)loan);
+        }
+        if (view && PyArray_SetBaseObject((PyArrayObject *)view, (PyObject *)loan) < 0)
+            Py_CLEAR(view);
+        else if (!view)
+            Py_DECREF((PyObject *)loan);
+    }
+    end_change();
+    return view;
+}
+
+/* What reads the settled value of an array whose memory others have: a node of a copy. */
+PyObject *lent_node(Handle *root)
+{
+    Loan *loan = (Loan *)Py_NewRef((PyObject *)root->loan);
+    PyObject *before = Py_NewRef(loan->node ? loan->node : Py_None);
+    PyObject *node = PyObject_CallFunctionObjArgs(callbacks[COPIED], loan->array, before, NULL);
+    if (node && loan->root)
+        Py_XSETREF(loan->node, Py_NewRef(node));
+    Py_DECREF(before);
+    Py_DECREF((PyObject *)loan);
+    return node;
+}
+
+/* Whether the node is the value of an array of its own now, as far as is known. */
+int has_value(const Handle *root, const void *node)
+{
+    return (const void *)root->node == node || (root->loan && (const void *)root->loan->node == node);
+}
+
+/* Write a value into the memory that others have of the array: 1, or 0 if it cannot be there, and
+   the array is to have it otherwise; -1 with an error set. */
+int keep_lent(Handle *root, PyObject *node)
+{
+    Loan *loan = (Loan *)Py_NewRef((PyObject *)root->loan);
+    PyObject *value = PyObject_CallFunctionObjArgs(callbacks[GIVEN], loan->array, node, NULL);
+    int done = value ? value != Py_None && loan->root == root : -1;
+    if (done == 1) {
+        Handle *held_root = begin_write(root);
+        if (PyArray_CopyInto((PyArrayObject *)loan->array, (PyArrayObject *)value) < 0)
+            done = -1;
+        end_write(held_root);
+        Py_CLEAR(loan->node);
+    }
+    Py_XDECREF(value);
+    Py_DECREF((PyObject *)loan);
+    return done;
+}
+
+/* Let another array have the settled value of one that becomes a view of it, if that is lent. */
+static PyObject *pass_loan(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !is_handle(args[0]) || !is_handle(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "two arrays are wanted");
+        return NULL;
+    }
+    Handle *from = (Handle *)args[0], *to = (Handle *)args[1];
+    Loan *loan = from->loan;
+    if (loan && !from->base && !to->base) {
+        Py_XSETREF(to->array, Py_NewRef(loan->array));
+        Py_CLEAR(to->node);
+        from->loan = NULL;
+        to->loan = loan;
+        loan->root = to;
+    }
+    if (from->lasting && !to->lasting) {
+        to->lasting = from->lasting;
+        from->lasting = NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *lend_array(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count < 1 || count > 2 || !is_handle(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "an array is wanted");
+        return NULL;
+    }
+    PyObject *array = lend((Handle *)args[0], count == 2 && args[1] == Py_True);
+    return array || PyErr_Occurred() ? array : Py_NewRef(Py_None);
+}
+
+static PyObject *is_lent(PyObject *module, PyObject *x)
+{
+    return PyBool_FromLong(is_handle(x) && root_of((Handle *)x)->loan);
+}
+
+static PyMethodDef functions[] = {
+    {"lend", (PyCFunction)(void (*)(void))lend_array, METH_FASTCALL,
+     "Return NumPy's array over the memory of an array; None where that cannot be."},
+    {"pass_loan", (PyCFunction)(void (*)(void))pass_loan, METH_FASTCALL,
+     "Let another array have the memory that others have of one."},
+    {"is_lent", is_lent, METH_O, "Whether others have the memory of an array."},
+    {NULL}};
+
+int add_loans(PyObject *module)
+{
+    return PyType_Ready(&LoanType) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+}

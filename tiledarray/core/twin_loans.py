@@ -1,0 +1,142 @@
+"""Memory that others look at, in Python: `loans.c` again.
+
+Who asks for an array's memory gets NumPy's array over that of the settled value, whose base is a
+`Lent`, which has the `Loan`.  As long as somebody has that, anything may be written there at any
+time.  So the array stays settled: what is recorded of it reads copies, made again where the memory
+has changed, and a value that is given to it as a whole is computed and written there at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from tiledarray.core import twin_state as state
+
+
+class Loan:
+    """Memory of an array, as long as somebody else looks at it."""
+
+    __slots__ = ("array", "root", "node", "previous", "__weakref__")
+
+    def __init__(self, root: Any) -> None:
+        self.array = root._array_
+        self.root = ref(root)  # a dead one once the array has another value
+        self.node: Any = None  # of a copy of what lies there, or lay
+        self.previous: Any = None  # an earlier loan that lasts
+
+
+class Lent:
+    """What NumPy asks where an array lies that it makes; its base."""
+
+    __slots__ = ("base", "loan", "__array_interface__")
+
+    def __init__(self, array: Any, loan: Loan) -> None:
+        self.base = loan.array
+        self.loan = loan
+        self.__array_interface__ = array.__array_interface__
+
+
+def _nobody() -> None:
+    return None
+
+
+def loan_of(root: Any) -> Any:
+    """Return the loan of an array of its own, ``None`` if nobody has its memory."""
+    found = getattr(root, "_loan_", None)
+    loan = None if found is None else found()
+    return None if loan is None or loan.array is not root._array_ else loan
+
+
+def end_loan(root: Any) -> None:
+    """Forget who looks at the memory of an array that has another value now."""
+    found = getattr(root, "_loan_", None)
+    loan = None if found is None else found()
+    if loan is not None:
+        root._loan_ = None
+        loan.root, loan.node = _nobody, None
+
+
+def _move_away(root: Any) -> None:
+    """Have a settled array of its own in memory that nothing recorded reads."""
+    root._array_, root._node_, root._copied_ = root._array_.copy(), None, False
+
+
+def _unshared(handle: Any) -> Any:
+    """Return the settled value, in memory that may be written."""
+    for _ in range(4):  # other threads write meanwhile
+        array = state.find_array(handle)
+        if type(array) is not np.ndarray:
+            return None
+        if state.writable(handle, array):
+            return array
+        root = state.root_of(handle)
+        if root._node_ is not None and type(root._array_) is np.ndarray:
+            _move_away(root)
+    return None
+
+
+@state.one_at_a_time
+def _lent(handle: Any, lasts: bool) -> Any:
+    array = _unshared(handle)
+    if array is None:
+        return None
+    root = state.root_of(handle)
+    loan = loan_of(root)
+    if loan is None:
+        loan = Loan(root)
+        root._loan_ = ref(loan)
+    if lasts:
+        previous = getattr(root, "_lasting_", None)
+        if previous is not loan:
+            loan.previous, root._lasting_ = previous, loan
+    view = np.asarray(Lent(array, loan))
+    return view if view.dtype is array.dtype else view.view(array.dtype)
+
+
+def lend(handle: Any, lasts: bool = False) -> Any:
+    """Return NumPy's array over the memory of an array; ``None`` where that cannot be.
+
+    With ``lasts`` the memory stays where it is as long as the array lives.
+    """
+    if state.find_array(handle) is None:
+        state.callbacks["look"](handle)
+    return _lent(handle, lasts)
+
+
+def pass_loan(origin: Any, to: Any) -> None:
+    """Let another array have the memory that others have of one."""
+    loan = loan_of(origin)
+    if loan is not None and origin._base_ is None and to._base_ is None:
+        to._array_, to._node_, to._copied_ = loan.array, None, False
+        origin._loan_, to._loan_, loan.root = None, ref(loan), ref(to)
+    lasting = getattr(origin, "_lasting_", None)
+    if lasting is not None and getattr(to, "_lasting_", None) is None:
+        to._lasting_, origin._lasting_ = lasting, None
+
+
+def is_lent(handle: Any) -> bool:
+    """Whether others have the memory of an array."""
+    return isinstance(handle, state.base_class) and loan_of(state.root_of(handle)) is not None
+
+
+def lent_node(loan: Loan) -> Any:
+    """Return what reads the value of an array whose memory others have: a node of a copy."""
+    loan.node = node = state.callbacks["copied"](loan.array, loan.node)
+    return node
+
+
+def keep_lent(root: Any, loan: Loan, node: Any) -> bool:
+    """Write a value into the memory that others have of the array; ``False`` if it cannot be."""
+    value = state.callbacks["given"](loan.array, node)
+    if value is None or loan.root() is not root:
+        return False
+    np.copyto(loan.array, value)
+    loan.node = None
+    return True
+
+
+state.loan_of, state.end_loan = loan_of, end_loan
+state.lent_node, state.keep_lent = lent_node, keep_lent
