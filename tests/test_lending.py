@@ -324,6 +324,9 @@ def test_what_libraries_write(size):
     masked = np.ma.array(x, mask=x.numpy() > 0.5)
     masked[0, :] = 9
     assert (x[0] == 9).all()
+    viewed = x.view(np.recarray)
+    viewed[2] = 7
+    assert (x[2] == 7).all()
     matrix = np.asmatrix(x)
     matrix[1, 1] = 8
     assert x[1, 1] == 8

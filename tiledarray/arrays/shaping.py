@@ -199,7 +199,7 @@ def trace(
 
 
 def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
-    """Return a view of the same elements or bytes; of a NumPy subclass, a copy.
+    """Return a view of the same elements or bytes; of a subclass of NumPy's that is NumPy's.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
         dtype, type = None, dtype
     if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):
-        array = self.numpy()
+        array = np.asarray(self)
         return array.view(type=type) if dtype is None else array.view(dtype, type)
     if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):
         return _view(self, views.identity(self.shape))
