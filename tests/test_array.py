@@ -1,18 +1,13 @@
 """`TiledArray` against ndarray: attributes, methods, reductions, protocols, conversions."""
 
 import copy
-import gc
-import hashlib
-import io
 import math
 import operator
 import pickle
 import statistics
 import sys
 import warnings
-import weakref
 
-import ml_dtypes
 import numpy as np
 import pytest
 

@@ -7,7 +7,7 @@ where that can be lent, else over copies that cannot be written.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -36,27 +36,38 @@ class ndenumerate(np.ndenumerate):  # noqa: N801, D101  NumPy's name and text
         return next(self._pairs)
 
 
-def _in_memory(given: list[Any]) -> list[Any]:
+def _in_memory(given: list[Any]) -> tuple[list[Any], bool]:
     """Return operands with NumPy's arrays over the memory of ours; one given twice is one.
 
-    The memory stays: NumPy's iterator lets go of what it goes through when it is closed, but not
-    what it gave, which lies there.
+    And whether some are over copies.  The memory stays: NumPy's iterator lets go of what it goes
+    through when it is closed, but not of what it gave, which lies there.
     """
     ours = {id(each): each for each in given if is_ours(each)}
     for each in ours.values():
         host(each)  # refuses what has a history, which nobody would follow
     found = {key: lent(each, lasts=True) for key, each in ours.items()}
     copies = {key: np.asarray(each) for key, each in ours.items() if found[key] is None}
-    return [{**found, **copies}.get(id(each), each) for each in given]
+    return [{**found, **copies}.get(id(each), each) for each in given], bool(copies)
 
 
-def _operands(op: Any) -> list[Any]:
-    return [*op] if isinstance(op, (list, tuple)) else [op]
+def _made(make: Callable[..., Any], op: Any, args: Any, kwargs: Any) -> tuple[Any, dict[int, Any]]:
+    """Return what NumPy makes, and arrays of ours by the ``id`` of NumPy's over their memory."""
+    given = [*op] if isinstance(op, (list, tuple)) else [op]
+    operands, copied = _in_memory(given)
+    try:
+        made = make(operands, *args, **kwargs)
+    except ValueError as error:
+        if copied and "read-only" in str(error):
+            error.add_note("An array that was put on a GPU is not written element by element: "
+                           "x[...] = writes into it, and x.to('cpu') is one that can be.")
+        raise
+    return made, {id(found): each for found, each in zip(operands, given, strict=True)
+                  if is_ours(each)}
 
 
 def nested_iters(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Return NumPy's nested iterators."""
-    return np.nested_iters(_in_memory(_operands(op)), *args, **kwargs)
+    return _made(np.nested_iters, op, args, kwargs)[0]
 
 
 class _Either(type):
@@ -74,13 +85,8 @@ class nditer(metaclass=_Either):  # noqa: N801, D101  NumPy's name and text
 
     def __new__(cls, op: Any, *args: Any, **kwargs: Any) -> Any:
         """Return NumPy's own where nothing is ours."""
-        given = _operands(op)
-        if not any(map(is_ours, given)):
-            return np.nditer(op, *args, **kwargs)
-        operands = _in_memory(given)
-        return cls._of(np.nditer(operands, *args, **kwargs),
-                       {id(array): each for array, each in zip(operands, given, strict=True)
-                        if is_ours(each)})
+        made, ours = _made(np.nditer, op, args, kwargs)
+        return cls._of(made, ours) if ours else made
 
     @classmethod
     def _of(cls, numpys: np.nditer, ours: dict[int, Any]) -> nditer:

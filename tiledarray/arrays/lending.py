@@ -26,12 +26,12 @@ _HAS_BUFFERS = core.kind == "c" or sys.version_info >= (3, 12)
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
 _NO_COPY = "Unable to avoid copy while creating an array as requested."
-_NO_MEMORY = ("a TiledArray that is on a GPU, has a history or stands for a scalar of NumPy's lends "
-              "nobody its memory: hand over x.numpy(), a copy, and give the array what is written "
-              "into that by x[...] = ")
+_NO_MEMORY = ("a TiledArray that is on a GPU, has a history or stands for a scalar of NumPy's "
+              "lends nobody its memory: hand over x.numpy(), a copy, and give the array what is "
+              "written into that by x[...] = ")
 
-# NumPy ignores all that is raised where it asks for a buffer, and then asks `__array__`: the thread,
-# the array, and what it ignored.
+# NumPy ignores all that is raised where it asks for a buffer, and then asks `__array__`: the
+# thread, the array, and what it ignored.
 _untold: tuple[int, int, BaseException] | None = None
 
 

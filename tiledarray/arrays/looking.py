@@ -288,8 +288,8 @@ def to_dlpack(
 ) -> Any:
     """The value for another library, by DLPack: the array's own memory where that is on the host.
 
-    On a GPU it is a copy, unless ``copy=False``: that memory is lent, and while the consumer has it,
-    what is written into this array goes elsewhere.
+    On a GPU it is a copy, unless ``copy=False``: that memory is lent, and while the consumer has
+    it, what is written into this array goes elsewhere.
 
     Raises
     ------

@@ -31,7 +31,6 @@ from tiledarray.arrays.handle import (
     host_array,
     part_of,
     scalar,
-    shown,
     stands_for_scalar,
     taken_out,
     use_class,

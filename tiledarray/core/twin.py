@@ -123,7 +123,8 @@ __all__ = [
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "VIEWS", "STATIC", "ANY_SIZE",
-    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "is_lent", "lend", "pass_loan", "empty", "empty_like", "zeros_like",
+    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "is_lent", "lend", "pass_loan",
+    "empty", "empty_like", "zeros_like",
 ]
 
 # What Python gives `install`.
@@ -197,7 +198,7 @@ class Base:
     __array_ufunc__ = named("__array_ufunc__", handle_array_ufunc)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """Return the memory of the elements.  (Python asks from 3.12 on.)"""
+        """Return the memory of the elements, of which Python asks from 3.12 on."""
         return memoryview(recorded["buffer"](self, flags))
 
 
