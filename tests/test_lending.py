@@ -454,3 +454,29 @@ def test_dlpack_shares_memory():
     there = torch.from_dlpack(x)
     there[2] = 40
     assert x[2] == 40 == others[2]
+
+
+@pytest.mark.parametrize("size", [6_000, 400_000])
+def test_what_is_written_elsewhere_meanwhile_stays(size):
+    """A part is written recorded, as a whole; others write other parts while that is computed."""
+    x, half = ta.zeros(size), size // 2
+    others = np.asarray(x)
+    stop = threading.Event()
+
+    def outside():
+        k = 0
+        while not stop.is_set():
+            k += 1
+            others[half:] = k
+            if not (others[half:] == k).all():
+                wrong.append(k)
+
+    wrong = []
+    thread = threading.Thread(target=outside)
+    thread.start()
+    for k in range(30):
+        x[:half] = ta.full(half, float(k)) + 1
+        assert x[0] == k + 1 == x[half - 1]
+    stop.set()
+    thread.join()
+    assert not wrong

@@ -24,6 +24,7 @@ from tiledarray.arrays.handle import (
     fitting,
     follow,
     same_bytes,
+    same_elements,
     scalar,
     shown,
     wrap,
@@ -493,7 +494,7 @@ def _merged(mark: _Mark, handle: Handle, value: Handle, copy: np.ndarray[Any, An
     ``value`` at first, it is theirs.
     """
     if handle.origin()._node is not value._node:
-        copy = np.where(_same_elements(_seen(value, handle), copy), shown(wrap(old)), copy)
+        copy = np.where(same_elements(_seen(value, handle), copy), shown(wrap(old)), copy)
     if not is_numeric(old.dtype):  # numbers seen as times, say: they are written as numbers
         size = old.dtype.itemsize
         if size not in (1, 2, 4, 8):
@@ -518,12 +519,6 @@ def runs_code(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.hasobject
     return not isinstance(value, _PLAIN)
-
-
-def _same_elements(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:
-    """Say of each element whether it is the same to the bit."""
-    left, right = (np.ascontiguousarray(x)[..., None].view(np.uint8) for x in (left, right))
-    return (left == right).all(axis=-1)
 
 
 # Results ----------------------------------------------------------------------------------------

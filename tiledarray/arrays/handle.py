@@ -241,6 +241,15 @@ def same_bytes(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     return bool((left == right).all())  # `array_equal` would catch what a handler raises
 
 
+def same_elements(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Any:
+    """Say of each element whether it is the same to the bit."""
+    size = left.dtype.itemsize
+    unit = size if size in (1, 2, 4, 8) else 1
+    left, right = (np.ascontiguousarray(x).reshape(*x.shape, 1).view(f"u{unit}")
+                   for x in (left, right))
+    return (left == right).all(axis=-1)
+
+
 def as_operand(value: Any, device: Any) -> Any:
     """Return a node, or the Python scalar itself.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiledarray.arrays import index, views
-from tiledarray.arrays.handle import Handle, same_bytes, shown, wrap
+from tiledarray.arrays.handle import Handle, same_bytes, same_elements, shown, wrap
 from tiledarray.devices.device import home
 from tiledarray.devices.storage import HostValue, memory_of
 from tiledarray.errors import raised_outside
@@ -44,25 +44,35 @@ def leaf(array: Any, small: bool) -> Node:
 
 def copied(array: np.ndarray[Any, Any], before: Node | None) -> Node:
     """Return a node of a copy of memory that others may write: the one before, if that is equal."""
-    if before is not None:
-        old = (before.buffer.array if before.buffer is not None
-               else np.asarray(before.inputs[0], array.dtype))
-        if same_bytes(old, array):
-            return before
+    if before is not None and same_bytes(_array_of(before), array):
+        return before
     if not array.ndim:
         return record.full((), array.item(), array.dtype, home())
     return record.leaf(home().wrap(array, copy=True))
 
 
-def given(array: np.ndarray[Any, Any], node: Node) -> Any:
-    """Return the value of a node that is to be in memory which others have, too.
+def _array_of(node: Node) -> np.ndarray[Any, Any]:
+    """Return the value of a node that `copied` has made."""
+    if node.buffer is None:
+        return np.asarray(node.inputs[0], node.dtype)
+    array: np.ndarray[Any, Any] = node.buffer.array
+    return array
 
-    ``None`` if it cannot be there: it has a history, or another form, as after `resize`.
+
+def give(array: np.ndarray[Any, Any], node: Node, before: Node | None) -> bool:
+    """Write the value of a node into memory that others have, too.
+
+    Where it was made of what was there ``before``, what others have written meanwhile stays.
+    ``False`` if it cannot be there: it has a history, or another form, as after `resize`.
     """
     kind = node.form.kind
-    fits = (kind.shape == array.shape and kind.dtype == array.dtype and kind.device is home()
-            and array.flags.writeable and not node.keeps)
-    return shown(wrap(node)) if fits else None
+    if node.keeps or not (kind.shape == array.shape and kind.dtype == array.dtype
+                          and kind.device is home() and array.flags.writeable):
+        return False
+    value = shown(wrap(node))
+    changed = True if before is None else ~same_elements(value, _array_of(before))
+    np.copyto(array, value, where=changed)
+    return True
 
 
 def value(node: Node) -> Any:
@@ -148,5 +158,5 @@ def alone(node: Node) -> bool:
 CALLBACKS = {
     "leaf": leaf, "value": value, "made": made, "look": look, "steps_of": steps_of,
     "view_on": view_on, "hold_of": hold_of, "alone": alone, "is_outside": raised_outside,
-    "copied": copied, "given": given,
+    "copied": copied, "give": give,
 }

@@ -51,7 +51,7 @@ PyObject *get_node(Handle *handle, void *unused)
 int set_node(Handle *handle, PyObject *node, void *unused)
 {
     if (!handle->base) {
-        int kept = handle->loan && node ? keep_lent(handle, node) : 0;
+        int kept = handle->loan && node ? keep_lent(handle, node, 0) : 0;
         if (kept)
             return kept < 0 ? -1 : 0;
         if (settle_steps(handle))
@@ -313,7 +313,7 @@ static const char *const other_names[OTHERS] = {
     "buffer"};
 static const char *const callback_names[CALLBACKS] = {
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
-    "resolve", "copied", "given"};
+    "resolve", "copied", "give"};
 
 int set_from(PyObject *found, const char *name, PyObject **slot)
 {

@@ -33,7 +33,7 @@ enum {
     ASSIGN_DTYPE, SHAPE, NDIM, SIZE, DTYPE, T, ARRAY_UFUNC, BUFFER, OTHERS
 };
 enum {
-    LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, RESOLVE, COPIED, GIVEN,
+    LEAF, VALUE, MADE, LOOK, STEPS_OF, VIEW_ON, HOLD_OF, ALONE, OUTSIDE, RESOLVE, COPIED, GIVE,
     CALLBACKS
 };
 extern PyObject *recorded[OTHERS], *callbacks[CALLBACKS];
@@ -110,8 +110,8 @@ static inline void end_write(Handle *root)
 
 PyObject *lend(Handle *handle, int lasts);
 PyObject *lent_node(Handle *root);
-int has_value(const Handle *root, const void *node);
-int keep_lent(Handle *root, PyObject *node);
+int is_lent_node(const Handle *root, const void *node);
+int keep_lent(Handle *root, PyObject *node, int upon);
 void end_loan(Handle *root);
 int add_loans(PyObject *module);
 

@@ -75,11 +75,10 @@ void end_loan(Handle *root)
 /* Have a settled array of its own in memory that nothing recorded reads; 0 with an error set. */
 static int move_away(Handle *root)
 {
-    PyObject *copy = PyArray_NewCopy((PyArrayObject *)root->array, NPY_CORDER);
-    if (!copy || settle_steps(root) < 0) {
-        Py_XDECREF(copy);
-        return 0;
-    }
+    PyObject *copy = settle_steps(root) < 0 || !root->array
+                         ? NULL : PyArray_NewCopy((PyArrayObject *)root->array, NPY_CORDER);
+    if (!copy)
+        return !PyErr_Occurred();
     drop_arrays(root);
     PyObject *node = root->node;
     root->array = copy;
@@ -158,29 +157,26 @@ PyObject *lent_node(Handle *root)
     return node;
 }
 
-/* Whether the node is the value of an array of its own now, as far as is known. */
-int has_value(const Handle *root, const void *node)
+/* Whether the node is what reads the memory now, as far as is known. */
+int is_lent_node(const Handle *root, const void *node)
 {
-    return (const void *)root->node == node || (root->loan && (const void *)root->loan->node == node);
+    return root->loan && (const void *)root->loan->node == node;
 }
 
 /* Write a value into the memory that others have of the array: 1, or 0 if it cannot be there, and
-   the array is to have it otherwise; -1 with an error set. */
-int keep_lent(Handle *root, PyObject *node)
+   the array is to have it otherwise; -1 with an error set.  With `upon` it was made of what was
+   there, and what others have written meanwhile stays. */
+int keep_lent(Handle *root, PyObject *node, int upon)
 {
     Loan *loan = (Loan *)Py_NewRef((PyObject *)root->loan);
-    PyObject *value = PyObject_CallFunctionObjArgs(callbacks[GIVEN], loan->array, node, NULL);
-    int done = value ? value != Py_None && loan->root == root : -1;
-    if (done == 1) {
-        Handle *held_root = begin_write(root);
-        if (PyArray_CopyInto((PyArrayObject *)loan->array, (PyArrayObject *)value) < 0)
-            done = -1;
-        end_write(held_root);
-        Py_CLEAR(loan->node);
-    }
-    Py_XDECREF(value);
+    PyObject *before = Py_NewRef(upon && loan->node ? loan->node : Py_None);
+    PyObject *done = PyObject_CallFunctionObjArgs(callbacks[GIVE], loan->array, node, before, NULL);
+    int kept = done ? done == Py_True && loan->root == root : -1;
+    Py_CLEAR(loan->node);
+    Py_XDECREF(done);
+    Py_DECREF(before);
     Py_DECREF((PyObject *)loan);
-    return done;
+    return kept;
 }
 
 /* Let another array have the settled value of one that becomes a view of it, if that is lent. */

@@ -449,9 +449,9 @@ void handle_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     unlink_view(handle);
     forget_note(&handle->noted);
-    end_loan(handle);
     if (handle->weak) /* callbacks are Python's: by then nothing may find the handle any more */
         PyObject_ClearWeakRefs(self);
+    end_loan(handle);
     Py_CLEAR(handle->array);
     Py_CLEAR(handle->node);
     Py_CLEAR(handle->steps);

@@ -139,7 +139,7 @@ other_names = (
     "buffer")
 callback_names = (
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
-    "resolve", "copied", "given")
+    "resolve", "copied", "give")
 
 
 class Base:

@@ -128,14 +128,14 @@ def lent_node(loan: Loan) -> Any:
     return node
 
 
-def keep_lent(root: Any, loan: Loan, node: Any) -> bool:
-    """Write a value into the memory that others have of the array; ``False`` if it cannot be."""
-    value = state.callbacks["given"](loan.array, node)
-    if value is None or loan.root() is not root:
-        return False
-    np.copyto(loan.array, value)
+def keep_lent(root: Any, loan: Loan, node: Any, upon: bool = False) -> bool:
+    """Write a value into the memory that others have of the array; ``False`` if it cannot be.
+
+    With ``upon`` it was made of what was there, and what others have written meanwhile stays.
+    """
+    done = state.callbacks["give"](loan.array, node, loan.node if upon else None)
     loan.node = None
-    return True
+    return done and loan.root() is root
 
 
 state.loan_of, state.end_loan = loan_of, end_loan

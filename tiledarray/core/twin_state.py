@@ -474,7 +474,8 @@ def exchange(handle: Any, before: Any, node: Any) -> bool:
     if loan is not None:
         if loan.node is not before or handle._base_ is not None:
             return False
-        set_node(handle, node)
+        if not keep_lent(handle, loan, node, True):
+            set_node(handle, node)
         return True
     turn = threads() and begin_turn(True, LONGEST_WAIT)
     try:

@@ -98,8 +98,14 @@ static int settle_own_steps(Handle *root)
 int rebind(Handle *root, PyObject *node, const PyObject *before)
 {
     int failed;
+    if (before && !held && is_lent_node(root, before)) {
+        int kept = keep_lent(root, node, 1);
+        if (kept)
+            return kept;
+        before = NULL; /* it has no node, and was lent until now */
+    }
     if (((Node *)node)->buffer) {
-        if (before && !held && (settle_own_steps(root) || !has_value(root, before)))
+        if (before && !held && (settle_own_steps(root) || root->node != before))
             return PyErr_Occurred() ? -1 : 0;
         failed = held ? PyObject_SetAttr((PyObject *)root, node_name, node)
                       : set_node(root, node, NULL);
@@ -109,7 +115,7 @@ int rebind(Handle *root, PyObject *node, const PyObject *before)
     if (!recorder)
         return -1;
     failed = consider(recorder, node) || (!held && settle_own_steps(root));
-    int suits = !before || held || has_value(root, before);
+    int suits = !before || held || root->node == before;
     if (!failed && suits)
         failed = give_pending(recorder, root, node);
     Py_DECREF(recorder);
