@@ -682,7 +682,7 @@ wanted = numpy.arange(4000.0)
 wanted[1:-1] += 1
 wanted *= 0.5
 for _ in range(5):
-    numpy.asarray(work())
+    work().numpy()
 failed, lost = 0, []
 for first, many in [(k, 8) for k in range(60, 260, 4)] + [(k, 400) for k in range(60, 260, 10)]:
     child = os.fork()
@@ -693,7 +693,7 @@ for first, many in [(k, 8) for k in range(60, 260, 4)] + [(k, 400) for k in rang
         try:
             _testcapi.set_nomemory(first, first + many)
             try:
-                numpy.asarray(a)
+                a.numpy()
             finally:
                 _testcapi.remove_mem_hooks()
         except MemoryError:
@@ -701,7 +701,7 @@ for first, many in [(k, 8) for k in range(60, 260, 4)] + [(k, 400) for k in rang
         except BaseException:
             os._exit(4)
         try:
-            os._exit(raised if numpy.array_equal(numpy.asarray(a), wanted) else 2)
+            os._exit(raised if numpy.array_equal(a.numpy(), wanted) else 2)
         except BaseException:
             os._exit(3)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

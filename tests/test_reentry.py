@@ -419,7 +419,7 @@ def test_what_looks_while_the_first_look_imports_is_told_so():
 
 
 def test_an_exception_while_bytes_are_compared_is_seen(monkeypatch):
-    from tiledarray.arrays.by_numpy import _same_bytes
+    from tiledarray.arrays.handle import same_bytes
 
     class Interrupting:
         shape, dtype = (3,), numpy.dtype("f8")
@@ -428,9 +428,9 @@ def test_an_exception_while_bytes_are_compared_is_seen(monkeypatch):
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        _same_bytes(numpy.zeros(3), Interrupting())
-    assert _same_bytes(numpy.zeros(3), numpy.zeros(3))
-    assert not _same_bytes(numpy.zeros(3), -numpy.zeros(3))
+        same_bytes(numpy.zeros(3), Interrupting())
+    assert same_bytes(numpy.zeros(3), numpy.zeros(3))
+    assert not same_bytes(numpy.zeros(3), -numpy.zeros(3))
 
 
 def test_references_that_a_handler_takes_meanwhile():
