@@ -888,3 +888,12 @@ def test_values_of_arrays_behind_names_may_not_be_looked_at():
     scale = ta.array([1.0, 2.0])
     with pytest.raises(TypeError, match="looked at a value"):
         ta.jit(lambda x: x * float(scale.sum()))(ta.ones(3))
+
+
+def test_constants_without_elements_have_room_in_programs():
+    """What is computed of them has memory of the program's, which nothing else names."""
+    function = ta.jit(lambda x: ta.arange(0).reshape(0, 0)
+                              + (ta.arange(0) % 13).reshape(0, 1))
+    with ta.config.override(compile="wait"):
+        for _ in range(8):
+            assert function(ta.ones(3)).shape == (0, 0)

@@ -58,6 +58,16 @@ static PyTypeObject ProgramType;
 
 int is_program(PyObject *x) { return Py_TYPE(x) == &ProgramType; }
 
+/* Whether every number, or every second, is that of a value. */
+static int are_values(const Program *program, const Py_ssize_t *numbers, Py_ssize_t count,
+                      Py_ssize_t step)
+{
+    for (Py_ssize_t k = 0; k < count; k += step)
+        if (numbers[k] < 0 || numbers[k] >= program->values)
+            return 0;
+    return 1;
+}
+
 static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"plan", "keep", "shapes", "start", "code", "leaves", "outputs",
@@ -103,6 +113,13 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         read_numbers(overwritten, &program->overwritten, &program->overwritten_count) ||
         read_numbers(own_values, &program->own_values, &program->own_count))
         Py_CLEAR(program);
+    else if (!are_values(program, program->leaves, program->leaves_count, 2) ||
+             !are_values(program, program->outputs, program->outputs_count, 1) ||
+             !are_values(program, program->overwritten, program->overwritten_count, 2) ||
+             !are_values(program, program->own_values, program->own_count, 1)) {
+        PyErr_SetString(PyExc_SystemError, "a program names a value that it has no room for");
+        Py_CLEAR(program);
+    }
     return (PyObject *)program;
 }
 

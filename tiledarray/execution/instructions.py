@@ -294,6 +294,7 @@ class _Maker:
         self._there.add(base)
         if base in self._blocks:
             self._own[base] = self._kept(base)
+            self._number(base)  # where it has no elements nothing else may ask for one
         else:
             small = self._device.on_host and base.nbytes <= SMALL_BYTES
             self.code += _MAKE if small else _TAKE, self._number(base)
