@@ -104,7 +104,7 @@ def test_an_array_that_another_thread_updates_is_one_of_its_values():
 
     def read():
         while not stop.is_set():
-            seen = numpy.array(shared)
+            seen = shared.numpy()
             assert (seen == seen[0]).all()
 
     with config.override(compile="never"):

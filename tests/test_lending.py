@@ -8,13 +8,16 @@ import sys
 import threading
 import weakref
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tiledarray as ta
 from tiledarray import config
+from tiledarray.arrays import handle
 from tiledarray.arrays.handle import shown
 from tiledarray.core import is_lent, kind
+from tiledarray.recording import stretch
 
 SIZES = [1, 7, 5_000, 400_000]
 GIVES_BUFFERS = kind == "c" or sys.version_info >= (3, 12)
@@ -429,6 +432,32 @@ def test_the_interface_of_what_lends_nothing():
     told = as_pil_reads(x)
     assert told["shape"] == (3,) and np.array_equal(told["data"], [0, 2, 4])
     assert not hasattr(x, "__array_interface__")
+
+
+def test_dtypes_that_no_protocol_can_name():
+    x = ta.ones(3, ml_dtypes.bfloat16) * 2
+    for found in (np.asarray(x), np.array(x)):
+        assert found.dtype == ml_dtypes.bfloat16 and found.tolist() == [2, 2, 2]
+
+
+def test_an_error_is_told_once(monkeypatch):
+    """NumPy ignores what is raised where it asks for a buffer, and asks in another way."""
+    x = ta.arange(1000.0) + ta.ones(1000)
+    if kind != "c" or x._recorded is None or not x.node.pending:
+        pytest.skip("it is there")
+    calls = []
+
+    def look(nodes, evaluate=stretch.look_here):
+        calls.append(nodes)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return evaluate(nodes)
+
+    monkeypatch.setattr(handle, "look_here", look)
+    with pytest.raises(KeyboardInterrupt):
+        np.asarray(x)
+    assert len(calls) == 1
+    assert np.array_equal(np.asarray(x), np.arange(1000.0) + 1)
 
 
 def test_errors_are_told():

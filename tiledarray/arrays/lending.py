@@ -35,10 +35,14 @@ _NO_MEMORY = ("a TiledArray that is on a GPU, has a history or stands for a scal
 _untold: tuple[int, int, BaseException] | None = None
 
 
+def _is_untold(array: Any) -> bool:
+    return _untold is not None and _untold[:2] == (threading.get_ident(), id(array))
+
+
 def _tell(array: Any) -> None:
     """Raise what NumPy has ignored of this array just now."""
     global _untold
-    if _untold is not None and _untold[:2] == (threading.get_ident(), id(array)):
+    if _untold is not None and _is_untold(array):
         error, _untold = _untold[2], None
         raise error
 
@@ -119,13 +123,15 @@ def interface(self: Any) -> dict[str, Any]:
     AttributeError
         To others, who then look for other ways: NumPy asks `__array__`.
     """
-    found = lent(self, lasts=True) if _HAS_BUFFERS else None
+    nameless = self.dtype.num >= _FIRST_USER_DTYPE
+    asked = _HAS_BUFFERS and not nameless and not _is_untold(self)  # else by NumPy
+    found = lent(self, lasts=True) if asked else None
     made: dict[str, Any]
     if found is not None:
         made = found.__array_interface__
         return made
     package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
-    if package not in _READ_THE_INTERFACE or self.dtype.num >= _FIRST_USER_DTYPE:
+    if package not in _READ_THE_INTERFACE or nameless:
         raise AttributeError("TiledArray has no attribute '__array_interface__'")
     host = self.numpy()
     # The array itself in place of its address keeps the memory alive; the strides are told since

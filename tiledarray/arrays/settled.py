@@ -42,13 +42,18 @@ def leaf(array: Any, small: bool) -> Node:
     return Node(form, (), None, HostValue(array, device))
 
 
-def copied(array: np.ndarray[Any, Any], before: Node | None) -> Node:
-    """Return a node of a copy of memory that others may write: the one before, if that is equal."""
+def copied(array: np.ndarray[Any, Any], before: Node | None, kept: Node | None) -> Node:
+    """Return a node of a copy of memory that others may write: the one before, if that is equal.
+
+    It tells how the value was computed, if there is a node ``kept`` that does.
+    """
     if before is not None and same_bytes(_array_of(before), array):
         return before
     if not array.ndim:
         return record.full((), array.item(), array.dtype, home())
-    return record.leaf(home().wrap(array, copy=True))
+    buffer = home().wrap(array, copy=True)
+    buffer.plan = None if kept is None else kept.buffer.plan
+    return record.leaf(buffer)
 
 
 def _array_of(node: Node) -> np.ndarray[Any, Any]:

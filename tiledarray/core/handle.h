@@ -54,6 +54,7 @@ int settle_steps(Handle *root);
 void drop_arrays(Handle *root);
 void unlink_view(Handle *view);
 int writable(Handle *handle, PyObject *array);
+int unshared(Handle *handle, PyObject *array, PyObject **kept);
 void wait_for_writers(Handle *root);
 PyObject *own(PyObject *value);
 PyObject *take_view(Handle *parent, PyObject *of, PyObject *array, int by_index, PyObject *how);

@@ -13,14 +13,23 @@ struct Loan {
     PyObject *array;          /* which has the memory */
     Handle *root;             /* whose settled value that is; NULL once it is not */
     PyObject *node;           /* of a copy of what lies there, or lay */
+    PyObject *kept;           /* what had the memory alone: the root's again, when it ends */
     PyObject *previous;       /* an earlier loan that lasts */
 };
+
+static PyObject *name_plan, *name_elsewhere; /* attributes of buffers */
 
 static void loan_dealloc(PyObject *self)
 {
     Loan *loan = (Loan *)self;
-    if (loan->root)
+    if (loan->root) {
         loan->root->loan = NULL;
+        if (!loan->root->node && loan->root->array == loan->array) {
+            loan->root->node = loan->kept;
+            loan->kept = NULL;
+        }
+    }
+    Py_XDECREF(loan->kept);
     Py_XDECREF(loan->node);
     Py_XDECREF(loan->previous);
     Py_XDECREF(loan->array);
@@ -53,7 +62,7 @@ static Loan *loan_of(Handle *root)
     if (loan) {
         loan->array = Py_NewRef(root->array);
         loan->root = root;
-        loan->node = loan->previous = NULL;
+        loan->node = loan->kept = loan->previous = NULL;
         root->loan = loan;
     }
     return loan;
@@ -67,6 +76,7 @@ void end_loan(Handle *root)
         return;
     root->loan = NULL;
     loan->root = NULL;
+    Py_CLEAR(loan->kept);
     Py_CLEAR(loan->node); /* what is there may be one that lasts: the array has it still */
 }
 
@@ -88,15 +98,27 @@ static int move_away(Handle *root)
     return 1;
 }
 
+/* Have a node that tells how a value was computed be the array's again when the loan ends.  What the
+   other side has of it is not true for long. */
+static int keep_node(Loan *loan, PyObject *node)
+{
+    PyObject *buffer = is_node(node) ? ((Node *)node)->buffer : NULL;
+    PyObject *plan = buffer ? PyObject_GetAttr(buffer, name_plan) : NULL;
+    if (plan && plan != Py_None && !PyObject_SetAttr(buffer, name_elsewhere, Py_None))
+        Py_XSETREF(loan->kept, Py_NewRef(node));
+    Py_XDECREF(plan);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* The settled value, in memory that may be written: borrowed; NULL, with an error set or not. */
-static PyObject *unshared(Handle *handle)
+static PyObject *alone(Handle *handle, PyObject **kept)
 {
     enum { TRIES = 4 }; /* other threads write meanwhile */
     for (int k = 0; k < TRIES; k++) {
         PyObject *array = find_array(handle);
         if (!array || !is_array(array))
             return NULL;
-        int may = writable(handle, array);
+        int may = unshared(handle, array, kept);
         if (may)
             return may > 0 ? array : NULL;
         Handle *root = root_of(handle);
@@ -121,9 +143,12 @@ PyObject *lend(Handle *handle, int lasts)
     if (PyErr_Occurred())
         return NULL;
     begin_change();
-    PyObject *found = unshared(handle);
+    PyObject *kept = NULL, *found = alone(handle, &kept);
     Handle *root = root_of(handle);
     Loan *loan = found ? loan_of(root) : NULL;
+    if (loan && kept && keep_node(loan, kept) < 0)
+        Py_CLEAR(loan);
+    Py_XDECREF(kept);
     PyObject *view = NULL;
     if (loan) {
         PyArrayObject *of = (PyArrayObject *)found;
@@ -149,7 +174,10 @@ PyObject *lent_node(Handle *root)
 {
     Loan *loan = (Loan *)Py_NewRef((PyObject *)root->loan);
     PyObject *before = Py_NewRef(loan->node ? loan->node : Py_None);
-    PyObject *node = PyObject_CallFunctionObjArgs(callbacks[COPIED], loan->array, before, NULL);
+    PyObject *kept = Py_NewRef(loan->kept ? loan->kept : Py_None);
+    PyObject *node = PyObject_CallFunctionObjArgs(
+        callbacks[COPIED], loan->array, before, kept, NULL);
+    Py_DECREF(kept);
     if (node && loan->root)
         Py_XSETREF(loan->node, Py_NewRef(node));
     Py_DECREF(before);
@@ -173,6 +201,7 @@ int keep_lent(Handle *root, PyObject *node, int upon)
     PyObject *done = PyObject_CallFunctionObjArgs(callbacks[GIVE], loan->array, node, before, NULL);
     int kept = done ? done == Py_True && loan->root == root : -1;
     Py_CLEAR(loan->node);
+    Py_CLEAR(loan->kept);
     Py_XDECREF(done);
     Py_DECREF(before);
     Py_DECREF((PyObject *)loan);
@@ -227,5 +256,7 @@ static PyMethodDef functions[] = {
 
 int add_loans(PyObject *module)
 {
-    return PyType_Ready(&LoanType) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    name_plan = PyUnicode_InternFromString("plan");
+    name_elsewhere = PyUnicode_InternFromString("elsewhere");
+    return !name_plan || !name_elsewhere || PyType_Ready(&LoanType) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

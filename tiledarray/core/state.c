@@ -293,7 +293,9 @@ static void forget_all_seen(Handle *root)
     }
 }
 
-static int make_writable(Handle *handle, PyObject *array)
+/* As `writable`.  With `kept` the node that has the memory alone is put there, where it is to be the
+   array's again. */
+static int make_writable(Handle *handle, PyObject *array, PyObject **kept)
 {
     Handle *root = root_of(handle);
     if (!root->node)
@@ -323,7 +325,10 @@ static int make_writable(Handle *handle, PyObject *array)
         return -1;
     int may = alone == Py_True && root->node == after && handle->array == array;
     Py_DECREF(alone);
-    if (may)
+    if (may && kept) {
+        *kept = root->node;
+        root->node = NULL;
+    } else if (may)
         Py_CLEAR(root->node);
     return may;
 }
@@ -331,10 +336,15 @@ static int make_writable(Handle *handle, PyObject *array)
 /* Whether `array`, a settled value, may be written: 1, 0 if not, -1 with an error set. */
 int writable(Handle *handle, PyObject *array)
 {
+    return unshared(handle, array, NULL);
+}
+
+int unshared(Handle *handle, PyObject *array, PyObject **kept)
+{
     if (!root_of(handle)->node)
         return handle->array == array;
     begin_change();
-    const int may = make_writable(handle, array);
+    const int may = make_writable(handle, array, kept);
     end_change();
     return may;
 }

@@ -19,13 +19,19 @@ from tiledarray.core import twin_state as state
 class Loan:
     """Memory of an array, as long as somebody else looks at it."""
 
-    __slots__ = ("array", "root", "node", "previous", "__weakref__")
+    __slots__ = ("array", "root", "node", "kept", "previous", "__weakref__")
 
     def __init__(self, root: Any) -> None:
         self.array = root._array_
         self.root = ref(root)  # a dead one once the array has another value
         self.node: Any = None  # of a copy of what lies there, or lay
+        self.kept: Any = None  # what had the memory alone: the root's again, when it ends
         self.previous: Any = None  # an earlier loan that lasts
+
+    def __del__(self) -> None:
+        root = self.root()
+        if root is not None and root._node_ is None and root._array_ is self.array:
+            root._node_, root._copied_ = self.kept, False
 
 
 class Lent:
@@ -56,7 +62,7 @@ def end_loan(root: Any) -> None:
     loan = None if found is None else found()
     if loan is not None:
         root._loan_ = None
-        loan.root, loan.node = _nobody, None
+        loan.root, loan.node, loan.kept = _nobody, None, None
 
 
 def _move_away(root: Any) -> None:
@@ -64,15 +70,17 @@ def _move_away(root: Any) -> None:
     root._array_, root._node_, root._copied_ = root._array_.copy(), None, False
 
 
-def _unshared(handle: Any) -> Any:
+def _alone(handle: Any, kept: list[Any]) -> Any:
     """Return the settled value, in memory that may be written."""
     for _ in range(4):  # other threads write meanwhile
         array = state.find_array(handle)
         if type(array) is not np.ndarray:
             return None
-        if state.writable(handle, array):
-            return array
         root = state.root_of(handle)
+        if root._node_ is None and state.is_present(handle, array):
+            return array
+        if root._node_ is not None and state.make_writable(handle, array, kept):
+            return array
         if root._node_ is not None and type(root._array_) is np.ndarray:
             _move_away(root)
     return None
@@ -80,7 +88,8 @@ def _unshared(handle: Any) -> Any:
 
 @state.one_at_a_time
 def _lent(handle: Any, lasts: bool) -> Any:
-    array = _unshared(handle)
+    kept: list[Any] = []
+    array = _alone(handle, kept)
     if array is None:
         return None
     root = state.root_of(handle)
@@ -88,6 +97,10 @@ def _lent(handle: Any, lasts: bool) -> Any:
     if loan is None:
         loan = Loan(root)
         root._loan_ = ref(loan)
+    buffer = kept[-1].buffer if kept else None
+    if buffer is not None and buffer.plan is not None:
+        buffer.elsewhere = None  # what the other side has of it is not true for long
+        loan.kept = kept[-1]
     if lasts:
         previous = getattr(root, "_lasting_", None)
         if previous is not loan:
@@ -124,7 +137,7 @@ def is_lent(handle: Any) -> bool:
 
 def lent_node(loan: Loan) -> Any:
     """Return what reads the value of an array whose memory others have: a node of a copy."""
-    loan.node = node = state.callbacks["copied"](loan.array, loan.node)
+    loan.node = node = state.callbacks["copied"](loan.array, loan.node, loan.kept)
     return node
 
 
@@ -134,7 +147,7 @@ def keep_lent(root: Any, loan: Loan, node: Any, upon: bool = False) -> bool:
     With ``upon`` it was made of what was there, and what others have written meanwhile stays.
     """
     done = state.callbacks["give"](loan.array, node, loan.node if upon else None)
-    loan.node = None
+    loan.node = loan.kept = None
     return done and loan.root() is root
 
 

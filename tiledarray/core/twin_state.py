@@ -298,8 +298,11 @@ def writable(handle: Any, array: Any) -> bool:
 
 
 @one_at_a_time
-def make_writable(handle: Any, array: Any) -> bool:
-    """Let go of the node, which has the same memory, if nobody else has it."""
+def make_writable(handle: Any, array: Any, kept: list[Any] | None = None) -> bool:
+    """Let go of the node, which has the same memory, if nobody else has it.
+
+    It is put in ``kept``, where it is to be the array's again.
+    """
     root = root_of(handle)
     if root._node_ is None:
         return is_present(handle, array)
@@ -318,6 +321,8 @@ def make_writable(handle: Any, array: Any) -> bool:
     root._node_ = after
     del before
     if callbacks["alone"](after) and root._node_ is after and is_present(handle, array):
+        if kept is not None:
+            kept.append(after)
         root._node_ = None
         return True
     return False
