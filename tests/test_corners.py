@@ -395,3 +395,46 @@ def test_what_is_made_of_a_scalar_is_new(make: Any) -> None:
                 made[...] = 77
                 assert float(total) == 16.0
                 assert numpy.asarray(made).ravel().tolist() == [77.0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("dtype", ["i4", "f4", "?", "c8", "u1"])
+@pytest.mark.parametrize("name", ["add", "multiply", "divide", "maximum", "floor_divide", "fmax"])
+def test_outputs_of_any_dtype(name, dtype, jitted):
+    """``casting="unsafe"`` is recorded, as a cast of the result."""
+    def program(np, masked):
+        def write(a, m):
+            getattr(np, name)(a, 1.5, out=a, casting="unsafe", **({"where": m} if masked else {}))
+            return a
+
+        return write
+
+    for masked in (False, True):
+        found = []
+        for np in (numpy, tiledarray):
+            write = program(np, masked)
+            write = tiledarray.jit(write) if jitted and np is tiledarray else write
+            try:
+                found.append(write(np.arange(6).astype(dtype), np.arange(6) % 2 == 0).tolist())
+            except TypeError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+
+
+def test_an_element_of_what_has_no_axes_is_a_scalar():
+    def program(np, wrap=lambda function: function):
+        def change(z):
+            z[()] -= 0.5
+            z[...] += 3
+            part = z[()]
+            part += 0.25
+            return z, part
+
+        z = np.zeros((), int)
+        z[...] = (np.arange(1000) + 1).sum() % 7
+        return [str(x) for x in (*wrap(change)(z), z)]
+
+    expected = program(numpy)
+    for at_once in (0, 1000):
+        with config.override(at_once=at_once):
+            assert program(tiledarray) == expected == program(tiledarray, tiledarray.jit)

@@ -16,6 +16,7 @@ from tiledarray.arrays.handle import (
     as_node,
     as_operand,
     assign_all,
+    converted,
     host_array,
     wrap,
 )
@@ -116,7 +117,9 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     where, dtype = options.get("where", True), options.get("dtype")
     along = {"axis": options["axis"]} if ufunc is np.vecdot and "axis" in options else {}
     understood = options.keys() - along.keys() <= _UNDERSTOOD
-    if options.get("casting", "same_kind") != "same_kind" or not understood:
+    casting = options.get("casting", "same_kind")
+    any_output = casting == "unsafe" and dtype is None
+    if not understood or not (casting == "same_kind" or any_output):
         raise LeaveToNumPy("casting= or other options are given")
     if where is not True and ufunc is np.power and all(map(_is_integral, inputs)):
         raise LeaveToNumPy("where= says which exponents may be negative")
@@ -125,6 +128,9 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
     try:
         nodes = _results(self, ufunc, inputs, dtype, along)
         targets = out if out is not None else (None,) * len(nodes)
+        if any_output:
+            nodes = tuple([converted(node, target.dtype) if isinstance(target, Handle) else node
+                           for target, node in zip(targets, nodes, strict=True)])
         found = [_selected(target, node, where)
                  for target, node in zip(targets, nodes, strict=True)]
         if len(found) == 1:

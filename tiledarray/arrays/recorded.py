@@ -222,7 +222,8 @@ def getitem(self: Any, key: Any) -> Any:
             not node.keeps and placement.comes_home(self.origin()._node)):
         return self[key]
     if not step.shape and index.is_full_integer(key, len(shape)):
-        return wrap(record.view(self.node, *step))  # an `__index__` may have written into it
+        element = record.view(self.node, *step)  # an `__index__` may have written into it
+        return wrap(record.as_scalar(element))
     return view_of(self, step)
 
 

@@ -22,7 +22,7 @@ from tiledarray.graph.dtypes import (
     shape_text,
     signature,
 )
-from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, kind_of
+from tiledarray.graph.node import INTERNED, Form, Kind, Node, form_of, is_scalar, kind_of
 from tiledarray.ops import indexing, movement, selection
 from tiledarray.ops.elementwise import BY_NAME, BY_UFUNC
 from tiledarray.ops.library import BY_NAME as LIBRARY
@@ -344,6 +344,11 @@ def without_axes(node: Node) -> Node:
     if node.form.op is movement.full or node.form.attrs is movement.AN_ARRAY:
         return node
     return _move(movement.reshape, (node,), movement.AN_ARRAY, ())
+
+
+def as_scalar(node: Node) -> Node:
+    """Return a value without axes as one that stands for a scalar of NumPy's."""
+    return node if is_scalar(node) else _move(movement.reshape, (node,), None, ())
 
 
 def update(
