@@ -293,6 +293,15 @@ def test_elements_are_seeds() -> None:
             assert type(again) is np.random.SeedSequence
             assert again.generate_state(4).tolist() == (
                 numpy.random.SeedSequence(seed).generate_state(4).tolist())
+        for name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"):
+            source, theirs = getattr(np.random, name)(np_seed), getattr(numpy.random, name)(seed)
+            again = pickle.loads(pickle.dumps(source))
+            assert type(again) is getattr(np.random, name) and isinstance(theirs, type(again))
+            wanted = theirs.random_raw(3).tolist()
+            assert source.random_raw(3).tolist() == wanted == again.random_raw(3).tolist()
+    key = np.array([1, 2], "u8")
+    assert np.random.Philox(key=key).random_raw() == numpy.random.Philox(key=[1, 2]).random_raw()
+    assert isinstance(np.random.default_rng(1).bit_generator, np.random.PCG64)
 
 
 # ---- values and errors -------------------------------------------------------------------------

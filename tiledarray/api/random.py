@@ -134,6 +134,28 @@ class SeedSequence(_numpy.SeedSequence):
         super().__init__(seen(entropy), **options)
 
 
+class _Either(type):
+    """Takes NumPy's own sources for instances, which `default_rng` and NumPy make."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.__base__)
+
+
+def _seeded_by_ours(base: Any) -> Any:
+    """Return NumPy's source of random bits, which takes seeds from arrays of ours, too."""
+
+    def init(self: Any, seed: Any = None, *args: Any, **options: Any) -> None:
+        base.__init__(self, seen(seed), *map(seen, args),
+                      **{name: seen(value) for name, value in options.items()})
+
+    return _Either(base.__name__, (base,), {
+        "__doc__": base.__doc__, "__module__": __name__, "__init__": init})
+
+
+MT19937, PCG64, PCG64DXSM, Philox, SFC64 = map(_seeded_by_ours, (
+    _numpy.MT19937, _numpy.PCG64, _numpy.PCG64DXSM, _numpy.Philox, _numpy.SFC64))
+
+
 @functools.wraps(_numpy.default_rng)
 def default_rng(seed: Any = None) -> Generator:
     """Return a generator seeded as NumPy's would be."""
