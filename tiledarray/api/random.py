@@ -138,7 +138,8 @@ class _Either(type):
     """Takes NumPy's own sources for instances, which `default_rng` and NumPy make."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls.__base__)
+        base: Any = cls.__base__
+        return isinstance(instance, base)
 
 
 def _seeded_by_ours(base: Any) -> Any:
