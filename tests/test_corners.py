@@ -405,6 +405,8 @@ def test_outputs_of_any_dtype(name, dtype, jitted):
     def program(np, masked):
         def write(a, m):
             getattr(np, name)(a, 1.5, out=a, casting="unsafe", **({"where": m} if masked else {}))
+            if not jitted:
+                getattr(np, name)(a, 2.5, out=numpy.asarray(a), casting="unsafe")
             return a
 
         return write

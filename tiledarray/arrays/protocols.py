@@ -134,8 +134,8 @@ def _call(self: Handle, ufunc: np.ufunc, inputs: Any, out: Any, options: dict[st
         found = [_selected(target, node, where)
                  for target, node in zip(targets, nodes, strict=True)]
         if len(found) == 1:
-            return _store(targets[0], found[0], ufunc, inputs)
-        results = _store_all(targets, found, ufunc, inputs)
+            return _store(targets[0], found[0], ufunc, inputs, casting)
+        results = _store_all(targets, found, ufunc, inputs, casting)
     except (TypeError, ValueError, OverflowError) as error:
         if not isinstance(error, LeaveToNumPy):
             by_numpy.raise_first_error(ufunc, inputs, out, options)
@@ -211,23 +211,25 @@ def _selected(target: Any, node: Node, where: Any) -> Node:
     return record.elementwise(BY_NAME["where"], mask, node, old)
 
 
-def _store_all(targets: Any, nodes: Any, ufunc: np.ufunc, inputs: Any) -> tuple[Any, ...]:
+def _store_all(
+    targets: Any, nodes: Any, ufunc: np.ufunc, inputs: Any, casting: Any
+) -> tuple[Any, ...]:
     """Store several results: in all arrays of ours or in none, also if a handler raises."""
     pairs = [*zip(targets, nodes, strict=True)]
     writes = [(target, fitted(target, node, ufunc, inputs))
               for target, node in pairs if isinstance(target, Handle)]
-    results = tuple([target if isinstance(target, Handle) else _store(target, node, ufunc, inputs)
-                     for target, node in pairs])
+    results = tuple([target if isinstance(target, Handle) else
+                     _store(target, node, ufunc, inputs, casting) for target, node in pairs])
     assign_all(writes)
     return results
 
 
-def _store(target: Any, node: Node, ufunc: np.ufunc, inputs: Any) -> Any:
+def _store(target: Any, node: Node, ufunc: np.ufunc, inputs: Any, casting: Any) -> Any:
     if target is None:
         return wrap(node)
     if isinstance(target, Handle):
         return store_result(target, node, ufunc, inputs)
-    np.copyto(target, host_array(wrap(node)), casting="same_kind")
+    np.copyto(target, host_array(wrap(node)), casting=casting)
     return target
 
 
