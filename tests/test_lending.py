@@ -17,6 +17,7 @@ from tiledarray import config
 from tiledarray.arrays import handle
 from tiledarray.arrays.handle import shown
 from tiledarray.core import is_lent, kind
+from tiledarray.execution.spans import counters
 from tiledarray.recording import stretch
 
 SIZES = [1, 7, 5_000, 400_000]
@@ -509,3 +510,91 @@ def test_what_is_written_elsewhere_meanwhile_stays(size):
     stop.set()
     thread.join()
     assert not wrong
+
+
+VIEWED = {
+    "reversed": lambda x: x[::-1].view("i8"), "every other": lambda x: x[::2].view("i8"),
+    "a part": lambda x: x.reshape(2, -1)[:, 1:3].view("u8"),
+    "turned": lambda x: x.reshape(2, -1).T.view("i8"),
+    "in halves": lambda x: x.reshape(2, -1)[::-1, 1:3].view("i4"),
+    "real": lambda x: x.view("c16").real.view("i8"),
+}
+
+
+@pytest.mark.parametrize("size", [8, 600_000])
+@pytest.mark.parametrize("seen_as", VIEWED)
+def test_views_as_other_dtypes(seen_as, size):
+    x, y = ta.arange(float(size)), np.arange(float(size))
+    ours, theirs = VIEWED[seen_as](x), VIEWED[seen_as](y)
+    others = np.asarray(ours)
+    assert others.flags.writeable and np.array_equal(others, theirs)
+    x[:4], y[:4] = 1.5, 1.5
+    assert np.array_equal(others, theirs)
+    others[0] = theirs[0] = 7
+    assert np.array_equal(x, y)
+
+    @ta.jit
+    def last_first(u):
+        u[1:] = u[:-1]
+        return u[::-1]
+
+    found = last_first(ours)
+    theirs[1:] = theirs[:-1]
+    found[0], theirs[-1] = 3, 3
+    assert np.array_equal(x, y) and np.array_equal(others, theirs)
+
+
+def test_an_array_without_axes_stays_one():
+    x = ta.full((), 3, "int32")
+    others = np.asarray(x)
+    ta.jit(lambda u: u.__iadd__(1))(x)
+    assert others[()] == 4
+    del others
+    x.real = 48
+    assert x.dtype == np.int32 and x == 48
+    x[...] = 5
+    assert x == 5
+
+
+def test_read_only_views_by_dlpack():
+    x = ta.arange(6.0)
+    for view in (ta.broadcast_to(x, (2, 6)), x.reshape(2, 3).diagonal()):
+        found = np.from_dlpack(view)
+        assert not found.flags.writeable
+        x[0] += 1
+        assert found.ravel()[0] == x[0]
+
+
+@pytest.mark.parametrize("size", [5, 100_000, 400_000])
+def test_arrays_of_numpys_are_written_into(size):
+    x, plain = ta.arange(float(size)) + 1, np.arange(float(size))
+    expected = plain.copy()
+    kept = plain
+    plain += x
+    expected += np.arange(size) + 1.0
+    np.multiply(x, x, out=plain)
+    expected[...] = (np.arange(size) + 1.0) ** 2
+    assert plain is kept and type(plain) is np.ndarray and np.array_equal(plain, expected)
+    np.copyto(plain, x)
+    assert np.array_equal(plain, x)
+    np.copyto(plain, -x, where=x > 2)
+    assert plain[0] == 1 and plain[-1] == -size
+    found = np.divmod(x, 2, out=(plain, np.zeros(size)))
+    assert found[0] is plain and plain[2] == 1 and found[1][2] == 1
+    np.add(x, x, out=np.asarray(x))
+    assert x[2] == 6
+
+
+def test_nothing_is_recorded_of_what_is_lent():
+    x, y = ta.arange(600_000.0) + 1, ta.ones(600_000)
+    ta.evaluate(x, y)
+    assert shown(x) is not None and shown(y) is not None
+    others = np.asarray(x)
+    before = counters["launches"], counters["op by op"]
+    for _ in range(3):
+        x += y
+        x[1:] -= 1
+        x[:-1] = y[1:]
+    assert others[0] == 1 and others[-1] == 600_000 and others.sum() == 1_199_999
+    if config.at_once:
+        assert before == (counters["launches"], counters["op by op"])

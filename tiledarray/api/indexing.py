@@ -38,7 +38,7 @@ from tiledarray.arrays.handle import (
     wrap,
 )
 from tiledarray.arrays.selections import of_each
-from tiledarray.arrays.tracing import may_look
+from tiledarray.arrays.tracing import is_tracing, may_look
 from tiledarray.arrays.views import Affine, overlaps
 from tiledarray.devices.device import resolve
 from tiledarray.graph.node import Node
@@ -303,6 +303,9 @@ put_along_axis = _changing(np.put_along_axis, placing.put_along_axis)
 
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if type(dst) is np.ndarray and not is_tracing():
+        np.copyto(dst, host(src), casting, host(where))
+        return
     refuse(not is_ours(dst), "writes into an array of NumPy's")
     source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)
     if not is_ours(source):

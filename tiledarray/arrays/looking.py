@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from typing import Any
@@ -299,9 +300,11 @@ def to_dlpack(
     if self._array is None:
         check_look(self.node, "DLPack")
     array = None if copy else lending.lent(self)
-    if array is not None and array.flags.writeable:  # not all who ask understand what is read-only
-        pass
-    elif copy is False:
+    if array is not None:
+        # Not all who ask understand what is read-only: NumPy refuses older ones.
+        with contextlib.suppress(BufferError):
+            return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+    if copy is False:
         array = views.on_array(self.origin().evaluated().lend(), self.steps)
     else:
         found = self.evaluated()
@@ -312,6 +315,8 @@ def to_dlpack(
 
 def dlpack_device(self: Any) -> tuple[int, int]:
     """Where the value is, for DLPack."""
+    if self._array is not None:
+        return (1, 0)  # the host
     found = self.evaluated()
     array = found if self._base is not None else found.array
     kind, number = array.__dlpack_device__()

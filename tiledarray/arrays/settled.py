@@ -29,12 +29,13 @@ MOST_FILLED = 1 << 20  # elements of a constant that is made when something is w
 
 def leaf(array: Any, small: bool) -> Node:
     """Return the node of a settled value: of a copy if it is small, else over the same memory."""
-    if not small:
-        return record.leaf(home().wrap(array, copy=False, given=True))
     device = home()
+    if type(array) is np.ndarray and not array.ndim:
+        # An array, where a scalar of NumPy's would be one of ours too.
+        return record.full((), array.item(), array.dtype, device)
+    if not small:
+        return record.leaf(device.wrap(array, copy=False, given=True))
     if type(array) is np.ndarray:
-        if not array.ndim:  # an array, where a scalar of NumPy's would be one of ours too
-            return record.full((), array.item(), array.dtype, device)
         array = array.copy()
     else:
         array = np.asarray(array)

@@ -15,10 +15,12 @@ static int is_written_back(Handle *handle, PyObject *key, PyObject *value)
 }
 
 /* What is written, as NumPy takes it; a new reference, NULL without an error for the recorded way.
-   By index arrays and masks that may be large. */
-static PyObject *written(PyObject *value, int basic)
+   By index arrays and masks that may be large; and so where others have the memory. */
+static PyObject *written(PyObject *value, int basic, int lent)
 {
     PyObject *new = operand(value);
+    if (!new && !PyErr_Occurred() && lent)
+        new = settled_operand(value);
     if (new || PyErr_Occurred())
         return new;
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
@@ -61,7 +63,8 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
         Py_DECREF(array);
         return 1;
     }
-    PyObject *new = PyErr_Occurred() ? NULL : written(value, basic);
+    const int lent = root_of(handle)->loan != NULL;
+    PyObject *new = PyErr_Occurred() ? NULL : written(value, basic, lent);
     if (!new) {
         Py_DECREF(array);
         return PyErr_Occurred() ? -1 : 0;
@@ -77,7 +80,7 @@ static int put_at_once(Handle *handle, PyObject *key, PyObject *value)
         if (plain && !basic && !is_index_at_once(array, plain, has_axes, most))
             Py_CLEAR(plain);
     }
-    if (plain && basic == 2 && size_of(array) > limit) { /* a small part of a large array */
+    if (plain && basic == 2 && size_of(array) > limit && !lent) { /* a small part of a large array */
         part = PyArray_Type.tp_as_mapping->mp_subscript(array, plain);
         if (part && size_of(part) > at_most(WRITE_FACTOR))
             Py_CLEAR(plain);

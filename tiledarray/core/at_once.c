@@ -197,6 +197,61 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
     return done;
 }
 
+#define INTO_NUMPYS (1 << 20) /* elements of NumPy's arrays that a ufunc writes at once */
+
+/* The array that an output is, to be written: borrowed; NULL without an error if it is none at once. */
+static PyObject *output(PyObject *x)
+{
+    if (is_array(x))
+        return PyArray_SIZE((PyArrayObject *)x) <= INTO_NUMPYS ? x : NULL;
+    PyObject *array = is_handle(x) ? settled((Handle *)x) : NULL;
+    return array && is_array(array) && size_of(array) <= limit &&
+                   writable((Handle *)x, array) == 1 ? array : NULL;
+}
+
+/* Call a ufunc whose outputs are small, or NumPy's own, of which nothing is recorded, with operands
+   that are there: 1 and the result (NULL with an error), else 0 (perhaps with an error set). */
+static int ufunc_into(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyObject *out,
+                      PyObject *names, PyObject **result)
+{
+    PyObject *values[5];
+    Handle *written[MOST_ARGUMENTS] = {0};
+    Py_ssize_t known = 0;
+    const Py_ssize_t count = PyTuple_CheckExact(out) ? PyTuple_GET_SIZE(out) : 0;
+    if (held || !count || count > MOST_ARGUMENTS)
+        return 0;
+    PyObject *arrays = PyTuple_New(count);
+    for (Py_ssize_t k = 0; arrays && k < count; k++) {
+        PyObject *array = output(PyTuple_GET_ITEM(out, k));
+        if (array)
+            PyTuple_SET_ITEM(arrays, k, Py_NewRef(array));
+        else
+            Py_CLEAR(arrays);
+    }
+    if (!arrays)
+        return 0;
+    while (known < inputs && (values[known + 1] = settled_operand(args[known])))
+        known++;
+    int done = known == inputs;
+    if (done) {
+        for (Py_ssize_t k = 0; k < count; k++)
+            if (is_handle(PyTuple_GET_ITEM(out, k)))
+                written[k] = begin_write((Handle *)PyTuple_GET_ITEM(out, k));
+        values[known + 1] = arrays; /* borrowed */
+        *result = PyObject_Vectorcall(
+            ufunc, values + 1, (size_t)inputs | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+        for (Py_ssize_t k = 0; k < count; k++)
+            if (written[k])
+                end_write(written[k]);
+        if (*result)
+            Py_SETREF(*result, Py_NewRef(count == 1 ? PyTuple_GET_ITEM(out, 0) : out));
+    }
+    while (known)
+        Py_DECREF(values[known--]);
+    Py_DECREF(arrays);
+    return done;
+}
+
 /* NumPy's ufuncs come here with arrays of ours. */
 PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                     PyObject *names)
@@ -212,6 +267,14 @@ PyObject *handle_array_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
         result = record_ufunc(args[0], args + 2, inputs);
         if (result || PyErr_Occurred())
             return result;
+    }
+    if (names && PyTuple_GET_SIZE(names) == 1 && inputs > 0 && inputs < 4 &&
+        !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "out") &&
+        !PyUnicode_CompareWithASCIIString(args[1], "__call__")) {
+        if (ufunc_into(args[0], args + 2, inputs, args[count], names, &result))
+            return result;
+        if (PyErr_Occurred())
+            return NULL;
     }
     PyObject *given[MOST_ARGUMENTS + 1];
     Py_ssize_t total = count + (names ? PyTuple_GET_SIZE(names) : 0);

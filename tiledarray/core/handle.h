@@ -136,6 +136,15 @@ static inline PyObject *operand(PyObject *x)
     return NULL;
 }
 
+/* The same of any size: for what NumPy does in its own memory in any case. */
+static inline PyObject *settled_operand(PyObject *x)
+{
+    if (is_handle(x))
+        return Py_XNewRef(find_array((Handle *)x));
+    return is_plain(x) || PyArray_IsScalar(x, Number) || PyArray_IsScalar(x, Bool) || is_array(x)
+               ? Py_NewRef(x) : NULL;
+}
+
 PyObject *listed(PyObject *x);
 
 /* The same of what operators and ufuncs take: they make an array of a list. */

@@ -117,6 +117,20 @@ static PyObject *binary(int op, PyObject *x, PyObject *y)
     return counted(result, before);
 }
 
+/* The operands of `x += y` where others have the memory of x: settled, and of any size, for nothing
+   is recorded of that.  As `operands`. */
+static int operands_lent(PyObject *x, PyObject *y, PyObject **left, PyObject **right)
+{
+    if (held || !is_handle(x) || !root_of((Handle *)x)->loan)
+        return 0;
+    *left = find_array((Handle *)x);
+    *right = *left ? settled_operand(y) : NULL;
+    if (!*right)
+        return 0;
+    Py_INCREF(*left);
+    return 1;
+}
+
 static PyObject *update(int op, PyObject *x, PyObject *y)
 {
     PyObject *left, *right, *result = NULL;
@@ -125,7 +139,8 @@ static PyObject *update(int op, PyObject *x, PyObject *y)
     if (!keep_pace())
         return NULL;
     const double before = paced;
-    if (operands(x, y, &left, &right)) {
+    if (operands(x, y, &left, &right) ||
+        (!PyErr_Occurred() && operands_lent(x, y, &left, &right))) {
         int may = 1;
         if (!is_array(left))
             result = own(numpys[op](left, right));

@@ -14,7 +14,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from tiledarray.core import twin_state as state
-from tiledarray.core.twin_operators import PLAIN, operand, quick_operand
+from tiledarray.core.twin_operators import PLAIN, operand, quick_operand, settled_operand
 from tiledarray.core.twin_sequences import Arguments, basic_part, is_bound, plain_sequence
 from tiledarray.core.twin_state import (
     KNOWN_SCALARS,
@@ -340,16 +340,18 @@ def looked_at_element(handle: Any, key: Any) -> Any:
     return looked_at(handle) if kind.device.kind == "cpu" else None
 
 
-def new_values(value: Any, basic: int) -> Any:
+def new_values(value: Any, basic: int, lent: bool = False) -> Any:
     """Return what is written, as NumPy takes it; else ``None``.
 
-    By index arrays and masks that may be large.
+    By index arrays and masks that may be large; and so where others have the memory (``lent``).
     """
     if type(value) in PLAIN:
         return value
     if type(value) in (list, tuple):
         return plain_sequence(Arguments(), value, state.limit, 3)
     new = operand(value)
+    if new is None and lent:
+        new = settled_operand(value)
     if new is None and not basic and state.most > 1:
         new = settled(value) if isinstance(value, state.base_class) else value
         return new if type(new) is ndarray else None
@@ -421,7 +423,8 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
     basic = basic_index(key)
     if basic and type(value) not in PLAIN and is_written_back(handle, key, value):
         return True
-    new = new_values(value, basic)
+    lent = state.loan_of(root_of(handle)) is not None
+    new = new_values(value, basic, lent)
     if new is None:
         return False
     if not basic:
@@ -433,7 +436,7 @@ def put_at_once(handle: Any, key: Any, value: Any) -> bool:
         has_axes = type(new) is ndarray and new.ndim > 0
         if not basic and not is_index_at_once(array, key, has_axes, most):
             return False
-    if basic == 2 and array.size > state.limit and (
+    if basic == 2 and array.size > state.limit and not lent and (
         size_of(array[key]) > at_most(WRITE_FACTOR)
     ):
         return False  # a small part alone of a large array

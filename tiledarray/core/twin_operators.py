@@ -56,6 +56,24 @@ def operand(x: Any) -> Any:
     return None
 
 
+def settled_operand(x: Any) -> Any:
+    """Return the same of any size: for what NumPy does in its own memory in any case."""
+    if isinstance(x, state.base_class):
+        return state.find_array(x)
+    return x if type(x) in PLAIN or isinstance(x, NUMBERS) or type(x) is ndarray else None
+
+
+def operands_lent(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the operands of ``x += y`` where others have the memory of x.
+
+    They are settled, and of any size, for nothing is recorded of that.  As `operands`.
+    """
+    if state.held or state.loan_of(root_of(x)) is None:
+        return None, None
+    left, right = state.find_array(x), settled_operand(y)
+    return (None, None) if left is None or right is None else (left, right)
+
+
 def operand_or_list(x: Any) -> Any:
     """Return the same of what operators and ufuncs take: they make an array of a list."""
     value = operand(x)
@@ -233,7 +251,10 @@ def update(op: str) -> Function:
 def update_otherwise(op: str, x: Any, y: Any) -> Any:
     """Do ``x += y``: every case."""
     left, right = operands(x, y)
-    if right is not None and fit(left, right):
+    fits = right is not None and fit(left, right)
+    if not fits:
+        left, right = operands_lent(x, y)
+    if right is not None:
         if type(left) is not ndarray:
             return own(numpys[op](left, right))
         compute_in_place = numpys_in_place[op]

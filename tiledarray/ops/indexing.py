@@ -237,6 +237,9 @@ def _argsort(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
 
 
 def _reinterpret(xp: Any, array: Any, *, attrs: Any, shape: Any, dtype: Any) -> Any:
+    if xp is np and (array.dtype.itemsize == dtype.itemsize
+                     or (array.ndim and array.strides[-1] == array.dtype.itemsize)):
+        return array.view(dtype).reshape(shape)
     dense = array if array.flags.c_contiguous else array.copy(order="C")
     return dense.view(dtype).reshape(shape)
 
