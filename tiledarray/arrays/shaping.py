@@ -208,7 +208,7 @@ def view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     """
     if isinstance(dtype, builtins.type) and issubclass(dtype, (np.ndarray, Handle)):
         dtype, type = None, dtype
-    if not (type in (None, np.ndarray) or issubclass(self.__class__, type)):
+    if not (type in (None, np.ndarray) or issubclass(builtins.type(self), type)):
         array = np.asarray(self)
         return array.view(type=type) if dtype is None else array.view(dtype, type)
     if dtype is None or (isinstance(dtype, np.dtype) and dtype == self.dtype):

@@ -49,6 +49,11 @@ from tiledarray.recording.stretch import local
 __all__ = ["TiledArray", "from_host", "host_array", "wrap"]
 
 
+# Packages that ask `isinstance(x, numpy.ndarray)` of what they could as well work with, and write
+# into something else, or refuse it, where that says no.  (Others hand what says yes to functions in
+# C that take NumPy's alone: pandas.)
+_AS_NUMPYS = frozenset(("scipy", "sklearn"))
+
 # By the identity of what owns a value in place of the user's array: that array (`become_view`).
 _in_front: dict[int, weakref.ref[TiledArray]] = {}
 
@@ -395,4 +400,4 @@ def from_host(array: Any, device: Any = None) -> TiledArray:
 use_class(TiledArray)
 core.install(
     TiledArray, {**recorded.FUNCTIONS, **settled.CALLBACKS},
-    {"transposed": (shaping.transpose, (), None, None)})
+    {"transposed": (shaping.transpose, (), None, None), "as_numpys": _AS_NUMPYS})

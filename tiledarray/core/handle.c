@@ -7,7 +7,7 @@
 
 PyObject *recorded[OTHERS];
 PyObject *no_steps;
-static PyObject *how_transposed;
+static PyObject *how_transposed, *as_numpys, *name_name;
 
 /* ---- what the recording in Python sees ------------------------------------------------------ */
 
@@ -231,7 +231,29 @@ static PyObject *get_transposed(Handle *handle, void *unused)
     return result;
 }
 
+/* What `isinstance` asks: the class, but NumPy's for packages that ask it of what they could work
+   with (`recorded.py` names them). */
+static PyObject *get_class(Handle *handle, void *unused)
+{
+    PyFrameObject *frame = as_numpys ? PyEval_GetFrame() : NULL;
+    PyObject *globals = frame ? PyFrame_GetGlobals(frame) : NULL;
+    PyObject *name = globals && PyDict_CheckExact(globals)
+                         ? PyDict_GetItemWithError(globals, name_name) : NULL;
+    int passes = 0;
+    if (name && PyUnicode_Check(name)) {
+        Py_ssize_t end = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
+        PyObject *package = end < 0 ? Py_NewRef(name) : PyUnicode_Substring(name, 0, end);
+        passes = package ? PySet_Contains(as_numpys, package) : -1;
+        Py_XDECREF(package);
+    }
+    Py_XDECREF(globals);
+    if (passes < 0 || PyErr_Occurred())
+        return NULL;
+    return Py_NewRef(passes ? (PyObject *)&PyArray_Type : (PyObject *)Py_TYPE(handle));
+}
+
 PyGetSetDef handle_attributes[] = {
+    {"__class__", (getter)get_class, NULL, "The class; NumPy's, for packages that ask for that."},
     {"_node", (getter)get_node, (setter)set_node, "The recorded value of an array of its own."},
     {"_recorded", (getter)get_recorded, NULL, "The same; None while it is settled."},
     {"_base", (getter)get_base, (setter)set_base, "What a view is a view of, else None."},
@@ -334,7 +356,7 @@ int install_handles(PyTypeObject *type, PyObject *functions, PyObject *how)
     for (int k = 0; k < CALLBACKS; k++)
         if (set_from(functions, callback_names[k], &callbacks[k]))
             return -1;
-    if (set_from(how, "transposed", &how_transposed))
+    if (set_from(how, "transposed", &how_transposed) || set_from(how, "as_numpys", &as_numpys))
         return -1;
     if (type->tp_basicsize != sizeof(Handle)) {
         PyErr_SetString(PyExc_TypeError, "the class of arrays has slots of its own");
@@ -356,7 +378,8 @@ int install_handles(PyTypeObject *type, PyObject *functions, PyObject *how)
 int add_handles(PyObject *module)
 {
     no_steps = PyTuple_New(0);
-    if (!no_steps || PyType_Ready(&HandleType) < 0)
+    name_name = PyUnicode_InternFromString("__name__");
+    if (!no_steps || !name_name || PyType_Ready(&HandleType) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "Base", (PyObject *)&HandleType);
 }

@@ -99,6 +99,7 @@ from tiledarray.core.twin_state import (
     callbacks,
     delete_dtype,
     delete_shape,
+    get_class,
     get_dtype,
     get_ndim,
     get_node,
@@ -147,6 +148,8 @@ class Base:
 
     __slots__ = FIELDS
 
+    __class__: Any = property(
+        get_class, None, None, "The class; NumPy's, for packages that ask for that.")
     _node: Any = property(get_node, set_node, set_node, "The recorded value of what is no view.")
     _recorded: Any = property(get_recorded, None, None, "The same; None while it is settled.")
     _base: Any = property(
@@ -222,7 +225,7 @@ def install(kind: type, functions: dict[str, Any], how: dict[str, Any]) -> None:
         recorded[name] = functions[name]
     for name in callback_names:
         callbacks[name] = functions[name]
-    state.how_transposed = how["transposed"]
+    state.how_transposed, state.as_numpys = how["transposed"], how["as_numpys"]
     state.handle_class = kind
     for name, function in vars(kind).items():
         if hasattr(function, "fallback"):
