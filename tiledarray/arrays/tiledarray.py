@@ -216,13 +216,18 @@ class TiledArray(Handle):
 
         To the user it still is what owns the value.
         """
-        base = wrap(self._node)
-        core.pass_loan(self, base)
-        key = id(base)
-        _in_front[key] = weakref.ref(self, functools.partial(_in_front.pop, key))
-        self._seen = None
-        self._steps = ()  # before the base: a signal may come in between
-        self._base = base
+        while self._base is None:  # a handler, or another thread, may be before
+            try:
+                base = wrap(self._node)
+            except AttributeError:
+                if self._base is None:
+                    raise
+                return
+            key = id(base)
+            _in_front[key] = weakref.ref(self, functools.partial(_in_front.pop, key))
+            if core.move_below(self, base):
+                return
+            _in_front.pop(key, None)
 
     data: Any = property(
         lending.memory, None, None,

@@ -47,7 +47,7 @@ else:
     Recorder, Local = _record.Recorder, _record.Local
 
 install = _core.install
-lend, pass_loan, is_lent = _core.lend, _core.pass_loan, _core.is_lent
+lend, move_below, is_lent = _core.lend, _core.move_below, _core.is_lent
 set_limit, set_most_with_history = _core.set_limit, _core.set_most_with_history
 MOST_WITH_HISTORY = 1024  # elements; gradients of larger arrays fuse
 set_most_with_history(MOST_WITH_HISTORY)

@@ -240,6 +240,7 @@ PyObject *make_constant(Handle *handle)
         return settled(handle);
     if (held || limit <= 1 || !root->node || !is_constant(root->node))
         return NULL;
+    Py_INCREF(root);
     PyObject *node = Py_NewRef(root->node), *array = new_constant(node);
     int done = array && is_array(array);
     if (done && root->node == node && !root->array) {
@@ -249,7 +250,9 @@ PyObject *make_constant(Handle *handle)
     }
     Py_DECREF(node);
     Py_XDECREF(array);
-    return done || (root->array && !PyErr_Occurred()) ? settled(handle) : NULL;
+    done = done || (root->array && !PyErr_Occurred());
+    Py_DECREF(root);
+    return done ? settled(handle) : NULL;
 }
 
 /* Compute what is recorded; as `settled`. */

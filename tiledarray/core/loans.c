@@ -26,14 +26,22 @@ static void loan_dealloc(PyObject *self)
         loan->root->loan = NULL;
         if (!loan->root->node && loan->root->array == loan->array) {
             loan->root->node = loan->kept;
+            loan->root->copied = 0;
             loan->kept = NULL;
         }
     }
     Py_XDECREF(loan->kept);
     Py_XDECREF(loan->node);
-    Py_XDECREF(loan->previous);
     Py_XDECREF(loan->array);
+    PyObject *previous = loan->previous;
     PyObject_Free(self);
+    while (previous && Py_REFCNT(previous) == 1) { /* one by one: they may be very many */
+        Loan *earlier = (Loan *)previous;
+        previous = earlier->previous;
+        earlier->previous = NULL;
+        Py_DECREF((PyObject *)earlier);
+    }
+    Py_XDECREF(previous);
 }
 
 /* What has the memory: `memory_of` in `devices/storage.py` asks whose array it is. */
@@ -121,8 +129,10 @@ static PyObject *alone(Handle *handle, PyObject **kept)
         int may = unshared(handle, array, kept);
         if (may)
             return may > 0 ? array : NULL;
-        Handle *root = root_of(handle);
-        if (root->array && root->node && is_array(root->array) && !move_away(root))
+        Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(handle));
+        int moved = !(root->array && root->node && is_array(root->array)) || move_away(root);
+        Py_DECREF(root);
+        if (!moved)
             return NULL;
     }
     return NULL;
@@ -145,7 +155,7 @@ PyObject *lend(Handle *handle, int lasts)
     begin_change();
     PyObject *kept = NULL, *found = alone(handle, &kept);
     Handle *root = root_of(handle);
-    Loan *loan = found ? loan_of(root) : NULL;
+    Loan *loan = found && root->array && (handle->array == found) ? loan_of(root) : NULL;
     if (loan && kept && keep_node(loan, kept) < 0)
         Py_CLEAR(loan);
     Py_XDECREF(kept);
@@ -208,27 +218,49 @@ int keep_lent(Handle *root, PyObject *node, int upon)
     return kept;
 }
 
-/* Let another array have the settled value of one that becomes a view of it, if that is lent. */
-static PyObject *pass_loan(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Have an array of its own be a view of `base`, a new one of the same value, which gets all that it
+   has: 1, or 0 if it has another value by now; -1 with an error set.  Nothing comes in between. */
+static int move_below(Handle *handle, Handle *base)
+{
+    if (settle_steps(handle) < 0)
+        return -1;
+    for (Handle *view = handle->views; view; view = view->next)
+        if (!view->steps)
+            return 0;
+    PyObject *node = handle->loan ? handle->loan->node : handle->node;
+    if (handle->base || base->base || base->array || !node || node != base->node)
+        return 0;
+    PyObject *array = handle->array, *seen = handle->seen, *steps = handle->steps;
+    handle->array = handle->node = handle->seen = NULL;
+    base->array = Py_XNewRef(array);
+    base->copied = handle->copied;
+    base->lasting = handle->lasting;
+    handle->lasting = NULL;
+    if (handle->loan) { /* the node is of a copy, and the loan's */
+        base->loan = handle->loan;
+        base->loan->root = base;
+        handle->loan = NULL;
+        base->node = NULL;
+    }
+    handle->copied = 0;
+    handle->steps = Py_NewRef(no_steps);
+    begin_view(handle, base);
+    drop_arrays(handle);
+    Py_DECREF(node); /* the handle's, or the base's where that is not kept */
+    Py_XDECREF(array);
+    Py_XDECREF(seen);
+    Py_XDECREF(steps);
+    return 1;
+}
+
+static PyObject *begin_below(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2 || !is_handle(args[0]) || !is_handle(args[1])) {
         PyErr_SetString(PyExc_TypeError, "two arrays are wanted");
         return NULL;
     }
-    Handle *from = (Handle *)args[0], *to = (Handle *)args[1];
-    Loan *loan = from->loan;
-    if (loan && !from->base && !to->base) {
-        Py_XSETREF(to->array, Py_NewRef(loan->array));
-        Py_CLEAR(to->node);
-        from->loan = NULL;
-        to->loan = loan;
-        loan->root = to;
-    }
-    if (from->lasting && !to->lasting) {
-        to->lasting = from->lasting;
-        from->lasting = NULL;
-    }
-    Py_RETURN_NONE;
+    int done = move_below((Handle *)args[0], (Handle *)args[1]);
+    return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 static PyObject *lend_array(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -249,8 +281,8 @@ static PyObject *is_lent(PyObject *module, PyObject *x)
 static PyMethodDef functions[] = {
     {"lend", (PyCFunction)(void (*)(void))lend_array, METH_FASTCALL,
      "Return NumPy's array over the memory of an array; None where that cannot be."},
-    {"pass_loan", (PyCFunction)(void (*)(void))pass_loan, METH_FASTCALL,
-     "Let another array have the memory that others have of one."},
+    {"move_below", (PyCFunction)(void (*)(void))begin_below, METH_FASTCALL,
+     "Have an array be a view of a new one of its value, if it still has that."},
     {"is_lent", is_lent, METH_O, "Whether others have the memory of an array."},
     {NULL}};
 

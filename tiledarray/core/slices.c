@@ -260,8 +260,9 @@ static Node *read_step(Node *node, PyObject *step)
 /* What a view reads now; see `Handle.node`. */
 Node *view_node(Handle *view)
 {
-    Handle *root = root_of(view);
+    Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(view));
     Node *base = present_node(root);
+    Py_DECREF(root);
     if (!base)
         return NULL;
     PyObject *seen = view->seen;

@@ -91,18 +91,19 @@ PyObject *steps_of(Handle *view)
 /* Let every settled view know its steps, for what it was taken of will change. */
 int settle_steps(Handle *root)
 {
-    for (;;) {
-        Handle *view = root->views;
+    int done = 0;
+    Py_INCREF(root); /* whoever views it may come to view another meanwhile */
+    for (Handle *view = root->views; view && !done; view = root->views) {
         while (view && view->steps)
             view = view->next;
         if (!view)
-            return 0;
+            break;
         Py_INCREF(view);
-        PyObject *steps = steps_of(view);
+        done = steps_of(view) ? 0 : -1;
         Py_DECREF(view);
-        if (!steps)
-            return -1;
     }
+    Py_DECREF(root);
+    return done;
 }
 
 /* Forget the memory of an array of its own, and that of its views, which know their steps. */
@@ -231,10 +232,9 @@ static void settle_own(Handle *root)
     Py_DECREF(node);
 }
 
-/* The settled value, borrowed; NULL if there is none, with an error set or not. */
-PyObject *find_array(Handle *handle)
+/* As `find_array`, of a handle whose root is held. */
+static PyObject *found_array(Handle *handle, Handle *root)
 {
-    Handle *root = root_of(handle);
     if (!root->array) {
         if (!root->node || is_far(root->node))
             return NULL;
@@ -258,7 +258,7 @@ PyObject *find_array(Handle *handle)
         Py_DECREF(of);
         if (!array)
             return NULL;
-        if (array == Py_None || handle->array || root->array != of) {
+        if (array == Py_None || handle->array || root->array != of || root_of(handle) != root) {
             Py_DECREF(array);
             return handle->array;
         }
@@ -266,6 +266,17 @@ PyObject *find_array(Handle *handle)
         link_view(root, handle);
     }
     return handle->array;
+}
+
+/* The settled value, borrowed; NULL if there is none, with an error set or not. */
+PyObject *find_array(Handle *handle)
+{
+    Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(handle));
+    PyObject *array = found_array(handle, root);
+    if (handle->base && root_of(handle) == root && array != handle->array)
+        array = NULL; /* it is the root's, which another thread has changed meanwhile */
+    Py_DECREF(root);
+    return array;
 }
 
 /* As `settled`, of what has no array now. */
@@ -295,9 +306,8 @@ static void forget_all_seen(Handle *root)
 
 /* As `writable`.  With `kept` the node that has the memory alone is put there, where it is to be the
    array's again. */
-static int make_writable(Handle *handle, PyObject *array, PyObject **kept)
+static int make_root_writable(Handle *handle, Handle *root, PyObject *array, PyObject **kept)
 {
-    Handle *root = root_of(handle);
     if (!root->node)
         return handle->array == array;
     if (root->copied) {
@@ -330,6 +340,16 @@ static int make_writable(Handle *handle, PyObject *array, PyObject **kept)
         root->node = NULL;
     } else if (may)
         Py_CLEAR(root->node);
+    return may;
+}
+
+static int make_writable(Handle *handle, PyObject *array, PyObject **kept)
+{
+    Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(handle));
+    int may = make_root_writable(handle, root, array, kept);
+    if (may == 1 && root_of(handle) != root)
+        may = 0; /* it is a view of another meanwhile */
+    Py_DECREF(root);
     return may;
 }
 

@@ -77,7 +77,7 @@ from tiledarray.core.twin_index import (
     handle_length,
     handle_setitem,
 )
-from tiledarray.core.twin_loans import is_lent, lend, pass_loan
+from tiledarray.core.twin_loans import is_lent, lend, move_below
 from tiledarray.core.twin_operators import (
     binary,
     compare,
@@ -124,7 +124,7 @@ __all__ = [
     "set_least", "set_limit", "set_most_with_history", "set_pace", "pace", "paced", "small",
     "wait_for_place", "METHOD", "WRITES", "READS", "LIBRARY", "UFUNC", "OUTER", "DRAWS", "LOOKS",
     "BOUND", "RECORDS", "PRODUCT", "SHARED", "COSTLY", "ALIKE", "VIEWS", "STATIC", "ANY_SIZE",
-    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "is_lent", "lend", "pass_loan",
+    "OF_SHAPE", "OF_RANGE", "OF_COUNT", "OF_SQUARE", "OF_DATA", "is_lent", "lend", "move_below",
     "empty", "empty_like", "zeros_like",
 ]
 

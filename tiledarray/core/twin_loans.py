@@ -119,15 +119,29 @@ def lend(handle: Any, lasts: bool = False) -> Any:
     return _lent(handle, lasts)
 
 
-def pass_loan(origin: Any, to: Any) -> None:
-    """Let another array have the memory that others have of one."""
-    loan = loan_of(origin)
-    if loan is not None and origin._base_ is None and to._base_ is None:
-        to._array_, to._node_, to._copied_ = loan.array, None, False
-        origin._loan_, to._loan_, loan.root = None, ref(loan), ref(to)
-    lasting = getattr(origin, "_lasting_", None)
-    if lasting is not None and getattr(to, "_lasting_", None) is None:
-        to._lasting_, origin._lasting_ = lasting, None
+@state.one_at_a_time
+def move_below(handle: Any, base: Any) -> bool:
+    """Have an array of its own be a view of a new one of the same value, which gets all it has.
+
+    ``False`` if it has another value by now.
+    """
+    loan = loan_of(handle)
+    node = handle._node_ if loan is None else loan.node
+    if handle._base_ is not None or node is None or base._node_ is not node:
+        return False
+    array, lasting = handle._array_, getattr(handle, "_lasting_", None)
+    copied = getattr(handle, "_copied_", False)
+    if lasting is not None:
+        base._lasting_ = lasting
+    if loan is not None:
+        base._loan_ = ref(loan)
+    (base._array_, base._node_, base._copied_, handle._array_, handle._node_, handle._copied_,
+     handle._of_, handle._lay_, handle._seen, handle._steps_, handle._base_) = (
+         array, None if loan is not None else node, copied, None, None, False, None, None, None,
+         (), base)
+    if loan is not None:
+        handle._loan_, loan.root = None, ref(base)
+    return True
 
 
 def is_lent(handle: Any) -> bool:
