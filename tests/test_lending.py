@@ -1,9 +1,11 @@
 """What others write into the memory of an array, and see there."""
 
+import contextlib
 import ctypes
 import gc
 import hashlib
 import io
+import operator
 import sys
 import threading
 import weakref
@@ -598,3 +600,105 @@ def test_nothing_is_recorded_of_what_is_lent():
     assert others[0] == 1 and others[-1] == 600_000 and others.sum() == 1_199_999
     if config.at_once:
         assert before == (counters["launches"], counters["op by op"])
+
+
+def in_the_middle(step, act):
+    """Trace where an array becomes a view of its value, and act at one of its opcodes."""
+    left = [step]
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name not in ("become_view", "_look_otherwise"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left[0] -= 1
+            if not left[0]:
+                sys.settrace(None)
+                act()
+                return None
+        return trace
+
+    return trace
+
+
+@pytest.mark.parametrize("step", range(1, 50, 2))
+@pytest.mark.parametrize("what", ["another shape", "an error"])
+def test_a_shape_that_is_assigned_meanwhile_cuts_nothing_off(what, step):
+    for size in (12, 600_000):
+        x = ta.arange(float(size)) + 1
+        others = np.asarray(x)
+
+        def act(x=x, size=size):
+            if what == "an error":
+                raise KeyboardInterrupt
+            x.shape = (3, size // 3)
+
+        sys.settrace(in_the_middle(step, act))
+        try:
+            x.shape = (4, size // 4)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        y = x * 2
+        others[0] = 77
+        assert y.reshape(-1)[0] == 2 and x.reshape(-1)[0] == 77
+        x *= 1
+        x.reshape(-1)[1] = 55
+        assert others[0] == 77 and others[1] == 55
+
+
+def test_very_many_lasting_loans_go_one_by_one():
+    if not GIVES_BUFFERS:
+        pytest.skip("a class in Python offers no buffer")
+    found = []
+
+    def work():
+        x = ta.arange(4.0)
+        for k in range(30_000):
+            x.ctypes  # noqa: B018
+            x.resize(5 if k % 2 == 0 else 4, refcheck=False)
+        del x
+        found.append(1)
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert found
+
+
+def test_threads_that_assign_shapes_and_resize():
+    """What they do is in no order; nothing is read that is gone."""
+    x = ta.arange(60.0) * 1
+    stop = threading.Event()
+
+    def work(k):
+        views = []
+        while not stop.is_set():
+            for act in (lambda: views.append(np.asarray(x)), views.clear,
+                        lambda: setattr(x, "shape", (30, 2)), lambda: setattr(x, "shape", (60,)),
+                        lambda: x.resize(60, refcheck=False), lambda: x.reshape(-1)[1:].sum(),
+                        lambda: operator.iadd(x, 1)):
+                with contextlib.suppress(Exception):
+                    act()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        stop.wait(0.7)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(switching)
+    x.shape = (60,)
+    others = np.asarray(x)
+    others[3] = -1
+    assert x[3] == -1 and x.size == 60

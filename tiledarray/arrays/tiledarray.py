@@ -220,7 +220,7 @@ class TiledArray(Handle):
             try:
                 base = wrap(self._node)
             except AttributeError:
-                if self._base is None:
+                if self.origin() is self:
                     raise
                 return
             key = id(base)

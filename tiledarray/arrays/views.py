@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiledarray.graph.dtypes import Shape
+from tiledarray.graph.dtypes import Shape, shape_text
 from tiledarray.graph.node import Node
 from tiledarray.ops import elementwise, indexing, movement
 from tiledarray.recording import record
@@ -250,13 +250,31 @@ def read(node: Node, steps: tuple[Step, ...]) -> Node:
     return node
 
 
+def _fitting(value: Node, shape: Shape) -> Node:
+    """Return a value that broadcasts to a shape, as was seen before.
+
+    Raises
+    ------
+    ValueError
+        If another thread has given the array another shape meanwhile.
+    """
+    if value.shape != shape and not record.broadcastable(value.shape, shape):
+        raise ValueError(f"could not broadcast input array from shape {shape_text(value.shape)} "
+                         f"into shape {shape_text(shape)}")
+    return value
+
+
+def _spread(value: Node, shape: Shape) -> Node:
+    return record.broadcast_to(_fitting(value, shape), shape)
+
+
 def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     """Return the base's value after ``value`` was written to what the steps lead to.
 
     ``value`` has the dtype of the view and broadcasts to its shape.
     """
     if not steps:
-        return record.broadcast_to(value, node.shape)
+        return _spread(value, node.shape)
     step, rest = steps[0], steps[1:]
     if type(step) is Overlapping:
         return _write_windows(node, steps, value)
@@ -265,9 +283,9 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
     if type(step) is Affine:
         return _put(node, step, value)
     if type(step) is Reshaped:
-        return record.reshape(record.broadcast_to(value, step.shape), node.shape)
+        return record.reshape(_spread(value, step.shape), node.shape)
     if type(step) is Part:
-        value = record.broadcast_to(value, node.shape)
+        value = _spread(value, node.shape)
         other = record.unary(_PARTS[1 - step.which], node)
         parts = (other, value) if step.which else (value, other)
         return record.binary(_MAKE_COMPLEX, *parts)
@@ -275,9 +293,9 @@ def write(node: Node, steps: tuple[Step, ...], value: Node) -> Node:
         if node.dtype.kind in "fc" and step.dtype.kind not in "fc":
             check_kept(node, f"what is written into a view as {step.dtype}")
         return record.reinterpret(
-            record.broadcast_to(value, step.shape), node.shape, node.dtype)
+            _spread(value, step.shape), node.shape, node.dtype)
     if type(step) is Lying:
-        return record.broadcast_to(value, node.shape)
+        return _spread(value, node.shape)
     raise ValueError(refusal("assignment destination is read-only", (step,)))
 
 
@@ -311,8 +329,8 @@ def _taken(flat: Node, places: np.ndarray[Any, Any]) -> Node:
 def _put(node: Node, step: Affine, value: Node) -> Node:
     region = _region(step, node.form.kind.shape)
     if region == "part":
-        return record.update(node, value, *step)
-    return node if region == "nothing" else record.broadcast_to(value, node.shape)
+        return record.update(node, _fitting(value, step.shape), *step)
+    return node if region == "nothing" else _spread(value, node.shape)
 
 
 @lru_cache(maxsize=4096)

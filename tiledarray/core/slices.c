@@ -362,6 +362,12 @@ int write_view(Handle *view, Node *value)
     if (PyTuple_GET_SIZE(steps) != 1 || !is_affine(PyTuple_GET_ITEM(steps, 0)))
         return 0;
     PyObject *step = Py_NewRef(PyTuple_GET_ITEM(steps, 0));
+    int alike = PyObject_RichCompareBool(
+        PyTuple_GET_ITEM(step, SHAPE), value->form->kind->shape, Py_EQ);
+    if (alike != 1) { /* another thread has given it another shape */
+        Py_DECREF(step);
+        return alike;
+    }
     Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(view));
     Py_CLEAR(view->seen); /* what it last read would be a reader of the old value */
     int done = write_step(root, step, value);

@@ -254,11 +254,14 @@ static PyObject *found_array(Handle *handle, Handle *root)
         if (!of) /* another thread has written meanwhile */
             return NULL;
         Py_INCREF(of);
+        Py_INCREF(steps);
         PyObject *array = PyObject_CallFunctionObjArgs(callbacks[VIEW_ON], of, steps, NULL);
+        Py_DECREF(steps);
         Py_DECREF(of);
         if (!array)
             return NULL;
-        if (array == Py_None || handle->array || root->array != of || root_of(handle) != root) {
+        if (array == Py_None || handle->array || root->array != of || root_of(handle) != root ||
+            handle->steps != steps) {
             Py_DECREF(array);
             return handle->array;
         }
