@@ -702,3 +702,15 @@ def test_threads_that_assign_shapes_and_resize():
     others = np.asarray(x)
     others[3] = -1
     assert x[3] == -1 and x.size == 60
+
+
+def test_what_has_no_axes_is_lent_again():
+    """Its node is a number: it has no memory that another could hold."""
+    x = ta.array(3.0)
+    for k in range(3):
+        others = np.asarray(x)
+        y = x + 1
+        others[...] = k
+        del others
+        z = x + 1
+        assert (float(y), float(z)) == ([4.0, 1.0, 2.0][k], k + 1.0)

@@ -38,7 +38,7 @@ PyObject *get_node(Handle *handle, void *unused)
         node = PyObject_CallFunction(callbacks[LEAF], "Oi", array, small);
         if (node && !handle->node && handle->array == array) {
             handle->node = Py_NewRef(node);
-            handle->copied = (char)small;
+            handle->copied = (char)(small || !is_node(node) || !((Node *)node)->buffer);
         }
         Py_DECREF(array); /* not before: another could have its address */
     }

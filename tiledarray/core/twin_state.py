@@ -452,7 +452,7 @@ def make_node(handle: Any) -> Any:
     small = size_of(array) <= of_nodes()
     node = callbacks["leaf"](array, small)
     if handle._node_ is None and handle._array_ is array:
-        handle._node_, handle._copied_ = node, small
+        handle._node_, handle._copied_ = node, small or node.buffer is None
     return node
 
 
