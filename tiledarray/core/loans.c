@@ -118,7 +118,7 @@ static int keep_node(Loan *loan, PyObject *node)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The settled value, in memory that may be written: borrowed; NULL, with an error set or not. */
+/* The settled value, in memory that may be written: a new reference; NULL, with an error set or not. */
 static PyObject *alone(Handle *handle, PyObject **kept)
 {
     enum { TRIES = 4 }; /* other threads write meanwhile */
@@ -126,9 +126,13 @@ static PyObject *alone(Handle *handle, PyObject **kept)
         PyObject *array = find_array(handle);
         if (!array || !is_array(array))
             return NULL;
+        Py_INCREF(array); /* another thread may give the handle its next value meanwhile */
         int may = unshared(handle, array, kept);
+        if (may == 1)
+            return array;
+        Py_DECREF(array);
         if (may)
-            return may > 0 ? array : NULL;
+            return NULL;
         Handle *root = (Handle *)Py_NewRef((PyObject *)root_of(handle));
         int moved = !(root->array && root->node && is_array(root->array)) || move_away(root);
         Py_DECREF(root);
@@ -175,6 +179,7 @@ PyObject *lend(Handle *handle, int lasts)
         else if (!view)
             Py_DECREF((PyObject *)loan);
     }
+    Py_XDECREF(found);
     end_change();
     return view;
 }
