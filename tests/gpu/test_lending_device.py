@@ -53,7 +53,7 @@ def test_what_is_put_there_is_copied_and_cannot_be_written():
     numpy.array(x)[0] = x.numpy()[0] = 1
     with pytest.raises(ValueError, match="Unable to avoid copy"):
         numpy.array(x, copy=False)
-    with pytest.raises(TypeError, match=r"x\.numpy\(\)"):
+    with pytest.raises(TypeError, match=r"x\.data"):
         memoryview(x)
     assert not hasattr(x, "ctypes") and x.data.readonly
     cupy = pytest.importorskip("cupy")

@@ -7,7 +7,6 @@ copy that cannot be written, so that nothing written is lost.
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -18,34 +17,18 @@ from tiledarray.arrays.tracing import is_tracing
 from tiledarray.recording.history import check_look
 
 # Flags of who asks for a buffer: to write, or to know what is in it.
-_WRITABLE, _FORMAT = 0x1, 0x4  # PyBUF_WRITABLE, PyBUF_FORMAT
+_WRITABLE, _FORMAT, _ALL = 0x1, 0x4, 0x11C  # PyBUF_WRITABLE, PyBUF_FORMAT, PyBUF_FULL_RO
 
 # Packages that read `__array_interface__` themselves, and hand no array of ours to NumPy.
 _READ_THE_INTERFACE = frozenset(("PIL",))
-_HAS_BUFFERS = core.kind == "c" or sys.version_info >= (3, 12)
+# Packages that copy arrays of NumPy's which they are to keep, and take others' as they come.
+_TAKE_THEIR_OWN = frozenset(("pandas",))
 _FIRST_USER_DTYPE = 256  # NPY_USERDEF: dtypes that NumPy's protocols cannot name
 
 _NO_COPY = "Unable to avoid copy while creating an array as requested."
 _NO_MEMORY = ("a TiledArray that is on a GPU, has a history or stands for a scalar of NumPy's "
               "lends nobody its memory: hand over x.numpy(), a copy, and give the array what is "
               "written into that by x[...] = ")
-
-# NumPy ignores all that is raised where it asks for a buffer, and then asks `__array__`: the
-# thread, the array, and what it ignored.
-_untold: tuple[int, int, BaseException] | None = None
-
-
-def _is_untold(array: Any) -> bool:
-    return _untold is not None and _untold[:2] == (threading.get_ident(), id(array))
-
-
-def _tell(array: Any) -> None:
-    """Raise what NumPy has ignored of this array just now."""
-    global _untold
-    if _untold is not None and _is_untold(array):
-        error, _untold = _untold[2], None
-        raise error
-
 
 def buffer(self: Any, flags: int) -> Any:
     """Return what gives the buffer of an array.
@@ -57,19 +40,17 @@ def buffer(self: Any, flags: int) -> Any:
     Raises
     ------
     TypeError
-        If the memory cannot be lent; who only reads bytes gets those of a copy.
+        If the memory cannot be lent; who only reads bytes gets those of a copy.  And for who asks
+        all that there is to know (`memoryview`): NumPy does so before `__array__`, which knows
+        whether a dtype is named, and whom for.
     """
-    global _untold
-    try:
-        if is_tracing():
-            check_look(self.node, "a buffer")
-        value = taken_out(self, "a buffer")
-        array = lent(self, lasts=flags & (_WRITABLE | _FORMAT) == _WRITABLE)
-    except BaseException as error:
-        if flags & _FORMAT:
-            _untold = threading.get_ident(), id(self), error
-        raise
-    _untold = None
+    if flags == _ALL:
+        raise TypeError("memoryview() and bytearray() want x.data, or numpy.asarray(x): the "
+                        "array's own memory")
+    if is_tracing():
+        check_look(self.node, "a buffer")
+    value = taken_out(self, "a buffer")
+    array = lent(self, lasts=flags & (_WRITABLE | _FORMAT) == _WRITABLE)
     if array is not None:
         return array
     if flags & (_WRITABLE | _FORMAT):
@@ -94,50 +75,53 @@ def lent(self: Any, *, lasts: bool = False) -> np.ndarray[Any, Any] | None:
 def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """Return NumPy's array of the elements: what `numpy.asarray` gives.
 
+    Who names a dtype gets a copy, also if that is the array's: code in C that does so takes what
+    comes of no array of NumPy's for its own, and writes into it (f2py, and so LAPACK).
+
     Raises
     ------
     ValueError
         If ``copy=False``, and another dtype is asked for, or the memory cannot be lent.
     """
-    _tell(self)
     value = taken_out(self, "a function of NumPy's")
-    found = None if copy else lent(self)
-    if found is not None and (dtype is None or found.dtype == dtype):
+    own = copy or (dtype is not None and (copy is None or dtype != self.dtype)) or (
+        copy is None and _asking_package() in _TAKE_THEIR_OWN)
+    found = None if own else lent(self)
+    if found is not None:
         return found
     if copy is False:
         raise ValueError(_NO_COPY)
     made = np.array(value, dtype=dtype, copy=True, order="C")
-    if not copy and found is None and not stands_for_scalar(self):
+    if not own and not stands_for_scalar(self):
         made.flags.writeable = False
     return made
 
 
-def interface(self: Any) -> dict[str, Any]:
-    """Return where the elements lie, and how (`__array_interface__`).
+def _asking_package() -> str:
+    """Return the package of the Python code that asked NumPy, which asked the caller."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.partition(".")[0]
 
-    Where the memory cannot be lent it is that of a copy to those who know no other way.  Without
-    buffers NumPy would ask for this in the place of `__array__`, and all that it is told lasts.
+
+def interface(self: Any) -> dict[str, Any]:
+    """Return where the elements lie, and how (`__array_interface__`), to who knows no other way.
+
+    NumPy would ask for it in the place of `__array__`.  Where the memory cannot be lent it is that
+    of a copy.
 
     Raises
     ------
     AttributeError
-        To others, who then look for other ways: NumPy asks `__array__`.
+        To others, who then look for other ways.
     """
-    nameless = self.dtype.num >= _FIRST_USER_DTYPE
-    asked = _HAS_BUFFERS and not nameless and not _is_untold(self)  # else by NumPy
-    found = lent(self, lasts=True) if asked else None
-    made: dict[str, Any]
-    if found is not None:
-        made = found.__array_interface__
-        return made
     package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
-    if package not in _READ_THE_INTERFACE or nameless:
+    if package not in _READ_THE_INTERFACE or self.dtype.num >= _FIRST_USER_DTYPE:
         raise AttributeError("TiledArray has no attribute '__array_interface__'")
-    host = self.numpy()
+    found = lent(self, lasts=True)
+    host = self.numpy() if found is None else found
     # The array itself in place of its address keeps the memory alive; the strides are told since
     # PIL then reads the bytes by `tobytes`.
-    made = {**host.__array_interface__, "data": host, "strides": host.strides}
-    return made
+    return {**host.__array_interface__, "data": host, "strides": host.strides}
 
 
 def memory(self: Any) -> memoryview:

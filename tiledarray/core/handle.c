@@ -286,6 +286,12 @@ static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     Handle *handle = (Handle *)self;
     view->obj = NULL;
+    if (flags == PyBUF_FULL_RO) {
+        /* NumPy asks so before `__array__`, which knows whether a dtype is named. */
+        PyErr_SetString(PyExc_TypeError, "memoryview() and bytearray() want x.data, or "
+                                         "numpy.asarray(x): the array's own memory");
+        return -1;
+    }
     PyObject *array = settled(handle), *given = NULL;
     if (array && is_array(array))
         given = lend(handle, (flags & (PyBUF_WRITABLE | PyBUF_FORMAT)) == PyBUF_WRITABLE);
