@@ -199,14 +199,17 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
 
 #define INTO_NUMPYS (1 << 20) /* elements of NumPy's arrays that a ufunc writes at once */
 
-/* The array that an output is, to be written: borrowed; NULL without an error if it is none at once. */
+/* The array that an output is, to be written: a new reference; NULL, perhaps with an error set, if it
+   is none at once. */
 static PyObject *output(PyObject *x)
 {
     if (is_array(x))
-        return PyArray_SIZE((PyArrayObject *)x) <= INTO_NUMPYS ? x : NULL;
-    PyObject *array = is_handle(x) ? settled((Handle *)x) : NULL;
-    return array && is_array(array) && size_of(array) <= limit &&
-                   writable((Handle *)x, array) == 1 ? array : NULL;
+        return PyArray_SIZE((PyArrayObject *)x) <= INTO_NUMPYS ? Py_NewRef(x) : NULL;
+    PyObject *array = is_handle(x) ? Py_XNewRef(settled((Handle *)x)) : NULL;
+    if (array && !(is_array(array) && size_of(array) <= limit &&
+                   writable((Handle *)x, array) == 1))
+        Py_CLEAR(array);
+    return array;
 }
 
 /* Call a ufunc whose outputs are small, or NumPy's own, of which nothing is recorded, with operands
@@ -224,7 +227,7 @@ static int ufunc_into(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs,
     for (Py_ssize_t k = 0; arrays && k < count; k++) {
         PyObject *array = output(PyTuple_GET_ITEM(out, k));
         if (array)
-            PyTuple_SET_ITEM(arrays, k, Py_NewRef(array));
+            PyTuple_SET_ITEM(arrays, k, array);
         else
             Py_CLEAR(arrays);
     }

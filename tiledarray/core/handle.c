@@ -39,7 +39,8 @@ PyObject *get_node(Handle *handle, void *unused)
         if (node && !handle->node && handle->array == array) {
             handle->node = Py_NewRef(node);
             handle->copied = (char)(small || !is_node(node) || !((Node *)node)->buffer);
-        }
+        } else if (node && handle->node) /* a loan has ended: two nodes would each have the memory */
+            Py_SETREF(node, Py_NewRef(handle->node));
         Py_DECREF(array); /* not before: another could have its address */
     }
     end_change();

@@ -123,12 +123,11 @@ static int operands_lent(PyObject *x, PyObject *y, PyObject **left, PyObject **r
 {
     if (held || !is_handle(x) || !root_of((Handle *)x)->loan)
         return 0;
-    *left = find_array((Handle *)x);
+    *left = Py_XNewRef(find_array((Handle *)x));
     *right = *left ? settled_operand(y) : NULL;
     if (!*right)
-        return 0;
-    Py_INCREF(*left);
-    return 1;
+        Py_CLEAR(*left);
+    return *right != NULL;
 }
 
 static PyObject *update(int op, PyObject *x, PyObject *y)

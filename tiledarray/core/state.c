@@ -330,14 +330,15 @@ static int make_root_writable(Handle *handle, Handle *root, PyObject *array, PyO
         Py_XDECREF(after);
         return after ? 0 : -1;
     }
-    root->node = after;
+    root->node = Py_NewRef(after); /* what dies with the other may run Python, and other threads */
     Py_DECREF(before);
     Py_DECREF(before);
     PyObject *alone = PyObject_CallOneArg(callbacks[ALONE], after);
+    int may = alone == Py_True && root->node == after && handle->array == array;
+    Py_DECREF(after); /* the root has it, or nobody */
+    Py_XDECREF(alone);
     if (!alone)
         return -1;
-    int may = alone == Py_True && root->node == after && handle->array == array;
-    Py_DECREF(alone);
     if (may && kept) {
         *kept = root->node;
         root->node = NULL;
