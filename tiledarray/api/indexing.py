@@ -34,6 +34,7 @@ from tiledarray.arrays.handle import (
     as_operand,
     is_recorded,
     stands_for_scalar,
+    taken_out,
     view_of,
     wrap,
 )
@@ -304,7 +305,9 @@ put_along_axis = _changing(np.put_along_axis, placing.put_along_axis)
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     if type(dst) is np.ndarray and not is_tracing():
-        np.copyto(dst, host(src), casting, host(where))
+        values, mask = (taken_out(each, "copyto()") if is_ours(each) else each
+                        for each in (src, where))
+        np.copyto(dst, values, casting, mask)
         return
     refuse(not is_ours(dst), "writes into an array of NumPy's")
     source: Any = src if type(src) in (bool, int, float, complex) else handle_of(src, dst.device)

@@ -14,7 +14,6 @@ import numpy as np
 from tiledarray import core
 from tiledarray.arrays.handle import stands_for_scalar, taken_out
 from tiledarray.arrays.tracing import is_tracing
-from tiledarray.recording.history import check_look
 
 # Flags of who asks for a buffer: to write, or to know what is in it.
 _WRITABLE, _FORMAT, _ALL = 0x1, 0x4, 0x11C  # PyBUF_WRITABLE, PyBUF_FORMAT, PyBUF_FULL_RO
@@ -29,6 +28,7 @@ _NO_COPY = "Unable to avoid copy while creating an array as requested."
 _NO_MEMORY = ("a TiledArray that is on a GPU, has a history or stands for a scalar of NumPy's "
               "lends nobody its memory: hand over x.numpy(), a copy, and give the array what is "
               "written into that by x[...] = ")
+
 
 def buffer(self: Any, flags: int) -> Any:
     """Return what gives the buffer of an array.
@@ -47,8 +47,6 @@ def buffer(self: Any, flags: int) -> Any:
     if flags == _ALL:
         raise TypeError("memoryview() and bytearray() want x.data, or numpy.asarray(x): the "
                         "array's own memory")
-    if is_tracing():
-        check_look(self.node, "a buffer")
     value = taken_out(self, "a buffer")
     array = lent(self, lasts=flags & (_WRITABLE | _FORMAT) == _WRITABLE)
     if array is not None:

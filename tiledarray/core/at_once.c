@@ -199,8 +199,8 @@ int ufunc_at_once(PyObject *ufunc, PyObject *const *args, Py_ssize_t inputs, PyO
 
 #define INTO_NUMPYS (1 << 20) /* elements of NumPy's arrays that a ufunc writes at once */
 
-/* The array that an output is, to be written: a new reference; NULL, perhaps with an error set, if it
-   is none at once. */
+/* The array that an output is, to be written: a new reference; NULL, perhaps with an error set, if
+   it is none at once. */
 static PyObject *output(PyObject *x)
 {
     if (is_array(x))

@@ -39,7 +39,7 @@ PyObject *get_node(Handle *handle, void *unused)
         if (node && !handle->node && handle->array == array) {
             handle->node = Py_NewRef(node);
             handle->copied = (char)(small || !is_node(node) || !((Node *)node)->buffer);
-        } else if (node && handle->node) /* a loan has ended: two nodes would each have the memory */
+        } else if (node && handle->node) /* a loan has ended: each would take the memory for its own */
             Py_SETREF(node, Py_NewRef(handle->node));
         Py_DECREF(array); /* not before: another could have its address */
     }
@@ -233,7 +233,7 @@ static PyObject *get_transposed(Handle *handle, void *unused)
 }
 
 /* What `isinstance` asks: the class, but NumPy's for packages that ask it of what they could work
-   with (`recorded.py` names them). */
+   with (`arrays/tiledarray.py` names them). */
 static PyObject *get_class(Handle *handle, void *unused)
 {
     PyFrameObject *frame = as_numpys ? PyEval_GetFrame() : NULL;
@@ -288,7 +288,7 @@ static int handle_buffer(PyObject *self, Py_buffer *view, int flags)
     Handle *handle = (Handle *)self;
     view->obj = NULL;
     if (flags == PyBUF_FULL_RO) {
-        /* NumPy asks so before `__array__`, which knows whether a dtype is named. */
+        /* As `lending.buffer` says, but sooner: NumPy asks so each time, before `__array__`. */
         PyErr_SetString(PyExc_TypeError, "memoryview() and bytearray() want x.data, or "
                                          "numpy.asarray(x): the array's own memory");
         return -1;

@@ -118,7 +118,8 @@ static int keep_node(Loan *loan, PyObject *node)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The settled value, in memory that may be written: a new reference; NULL, with an error set or not. */
+/* The settled value, in memory that may be written: a new reference; NULL, with an error set or
+   not. */
 static PyObject *alone(Handle *handle, PyObject **kept)
 {
     enum { TRIES = 4 }; /* other threads write meanwhile */
@@ -295,5 +296,7 @@ int add_loans(PyObject *module)
 {
     name_plan = PyUnicode_InternFromString("plan");
     name_elsewhere = PyUnicode_InternFromString("elsewhere");
-    return !name_plan || !name_elsewhere || PyType_Ready(&LoanType) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    if (!name_plan || !name_elsewhere || PyType_Ready(&LoanType) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -363,6 +363,7 @@ int writable(Handle *handle, PyObject *array)
     return unshared(handle, array, NULL);
 }
 
+/* The same; `make_root_writable` says what `kept` is for. */
 int unshared(Handle *handle, PyObject *array, PyObject **kept)
 {
     if (!root_of(handle)->node)

@@ -13,13 +13,14 @@ NumPy's own views of it, and what is small and settled NumPy computes at once.  
 into the graph as a copy (``_node_``, with ``_copied_`` set), which the next write drops; a large
 one by reference: then both have the same memory, and `writable` decides whether it may be written.
 
-Six things differ from the extension.  NumPy's floating-point warnings of what is computed at once
+Seven things differ from the extension.  NumPy's floating-point warnings of what is computed at once
 name the line here that called NumPy, not the user's: NumPy asks for the Python frame that called
 it, and nothing says cheaply that it has warned.  Tracebacks have one frame more.  A root does not
 tell its views that its value is another: they look, and hold the memory that it had until they are
 used again or die.  Methods of arrays are functions of Python's own, which it binds soonest.  The
-class is called for each handle, so that `TiledArray()` is refused only with arguments.  And a
-handler that raises where a `Block` begins to end leaves that as it is inside.
+class is called for each handle, so that `TiledArray()` is refused only with arguments.  A ufunc
+that writes into an output goes by way of Python.  And a handler that raises where a `Block` begins
+to end leaves that as it is inside.
 
 Signal handlers and other threads run where CPython lets them: where a function is entered, has been
 called, or jumps back.  So fields that are assigned in one statement change together, a check and a
@@ -36,6 +37,8 @@ import operator
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from numpy import ndarray
 
 from tiledarray.core import twin_state as state
 from tiledarray.core.twin_at_once import (
@@ -99,7 +102,6 @@ from tiledarray.core.twin_state import (
     callbacks,
     delete_dtype,
     delete_shape,
-    get_class,
     get_dtype,
     get_ndim,
     get_node,
@@ -141,6 +143,12 @@ other_names = (
 callback_names = (
     "leaf", "value", "made", "look", "steps_of", "view_on", "hold_of", "alone", "is_outside",
     "resolve", "copied", "give")
+
+
+def get_class(handle: Any) -> type:
+    """Return what `isinstance` asks: the class, but NumPy's for some packages."""
+    package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
+    return ndarray if package in state.as_numpys else type(handle)
 
 
 class Base:

@@ -453,6 +453,8 @@ def make_node(handle: Any) -> Any:
     node = callbacks["leaf"](array, small)
     if handle._node_ is None and handle._array_ is array:
         handle._node_, handle._copied_ = node, small or node.buffer is None
+    elif handle._node_ is not None:  # a loan has ended: each would take the memory for its own
+        node = handle._node_
     return node
 
 
@@ -538,12 +540,6 @@ def get_viewed(handle: Any) -> bool:
     """Return whether an array has live views."""
     return any(
         isinstance(view, base_class) and view._base_ is handle for view in gc.get_referrers(handle))
-
-
-def get_class(handle: Any) -> type:
-    """Return what `isinstance` asks: the class, but NumPy's for some packages."""
-    package, _, _ = sys._getframe(1).f_globals.get("__name__", "").partition(".")
-    return ndarray if package in as_numpys else type(handle)
 
 
 # Attributes that NumPy's arrays have.  A view that is not settled any more has them still.
